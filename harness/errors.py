@@ -1,0 +1,81 @@
+"""What can go wrong with the harness or its surroundings.
+
+A violation of a promise is data (`harness.model.Violation`), never an exception; an exception is a
+defect of the harness, of the machine it runs on, or of what the user asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """What `powercut` returns to the shell."""
+
+    CONSISTENT = 0
+    INCONSISTENT = 1
+    USAGE = 2
+    UNDECIDED = 3
+    NOTHING_RUN = 4
+    BISECT_SKIP = 125  # git bisect run: this commit cannot be tested
+    INTERRUPTED = 130
+
+
+class PowercutError(Exception):
+    """Base of everything raised here. `what` says what happened and names the value and the limit;
+    `next_step` says what to do about it.
+    """
+
+    exit_code = ExitCode.UNDECIDED
+
+    def __init__(self, what: str, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  next: {self.next_step}" if self.next_step else self.what
+
+
+class UsageError(PowercutError):
+    """The user asked for something that does not exist or does not fit together."""
+
+    exit_code = ExitCode.USAGE
+
+
+class EnvironmentLacks(PowercutError):
+    """A program, package, device or space that the host should have is missing."""
+
+
+class KernelError(PowercutError):
+    """A kernel that cannot be found, unpacked or used."""
+
+
+class GuestError(PowercutError):
+    """The guest answered, and said that it could not do what was asked."""
+
+
+class GuestLost(PowercutError):
+    """The guest stopped answering. `console` is what its kernel last printed."""
+
+    def __init__(self, what: str, console: str = "", next_step: str = "") -> None:
+        super().__init__(what, next_step)
+        self.console = console
+
+    @property
+    def kernel_died(self) -> bool:
+        """Whether the console shows that the kernel itself gave up, rather than something around it."""
+        signs = ("Kernel panic", "Oops:", "BUG:", "general protection fault", "kernel BUG at")
+        return any(sign in self.console for sign in signs)
+
+
+class DiskError(PowercutError):
+    """The disk process refused a request, or has gone."""
+
+
+class WriteLogError(PowercutError):
+    """A write log that is truncated, foreign, or not what the device shows."""
+
+
+class StoreError(PowercutError):
+    """A run directory that cannot be read, or was written by another version."""

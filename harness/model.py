@@ -1,0 +1,395 @@
+"""The nouns of Powercut, one class each. Standard library only; imports nothing of the harness.
+
+Units stand last in a name (`size_bytes`, `timeout_s`). Everything is frozen: a value that has been
+made can be handed to any thread.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
+
+
+class Verdict(enum.Enum):
+    """What is known about one crash state. UNKNOWN is never rounded up to PASS."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+# --- what is run -----------------------------------------------------------------------------
+
+
+class OperationKind(enum.StrEnum):
+    CREATE = "create"
+    WRITE = "write"
+    APPEND = "append"
+    TRUNCATE = "truncate"
+    FALLOCATE = "fallocate"
+    LINK = "link"
+    SYMLINK = "symlink"
+    RENAME = "rename"
+    UNLINK = "unlink"
+    MKDIR = "mkdir"
+    RMDIR = "rmdir"
+    SETXATTR = "setxattr"
+    REMOVEXATTR = "removexattr"
+    CHMOD = "chmod"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    SYNC = "sync"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a workload. Fields that its kind does not use are empty.
+
+    `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME and
+    the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
+    `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
+    of FALLOCATE. `argv`: the program of RUN.
+    Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
+    """
+
+    kind: OperationKind
+    path: str = ""
+    target: str = ""
+    offset: int = 0
+    length: int = 0
+    name: str = ""
+    value: bytes = b""
+    flags: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        k = OperationKind
+        match self.kind:
+            case k.WRITE | k.FALLOCATE:
+                words = [self.path, str(self.offset), str(self.length), *self.flags]
+            case k.APPEND:
+                words = [self.path, str(self.length), *self.flags]
+            case k.TRUNCATE:
+                words = [self.path, str(self.length)]
+            case k.CHMOD:
+                words = [self.path, f"{self.length:o}"]
+            case k.LINK | k.SYMLINK | k.RENAME:
+                words = [self.path, self.target]
+            case k.SETXATTR:
+                words = [self.path, self.name, self.value.decode("utf-8", "backslashreplace")]
+            case k.REMOVEXATTR:
+                words = [self.path, self.name]
+            case k.RUN:
+                words = list(self.argv)
+            case k.SYNC:
+                words = []
+            case _:
+                words = [self.path]
+        return " ".join([self.kind.value, *words])
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A program run in the recovered file system that judges what RUN operation `operation` left.
+
+    It counts only at crash points after that operation was acknowledged. Exit 0: kept. The answer
+    depends on the contents of the files that match `reads` (glob patterns) and on nothing else.
+    """
+
+    operation: int
+    argv: tuple[str, ...]
+    reads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is run before the power fails."""
+
+    name: str
+    summary: str
+    operations: tuple[Operation, ...]
+    checks: tuple[Check, ...] = ()
+    programs: tuple[str, ...] = ()  # host programs, put into the guest with their libraries
+    files: Mapping[str, bytes] = field(default_factory=dict)  # put into the guest's root
+
+    @property
+    def opaque(self) -> bool:
+        """Whether programs change the tree in ways that the reference model cannot follow."""
+        return any(op.kind is OperationKind.RUN for op in self.operations)
+
+
+# --- the write log ---------------------------------------------------------------------------
+
+
+class EntryFlag(enum.IntFlag):
+    """Flags of a dm-log-writes entry (drivers/md/dm-log-writes.c)."""
+
+    FLUSH = 1
+    FUA = 2
+    DISCARD = 4
+    MARK = 8
+    METADATA = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of a write log. `sector` and `sectors` count 512 bytes. `mark` is a mark's text."""
+
+    index: int
+    sector: int
+    sectors: int
+    flags: EntryFlag
+    data_offset: int  # of the payload in the log file, bytes
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """A recipe: the first `prefix` log entries reached the platter, less `dropped`, and of entry
+    `prefix - 1` only the first `torn_sectors` sectors, where given.
+
+    Written `@417`, `@417-402,405`, `@417/t3`, `@417-402/t3`.
+    """
+
+    prefix: int
+    dropped: tuple[int, ...] = ()
+    torn_sectors: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefix < 0 or any(not 0 <= d < self.prefix for d in self.dropped):
+            raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
+        if list(self.dropped) != sorted(set(self.dropped)):
+            raise ValueError(f"dropped entries {self.dropped} must ascend without repeats")
+
+    def __str__(self) -> str:
+        text = f"@{self.prefix}"
+        if self.dropped:
+            text += "-" + ",".join(map(str, self.dropped))
+        if self.torn_sectors is not None:
+            text += f"/t{self.torn_sectors}"
+        return text
+
+    @classmethod
+    def parse(cls, text: str) -> CrashState:
+        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        m = re.fullmatch(r"@(\d+)(?:-(\d+(?:,\d+)*))?(?:/t(\d+))?", text)
+        if not m:
+            raise ValueError(f"crash state {text!r} is not of the form @417, @417-402,405 or @417/t3")
+        dropped = tuple(int(d) for d in m[2].split(",")) if m[2] else ()
+        return cls(int(m[1]), dropped, int(m[3]) if m[3] else None)
+
+
+# --- history ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """An operation with the log positions of its marks.
+
+    `begin`, `ack`: index of the mark's entry in the log; None where the log ends before it.
+    """
+
+    index: int
+    operation: Operation
+    begin: int | None
+    ack: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was done to an empty file system, in order."""
+
+    steps: tuple[HistoryStep, ...]
+
+    def position(self, prefix: int) -> Position:
+        """Where in the history a crash after the first `prefix` log entries falls."""
+        begun = sum(1 for s in self.steps if s.begin is not None and s.begin < prefix)
+        acked = sum(1 for s in self.steps if s.ack is not None and s.ack < prefix)
+        return Position(begun=begun, acked=acked)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`begun` operations had been started and `acked` of them had returned; begun - acked is 0 or 1."""
+
+    begun: int
+    acked: int
+
+
+# --- what came back --------------------------------------------------------------------------
+
+
+class RunKind(enum.StrEnum):
+    """Origin of a stretch of file contents."""
+
+    WRITTEN = "written"  # data of operation `value`, at this very offset
+    MISPLACED = "misplaced"  # data of operation `value`, written at offset `origin`
+    ZERO = "zero"
+    POISON = "poison"  # what the device held before mkfs, from device block `value`
+    LITERAL = "literal"  # too short to tell: the bytes are in `data`
+    FOREIGN = "foreign"  # bytes nobody wrote; `data` holds the first 64
+    UNREADABLE = "unreadable"  # read(2) failed with errno `value`
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    kind: RunKind
+    start: int
+    length: int
+    value: int = 0
+    origin: int = 0
+    data: bytes = b""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One name. `path` is relative to the mount point (the root is ""), surrogate-escaped.
+    `blocks` counts 512 bytes. `runs` cover a regular file's contents in order without gaps.
+    """
+
+    path: str
+    kind: str
+    inode: int
+    mode: int
+    links: int
+    uid: int
+    gid: int
+    size: int
+    blocks: int
+    target: bytes = b""
+    xattrs: Mapping[str, bytes] = field(default_factory=dict)
+    runs: tuple[Run, ...] = ()
+    digest: str = ""
+
+
+Tree = Mapping[str, TreeEntry]
+
+
+class FsckClass(enum.Enum):
+    """An fsck's exit code, decoded by that program's own documentation."""
+
+    CLEAN = "clean"
+    REPAIRED = "repaired"
+    DIRTY = "dirty"
+    FAILED = "failed"  # the program itself could not do its work: UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class FsckResult:
+    classified: FsckClass
+    exit_code: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Answer of one Check. `exit_code` None: it could not be run."""
+
+    operation: int
+    exit_code: int | None
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything seen of one crash state: what the judges judge.
+
+    `lost`: not empty when the kernel died or hung on this state in more than one fresh guest.
+    """
+
+    mount_errno: int = 0
+    unmount_errno: int = 0
+    tree: Tree = field(default_factory=dict)
+    walk_errors: tuple[str, ...] = ()
+    kernel_log: tuple[str, ...] = ()
+    fsck: FsckResult | None = None
+    checks: tuple[CheckResult, ...] = ()
+    lost: str = ""
+
+
+# --- judgement -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was not kept.
+
+    `subject`: the path or operation concerned. `signature`: the same for the same fault at
+    different crash points; findings are folded by (case, oracle, signature).
+    """
+
+    oracle: str
+    subject: str
+    summary: str
+    expected: str
+    found: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """FAIL exactly when there is a violation; UNKNOWN when there is none but something could not be
+    looked at (`unknown` says what); PASS otherwise.
+    """
+
+    violations: tuple[Violation, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.violations:
+            return Verdict.FAIL
+        return Verdict.UNKNOWN if self.unknown else Verdict.PASS
+
+
+@dataclass(frozen=True, slots=True)
+class CaseId:
+    """A file system in a mode under a workload: `ext4-ordered/append-fsync`."""
+
+    filesystem: str
+    mode: str
+    workload: str
+
+    def __str__(self) -> str:
+        return f"{self.filesystem}-{self.mode}/{self.workload}"
+
+    @property
+    def configuration(self) -> str:
+        return f"{self.filesystem}/{self.mode}"
+
+    @classmethod
+    def parse(cls, text: str) -> CaseId:
+        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+)/([A-Za-z0-9_.+-]+)", text)
+        if not m:
+            raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
+        return cls(m[1], m[2], m[3])
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """One crash state of one case: `ext4-ordered/append-fsync@417`."""
+
+    case: CaseId
+    state: CrashState
+
+    def __str__(self) -> str:
+        return f"{self.case}{self.state}"
+
+    @classmethod
+    def parse(cls, text: str) -> CrashPoint:
+        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        case, at, state = text.partition("@")
+        if not at:
+            raise ValueError(f"crash point {text!r} is not of the form ext4-ordered/append-fsync@417")
+        return cls(CaseId.parse(case), CrashState.parse(at + state))
