@@ -41,11 +41,11 @@ class WireTimeoutError(WireError):
 # --- parts of messages -----------------------------------------------------------------------
 
 
-class _Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
     """A map without a `type`. Fields stand in the order of the Rust struct."""
 
 
-class _Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+class _Message(msgspec.Struct, forbid_unknown_fields=True, tag_field="type"):
     """A map whose `type` names the class."""
 
 
@@ -208,7 +208,7 @@ class Done(_Message, tag="done"):
     pass
 
 
-class Failed(_Message, tag="failed"):
+class AgentFailed(_Message, tag="failed"):
     """`AgentReply::Failed`."""
 
     what: str
@@ -224,7 +224,7 @@ AgentReply: TypeAlias = (
     | ProgramDone
     | Unmounted
     | Done
-    | Failed
+    | AgentFailed
 )
 
 
