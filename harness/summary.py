@@ -1,0 +1,151 @@
+"""What a run comes to: counts and findings of every case, one verdict, one exit code."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from harness.errors import ExitCode
+from harness.expectations import Expectation
+from harness.model import CaseId
+from harness.store import CaseInfo, CaseStatus, Counts, Finding, RunInfo, RunStore, UnknownReason
+
+
+class CaseVerdict(enum.Enum):
+    """What one case comes to. The first that applies, in this order: FAIL, NOT_RUN, UNKNOWN, XFAIL, PASS."""
+
+    PASS = "pass"  # noqa: S105  # a verdict, no password
+    FAIL = "fail"
+    XFAIL = "xfail"  # every finding is expected
+    UNKNOWN = "unknown"
+    NOT_RUN = "not-run"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSummary:
+    """One case of a run."""
+
+    info: CaseInfo
+    status: CaseStatus
+    reason: str
+    seconds: float
+    counts: Counts
+    findings: tuple[Finding, ...]
+    unknown_reasons: tuple[UnknownReason, ...]
+
+    @property
+    def case(self) -> CaseId:
+        return self.info.case
+
+    @property
+    def undecided(self) -> str:
+        """Why this case is not decided, in words; empty when it is, or was never meant to be run."""
+        counts = self.counts
+        unfinished = {
+            CaseStatus.PLANNED: "the run ended before it was begun",
+            CaseStatus.RECORDED: f"the run ended after {counts.checked} of {counts.distinct} states",
+            CaseStatus.UNKNOWN: "it could not be decided",
+        }
+        if self.status in unfinished:
+            return self.reason or unfinished[self.status]
+        if self.status is CaseStatus.NOT_RUN:
+            return ""
+        if counts.unknown:
+            return f"{counts.unknown} of {counts.checked} states could not be decided"
+        if counts.checked < counts.distinct:
+            return f"only {counts.checked} of {counts.distinct} distinct states were checked"
+        return "" if counts.checked else "no state was checked"
+
+    @property
+    def empty(self) -> bool:
+        """Whether it was done and there was nothing to look at."""
+        return self.status is CaseStatus.DONE and not self.counts.checked and not self.counts.distinct
+
+    @property
+    def verdict(self) -> CaseVerdict:
+        if any(f.expectation is None for f in self.findings):
+            return CaseVerdict.FAIL
+        if self.status is CaseStatus.NOT_RUN:
+            return CaseVerdict.NOT_RUN
+        if self.undecided:
+            return CaseVerdict.UNKNOWN
+        return CaseVerdict.XFAIL if self.findings else CaseVerdict.PASS
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS)."""
+
+    run: str
+    info: RunInfo
+    cases: tuple[CaseSummary, ...]
+    unmet: tuple[Expectation, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(f for c in self.cases for f in c.findings)
+
+    @property
+    def unexpected(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.expectation is None)
+
+    @property
+    def checked(self) -> int:
+        return sum(c.counts.checked for c in self.cases)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped, or its process died, before the plan was done."""
+        return self.info.interrupted or self.info.finished is None
+
+
+def summarise(store: RunStore) -> Summary:
+    """Read everything a report needs, but for the drawings."""
+    findings: dict[CaseId, list[Finding]] = {}
+    for finding in store.findings():
+        findings.setdefault(finding.case, []).append(finding)
+    cases = tuple(
+        CaseSummary(
+            record.info,
+            record.status,
+            record.reason,
+            record.seconds,
+            store.counts(record.case),
+            tuple(findings.get(record.case, ())),
+            store.unknown_reasons(record.case),
+        )
+        for record in store.cases()
+    )
+    unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases))
+    return Summary(store.path.name, store.info, cases, unmet)
+
+
+def exit_code(summary: Summary) -> ExitCode:
+    """INCONSISTENT for any unexpected finding; else UNDECIDED for anything left open; else NOTHING_RUN when
+    no state was checked; CONSISTENT only when every case was looked at and kept every promise.
+    """
+    if summary.unexpected:
+        return ExitCode.INCONSISTENT
+    if summary.interrupted or any(c.undecided and not c.empty for c in summary.cases):
+        return ExitCode.UNDECIDED
+    if not summary.checked:
+        return ExitCode.NOTHING_RUN
+    return ExitCode.UNDECIDED if any(c.empty for c in summary.cases) else ExitCode.CONSISTENT
+
+
+def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
+    """An undecided case may still hide the failure: nothing is said about an expectation that covers one."""
+    covered = [
+        c
+        for c in cases
+        if expectation.applies_to(c.case) and c.status is not CaseStatus.NOT_RUN and _judged(expectation, c)
+    ]
+    if not covered or any(c.undecided for c in covered):
+        return False
+    return not any(expectation.matches(f.case, f.oracle) for c in covered for f in c.findings)
+
+
+def _judged(expectation: Expectation, summary: CaseSummary) -> bool:
+    """Whether an oracle that the expectation speaks of was asked (a case that lists none counts)."""
+    oracles = summary.info.oracles
+    return not oracles or any(expectation.matches(summary.case, oracle) for oracle in oracles)
