@@ -1,0 +1,180 @@
+"""File systems and their modes: the TOML profiles of `vms/filesystems/`.
+
+`vms/filesystems/<name>/filesystem.toml` holds what all modes share (mkfs, fsck, kernel messages);
+each other file beside it is a mode (mount options, contract). A new mode is a new file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import EnvironmentLacks, UsageError
+from harness.model import FsckClass, FsckResult
+from harness.oracles.contract import Contract
+from harness.resources import resource
+
+FSCK_TIMEOUT_S = 120
+
+
+class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host program: `arguments` go before the image's path. `clean`, `dirty`: exit codes of an fsck;
+    every other code means that it could not do its work. `environment` is added to the process's own.
+    """
+
+    program: str
+    package: str
+    arguments: list[str] = []
+    environment: dict[str, str] = {}
+    clean: list[int] = [0]
+    dirty: list[int] = []
+
+    def path(self) -> str:
+        """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""
+        found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+        if not found:
+            raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
+        return found
+
+    def run(self, image: Path, more: Sequence[str] = ()) -> subprocess.CompletedProcess[bytes]:
+        """Run it on an image file, output and errors together in `stdout`."""
+        return subprocess.run(
+            [self.path(), *self.arguments, *more, image],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=os.environ | self.environment, timeout=FSCK_TIMEOUT_S, check=False,
+        )  # fmt: skip
+
+
+class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Regular expressions over kernel messages: `errors` say that the driver met corruption,
+    `recovered` that it replayed its journal.
+    """
+
+    errors: list[str] = []
+    recovered: list[str] = []
+
+
+class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    fstype: str
+    size_mib: int
+    modules: list[str]
+    mkfs: Tool
+    fsck: Tool
+    console: ConsolePatterns
+
+
+class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    contract: dict[str, object]
+    mount_options: list[str] = []
+    mkfs_arguments: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A file system in a mode, written `ext4/ordered`."""
+
+    filesystem: str
+    mode: str
+    summary: str
+    fstype: str
+    size_bytes: int
+    modules: tuple[str, ...]
+    mkfs: Tool
+    mkfs_arguments: tuple[str, ...]
+    fsck: Tool
+    console: ConsolePatterns
+    mount_options: str
+    contract: Contract
+
+    @property
+    def name(self) -> str:
+        return f"{self.filesystem}/{self.mode}"
+
+    def make_filesystem(self, image: Path) -> None:
+        """mkfs on an image file that has its final size. Raises EnvironmentLacks with what mkfs said."""
+        done = self.mkfs.run(image, self.mkfs_arguments)
+        if done.returncode:
+            raise EnvironmentLacks(
+                f"{self.mkfs.program} failed with {done.returncode}: {done.stdout.decode(errors='replace').strip()}"
+            )
+
+    def check_filesystem(self, image: Path) -> FsckResult:
+        """The native fsck on an image file, its exit code decoded as the profile says."""
+        try:
+            done = self.fsck.run(image)
+        except (EnvironmentLacks, subprocess.TimeoutExpired) as e:
+            return FsckResult(FsckClass.FAILED, -1, str(e))
+        output = done.stdout.decode(errors="replace").replace(str(image), "IMAGE")
+        if done.returncode in self.fsck.clean:
+            return FsckResult(FsckClass.CLEAN, done.returncode, output)
+        if done.returncode in self.fsck.dirty:
+            return FsckResult(FsckClass.DIRTY, done.returncode, output)
+        return FsckResult(FsckClass.FAILED, done.returncode, output)
+
+
+def profiles() -> dict[str, Profile]:
+    """Every file system and mode, by name, in order. Raises UsageError for a profile that does not parse."""
+    found = {}
+    for shared_path in sorted(resource("vms", "filesystems").glob("*/filesystem.toml")):
+        shared = _decode(shared_path, _FilesystemFile)
+        for path in sorted(shared_path.parent.glob("*.toml")):
+            if path != shared_path:
+                profile = _profile(shared_path.parent.name, path, shared)
+                found[profile.name] = profile
+    return found
+
+
+FileT = TypeVar("FileT")
+
+
+def _decode(path: Path, kind: type[FileT]) -> FileT:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except msgspec.MsgspecError as e:
+        raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
+
+
+def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
+    mode = _decode(path, _ModeFile)
+    return Profile(
+        filesystem=filesystem,
+        mode=path.stem,
+        summary=mode.summary,
+        fstype=shared.fstype,
+        size_bytes=shared.size_mib << 20,
+        modules=tuple(shared.modules),
+        mkfs=shared.mkfs,
+        mkfs_arguments=tuple(mode.mkfs_arguments),
+        fsck=shared.fsck,
+        console=shared.console,
+        mount_options=",".join(mode.mount_options),
+        contract=Contract.from_table(mode.contract),
+    )
+
+
+def select_profiles(wanted: Sequence[str]) -> list[Profile]:
+    """Those named: `ext4/ordered`, `ext4` (every mode), `all`. Raises UsageError with the nearest names."""
+    known = profiles()
+    return list({p.name: p for name in wanted for p in _named(name, known)}.values())
+
+
+def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
+    if name == "all":
+        return list(known.values())
+    found = [p for p in known.values() if name in (p.name, p.filesystem)]
+    if not found:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        raise UsageError(
+            f"no file system or mode {name!r}", f"try one of: {', '.join(near)} (powercut list filesystems)"
+        )
+    return found

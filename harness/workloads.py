@@ -1,0 +1,156 @@
+"""Workloads: what is run before the power fails. Files of `workloads/`, or of the user.
+
+`*.toml` is a list of operations; `*.fio` is a job file of fio(1), taken as it is: each of its sections
+is one operation, and fio's own verification judges what came back of it.
+"""
+
+from __future__ import annotations
+
+import configparser
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.model import Check, Operation, OperationKind, Workload
+from harness.resources import resource
+
+MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
+
+_WRITE_FLAGS = ("sync", "dsync", "direct")
+_FALLOCATE_FLAGS = ("keep-size", "punch-hole", "zero-range")
+
+# The words after an operation's kind; one that ends in "*" takes the rest as flags.
+_ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
+    OperationKind.CREATE: ("path",),
+    OperationKind.WRITE: ("path", "offset", "length", "flags*"),
+    OperationKind.APPEND: ("path", "length", "flags*"),
+    OperationKind.TRUNCATE: ("path", "length"),
+    OperationKind.FALLOCATE: ("path", "offset", "length", "flags*"),
+    OperationKind.LINK: ("path", "target"),
+    OperationKind.SYMLINK: ("path", "target"),
+    OperationKind.RENAME: ("path", "target"),
+    OperationKind.UNLINK: ("path",),
+    OperationKind.MKDIR: ("path",),
+    OperationKind.RMDIR: ("path",),
+    OperationKind.SETXATTR: ("path", "name", "value"),
+    OperationKind.REMOVEXATTR: ("path", "name"),
+    OperationKind.CHMOD: ("path", "length"),
+    OperationKind.FSYNC: ("path",),
+    OperationKind.FDATASYNC: ("path",),
+    OperationKind.SYNC: (),
+}
+
+
+class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    operations: list[str]
+
+
+def parse_operation(text: str) -> Operation:
+    """Inverse of `str(operation)`, RUN excepted. Sizes may end in K or M; `.` is the root directory.
+
+    Raises UsageError that names the operation, the word and what is expected.
+    """
+    kind_word, *words = text.split()
+    try:
+        kind = OperationKind(kind_word)
+        names = _ARGUMENTS[kind]
+    except (ValueError, KeyError):
+        near = difflib.get_close_matches(kind_word, [str(k) for k in _ARGUMENTS], n=3)
+        raise UsageError(
+            f"operation {text!r}: unknown kind {kind_word!r}",
+            f"try one of: {', '.join(near or map(str, _ARGUMENTS))}",
+        ) from None
+    plain = [n for n in names if not n.endswith("*")]
+    rest = words[len(plain) :]
+    if len(words) < len(plain) or (rest and plain == list(names)):
+        raise UsageError(f"operation {text!r}: {kind} takes {' '.join(names) or 'nothing'}")
+    fields: dict[str, object] = {n: _convert(text, kind, n, w) for n, w in zip(plain, words, strict=False)}
+    if rest:
+        fields["flags"] = _flags(text, kind, rest)
+    return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from _ARGUMENTS
+
+
+def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
+    if name == "value":
+        return word.encode()
+    if name in ("offset", "length"):
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(word[-1], 1)
+        digits = word.rstrip("KM")
+        try:
+            return int(digits, 8 if kind is OperationKind.CHMOD else 10) * scale
+        except ValueError:
+            raise UsageError(f"operation {text!r}: {name} {word!r} is no number") from None
+    if name == "target" and kind is OperationKind.SYMLINK:
+        return word
+    if word.startswith("/") or ".." in word.split("/"):
+        raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
+    return "" if word == "." else word
+
+
+def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
+    known = _FALLOCATE_FLAGS if kind is OperationKind.FALLOCATE else _WRITE_FLAGS
+    for word in words:
+        if word not in known:
+            raise UsageError(f"operation {text!r}: unknown flag {word!r}", f"one of: {', '.join(known)}")
+    return tuple(words)
+
+
+def _load_operations(path: Path) -> Workload:
+    try:
+        table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
+    except msgspec.MsgspecError as e:
+        raise UsageError(f"{path}: {e}", "it needs `summary` and a list `operations`") from e
+    if not 0 < len(table.operations) <= MAX_OPERATIONS:
+        raise UsageError(f"{path}: {len(table.operations)} operations; 1 to {MAX_OPERATIONS} are possible")
+    try:
+        operations = tuple(parse_operation(line) for line in table.operations)
+    except UsageError as e:
+        raise UsageError(f"{path}: {e.what}", e.next_step) from e
+    return Workload(path.stem, table.summary, operations)
+
+
+def _load_fio(path: Path) -> Workload:
+    text = path.read_text()
+    parser = configparser.ConfigParser(
+        allow_no_value=True, strict=False, comment_prefixes=("#", ";"), interpolation=None
+    )
+    parser.read_string(text, str(path))
+    sections = [s for s in parser.sections() if s != "global"]
+    if not sections:
+        raise UsageError(f"{path}: no job section", "see fio(1), JOB FILE FORMAT")
+    job = f"/etc/{path.name}"
+    runs = tuple(Operation(OperationKind.RUN, argv=("fio", f"--section={s}", job)) for s in sections)
+    checks = tuple(
+        Check(i, ("fio", "--verify_only", f"--section={s}", job), (f"{s}.*",)) for i, s in enumerate(sections)
+    )
+    first_comment = next((line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file")
+    return Workload(path.stem, first_comment, runs, checks, ("fio",), {job: text.encode()})
+
+
+LOADERS: Mapping[str, Callable[[Path], Workload]] = {".toml": _load_operations, ".fio": _load_fio}
+
+
+def workload_files() -> dict[str, Path]:
+    """Every workload of `workloads/`, by name."""
+    folder = resource("workloads")
+    return {p.stem: p for p in sorted(folder.iterdir()) if p.suffix in LOADERS}
+
+
+def load_workload(name: str) -> Workload:
+    """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
+    known = workload_files()
+    path = known.get(name) or Path(name)
+    if path.suffix not in LOADERS or not path.is_file():
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        raise UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
+    return LOADERS[path.suffix](path)
+
+
+def select_workloads(wanted: Sequence[str]) -> list[Workload]:
+    """Those named; `all` is every workload of `workloads/`."""
+    names = [n for name in wanted for n in (workload_files() if name == "all" else [name])]
+    return [load_workload(n) for n in dict.fromkeys(names)]
