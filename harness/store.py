@@ -154,7 +154,7 @@ class How(enum.StrEnum):
 
 
 class DrawnEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a drawing needs of a log entry. `kind`: `write`, `flush`, `fua`, `discard` or `mark`."""
+    """What a drawing needs of a log entry. `kind`: `write`, `flush`, `fua`, `flush+fua`, `discard`, `mark`."""
 
     index: int
     kind: str
@@ -310,19 +310,18 @@ def steps_of(history: History) -> tuple[Step, ...]:
 
 
 def timeline_of(entries: Iterable[LogEntry]) -> tuple[DrawnEntry, ...]:
-    """The write log in the form that is kept. An entry with FUA is `fua` even when it also flushes;
-    `flush` carries `sectors` when data came with it.
-    """
+    """The write log in the form that is kept. `sectors` of a `flush` counts data that came with it."""
     kinds = (
         (EntryFlag.MARK, "mark"),
         (EntryFlag.DISCARD, "discard"),
+        (EntryFlag.FLUSH | EntryFlag.FUA, "flush+fua"),
         (EntryFlag.FUA, "fua"),
         (EntryFlag.FLUSH, "flush"),
     )
     return tuple(
         DrawnEntry(
             e.index,
-            next((kind for flag, kind in kinds if e.flags & flag), "write"),
+            next((kind for flags, kind in kinds if flags in e.flags), "write"),
             e.sector,
             e.sectors,
             _clean(e.mark),
@@ -574,6 +573,14 @@ class RunStore:
             by.get(Verdict.FAIL, 0),
             by.get(Verdict.UNKNOWN, 0),
         )
+
+    def counts_by_how(self, case: CaseId) -> dict[How, int]:
+        """How the verdicts were come by; only the ways that occur, in the order of `How`."""
+        rows = self._query(
+            "SELECT how, COUNT(*) FROM states WHERE case_id = ? GROUP BY how", self._number(case)
+        )
+        by = {How(how): int(count) for how, count in rows}
+        return {how: by[how] for how in How if how in by}
 
     def unknown_reasons(self, case: CaseId) -> tuple[UnknownReason, ...]:
         """Why enumerated states of this case could not be decided, most frequent first."""

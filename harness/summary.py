@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
 from harness.model import CaseId
-from harness.store import CaseInfo, CaseStatus, Counts, Finding, RunInfo, RunStore, UnknownReason
+from harness.store import CaseInfo, CaseStatus, Counts, Finding, How, RunInfo, RunStore, UnknownReason
 
 
 class CaseVerdict(enum.Enum):
     """What one case comes to. The first that applies, in this order: FAIL, NOT_RUN, UNKNOWN, XFAIL, PASS."""
 
-    PASS = "pass"  # noqa: S105  # a verdict, no password
+    PASS = "pass"  # a verdict, no password
     FAIL = "fail"
     XFAIL = "xfail"  # every finding is expected
     UNKNOWN = "unknown"
@@ -32,6 +33,7 @@ class CaseSummary:
     counts: Counts
     findings: tuple[Finding, ...]
     unknown_reasons: tuple[UnknownReason, ...]
+    by_how: Mapping[How, int]
 
     @property
     def case(self) -> CaseId:
@@ -113,11 +115,26 @@ def summarise(store: RunStore) -> Summary:
             store.counts(record.case),
             tuple(findings.get(record.case, ())),
             store.unknown_reasons(record.case),
+            store.counts_by_how(record.case),
         )
         for record in store.cases()
     )
     unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases))
     return Summary(store.path.name, store.info, cases, unmet)
+
+
+_WORST_FIRST = (
+    CaseVerdict.FAIL,
+    CaseVerdict.UNKNOWN,
+    CaseVerdict.XFAIL,
+    CaseVerdict.PASS,
+    CaseVerdict.NOT_RUN,
+)
+
+
+def worst(verdicts: Iterable[CaseVerdict]) -> CaseVerdict:
+    """What several cases come to together. NOT_RUN when there are none: nothing is never green."""
+    return min(verdicts, key=_WORST_FIRST.index, default=CaseVerdict.NOT_RUN)
 
 
 def exit_code(summary: Summary) -> ExitCode:

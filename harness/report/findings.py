@@ -1,0 +1,104 @@
+"""`findings/<hash12>/`: one folder a finding, to be read, kept, or attached to a mail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from harness.report.words import history_lines, kernel_name, machine_name, printable, reproduce, where
+from harness.store import CaseInfo, Evidence, Finding, RunInfo, RunStore, write_atomically
+from harness.summary import Summary
+
+_NO_EVIDENCE = "(not kept)\n"
+
+
+def write_findings(summary: Summary, store: RunStore, source: str) -> None:
+    """Write the folder of every finding. `source`: the run's path as reproduce commands shall give it."""
+    infos = {c.case: c.info for c in summary.cases}
+    for finding in summary.findings:
+        _write(store, finding, infos[finding.case], source)
+
+
+def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
+    folder = store.finding_directory(f.id)
+    evidence = store.evidence(f)
+    files = {
+        "description": f"{f.case} {f.oracle}: {f.summary}".replace("\n", " ") + "\n",
+        "report.txt": report_text(f, info, store.info, evidence, source),
+        "dmesg": evidence.kernel_log if evidence else _NO_EVIDENCE,
+        "fsck.txt": evidence.fsck if evidence else _NO_EVIDENCE,
+        "crash.json": _pretty(crash(f, info, store.info, evidence)),
+    }
+    for name, text in files.items():
+        write_atomically(folder / name, text)
+    write_atomically(folder / "repro.sh", repro_script(f), mode=0o755)
+
+
+def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None, source: str) -> str:
+    """The whole story of a finding; the last line is the command that shows it again."""
+    lines = [
+        f"{f.case} {f.oracle}: {f.summary}",
+        "",
+        f"finding        {f.id}",
+        f"crash point    {f.crash_point}",
+        f"seen           {where(f)}",
+        f"kernel         {kernel_name(run)} {run.kernel.version}".rstrip(),
+        f"machine        {machine_name(run)}",
+        f"mkfs options   {info.mkfs_options or '(none)'}",
+        f"mount options  {info.mount_options or '(none)'}",
+    ]
+    if f.expectation:
+        lines.append(f"expected       {f.expectation.reason} ({f.expectation.origin})")
+    for v in f.violations:
+        lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
+    lines += ["", "What was done, and where the power failed:", *history_lines(info, f.state.prefix)]
+    lines += ["", *_state_lines(f)]
+    if evidence and evidence.state != f.state:
+        lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
+    for name, text in sorted(evidence.notes.items()) if evidence else ():
+        lines += ["", f"{name}:", text.rstrip("\n")]
+    lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
+    return printable("\n".join(lines)) + "\n"
+
+
+def _state_lines(f: Finding) -> list[str]:
+    state = f.state
+    lines = [f"On the platter: the first {state.prefix} entries of the write log"]
+    if state.dropped:
+        lines.append(f"  less {', '.join(map(str, state.dropped))}, which no flush had made durable")
+    if state.torn_sectors is not None:
+        lines.append(f"  and of entry {state.prefix - 1} only the first {state.torn_sectors} sectors")
+    return lines
+
+
+def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -> dict[str, Any]:
+    """The crash point for programs."""
+    return {
+        "schema": 1,
+        "id": f.id,
+        "crash_point": str(f.crash_point),
+        "case": msgspec.to_builtins(f.case),
+        "state": msgspec.to_builtins(f.state),
+        "states": f.states,
+        "oracle": f.oracle,
+        "signature": f.signature,
+        "violations": msgspec.to_builtins(f.violations),
+        "expected_reason": f.expectation.reason if f.expectation else None,
+        "evidence_state": str(evidence.state) if evidence else None,
+        "mkfs_options": info.mkfs_options,
+        "mount_options": info.mount_options,
+        "kernel": msgspec.to_builtins(run.kernel),
+        "machine": msgspec.to_builtins(run.machine),
+        "powercut": run.powercut,
+    }
+
+
+def repro_script(f: Finding) -> str:
+    """A shell script that finds the run two folders above itself, wherever the run has been copied to."""
+    command = reproduce(f.case, f.state, "RUN").replace("--from RUN", '--from "$run"')
+    return f'#!/bin/sh\nset -eu\nrun=$(cd "$(dirname "$0")/../.." && pwd)\nexec {command} "$@"\n'
+
+
+def _pretty(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

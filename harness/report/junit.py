@@ -1,0 +1,122 @@
+"""junit.xml in fstests' shape: one testsuite a file system and mode, one testcase a workload.
+
+An expected failure is `<skipped type="powercut.xfail" message="...">`, as pytest writes its own
+(`pytest.xfail`): GitLab, Jenkins and GitHub's reporters then show it apart from the passes, with its reason, and
+leave the build green. The finding's text and its reproduce line stand in `<system-out>`, which they show beside it. A case that is
+undecided is an `<error>`: green would be a lie, and a failure would accuse the kernel.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from datetime import UTC
+
+from harness.report.words import kernel_name, printable, reproduce, where
+from harness.store import Finding
+from harness.summary import CaseSummary, CaseVerdict, Summary
+
+
+def junit_xml(summary: Summary, source: str) -> str:
+    """The run as JUnit XML. `source`: the run's path as reproduce commands shall give it."""
+    root = ET.Element("testsuites", {"name": printable(f"powercut {summary.run}")})
+    by_mode: dict[tuple[str, str], list[CaseSummary]] = {}
+    for case in summary.cases:
+        by_mode.setdefault((case.case.filesystem, case.case.mode), []).append(case)
+    for cases in by_mode.values():
+        root.append(_suite(summary, cases, source))
+    totals = {
+        name: str(sum(int(s.get(name, "0")) for s in root))
+        for name in ("tests", "failures", "errors", "skipped")
+    }
+    root.attrib.update(totals, time=_seconds(summary.cases))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
+    verdicts = [c.verdict for c in cases]
+    skipped = (CaseVerdict.NOT_RUN, CaseVerdict.XFAIL)
+    suite = ET.Element(
+        "testsuite",
+        {
+            "name": cases[0].case.configuration,
+            "tests": str(len(cases)),
+            "failures": str(verdicts.count(CaseVerdict.FAIL)),
+            "errors": str(verdicts.count(CaseVerdict.UNKNOWN)),
+            "skipped": str(sum(v in skipped for v in verdicts)),
+            "time": _seconds(cases),
+            "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
+            "hostname": printable(summary.info.host),
+        },
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("KERNEL", kernel_name(summary.info)),
+        ("FSTYP", cases[0].case.filesystem),
+        ("MKFS_OPTIONS", cases[0].info.mkfs_options),
+        ("MOUNT_OPTIONS", cases[0].info.mount_options),
+        ("MACHINE", " ".join(filter(None, [summary.info.machine.kind, summary.info.machine.accel]))),
+        ("POWERCUT", summary.info.powercut),
+    ):
+        ET.SubElement(properties, "property", {"name": name, "value": printable(value)})
+    suite.extend(_testcase(summary, c, source) for c in cases)
+    return suite
+
+
+def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        {
+            "classname": f"powercut.{c.case.filesystem}.{c.case.mode}",
+            "name": c.case.workload,
+            "time": f"{c.seconds:.3f}",
+        },
+    )
+    unexpected = [f for f in c.findings if f.expectation is None]
+    expected = [f for f in c.findings if f.expectation is not None]
+    match c.verdict:
+        case CaseVerdict.FAIL:
+            message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}" for f in unexpected))
+            _add(case, "failure", message, "powercut.inconsistent", _findings_text(unexpected, source))
+        case CaseVerdict.UNKNOWN:
+            _add(case, "error", c.undecided, "powercut.undecided", _unknown_text(c, source))
+        case CaseVerdict.XFAIL:
+            reasons = "; ".join(dict.fromkeys(f.expectation.reason for f in expected if f.expectation))
+            _add(case, "skipped", f"expected: {reasons}", "powercut.xfail", "")
+        case CaseVerdict.NOT_RUN:
+            _add(case, "skipped", c.reason or "not run", "powercut.not-run", "")
+    out = [_findings_text(expected, source)] if expected else []
+    out += [f"XPASS: {e} matched no finding ({e.reason})" for e in summary.unmet if e.applies_to(c.case)]
+    if out:
+        ET.SubElement(case, "system-out").text = printable("\n\n".join(out))
+    return case
+
+
+def _add(case: ET.Element, tag: str, message: str, kind: str, text: str) -> None:
+    element = ET.SubElement(case, tag, {"message": printable(message), "type": kind})
+    element.text = printable(text) or None
+
+
+def _findings_text(findings: list[Finding], source: str) -> str:
+    return "\n\n".join(_finding_text(f, source) for f in findings)
+
+
+def _finding_text(f: Finding, source: str) -> str:
+    lines = [f"{f.oracle}: {f.summary}", f"at {where(f)}"]
+    for v in f.violations:
+        lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
+    if f.expectation:
+        lines.append(f"expected failure: {f.expectation.reason}")
+    lines.append(f"reproduce: {reproduce(f.case, f.state, source)}")
+    return "\n".join(lines)
+
+
+def _unknown_text(c: CaseSummary, source: str) -> str:
+    lines = []
+    for r in c.unknown_reasons:
+        lines += [f"{r.states} states: {r.reason}", f"reproduce: {reproduce(c.case, r.example, source)}"]
+    return "\n".join(lines)
+
+
+def _seconds(cases: tuple[CaseSummary, ...] | list[CaseSummary]) -> str:
+    return f"{sum(c.seconds for c in cases):.3f}"

@@ -1,0 +1,100 @@
+"""results.json: the run for programs. Its shape is fixed by `reports/schema/results.schema.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from harness.report.words import EXIT_WORDS, headline, reproduce
+from harness.store import Finding
+from harness.summary import CaseSummary, Summary, exit_code
+
+RESULTS_SCHEMA = 1
+"""Raised when a field changes its meaning or goes; added fields leave it alone."""
+
+
+def results(summary: Summary, source: str) -> dict[str, Any]:
+    """The run as JSON values. `source`: the run's path as reproduce commands shall give it."""
+    info = msgspec.to_builtins(summary.info)
+    code = exit_code(summary)
+    return {
+        "schema": RESULTS_SCHEMA,
+        "run": summary.run,
+        "powercut": summary.info.powercut,
+        "git_head": summary.info.git_head,
+        "argv": list(summary.info.argv),
+        "started": info["started"],
+        "finished": info["finished"],
+        "interrupted": summary.interrupted,
+        "exit_code": int(code),
+        "verdict": EXIT_WORDS[code],
+        "headline": headline(summary),
+        "kernel": info["kernel"],
+        "machine": info["machine"],
+        "host": summary.info.host,
+        "cases": [_case(c, source) for c in summary.cases],
+        "expectations_unmet": [
+            {
+                "configuration": e.configuration,
+                "workload": e.workload,
+                "oracle": e.oracle,
+                "reason": e.reason,
+                "origin": e.origin,
+            }
+            for e in summary.unmet
+        ],
+    }
+
+
+def results_json(summary: Summary, source: str) -> str:
+    """`results` as text."""
+    return msgspec.json.format(msgspec.json.encode(results(summary, source)), indent=2).decode() + "\n"
+
+
+def _case(c: CaseSummary, source: str) -> dict[str, Any]:
+    counts = c.counts
+    return {
+        "filesystem": c.case.filesystem,
+        "mode": c.case.mode,
+        "workload": c.case.workload,
+        "status": c.status.value,
+        "reason": c.reason,
+        "verdict": c.verdict.value,
+        "undecided": c.undecided,
+        "mkfs_options": c.info.mkfs_options,
+        "mount_options": c.info.mount_options,
+        "oracles": list(c.info.oracles),
+        "states": {
+            "generated": counts.generated,
+            "distinct": counts.distinct,
+            "checked": counts.checked,
+            "pass": counts.passed,
+            "fail": counts.failed,
+            "unknown": counts.unknown,
+        },
+        "how": {how.value: count for how, count in c.by_how.items()},
+        "unknown_reasons": [
+            {"reason": r.reason, "states": r.states, "example": f"{c.case}{r.example}"}
+            for r in c.unknown_reasons
+        ],
+        "seconds": round(c.seconds, 3),
+        "findings": [_finding(f, source) for f in c.findings],
+    }
+
+
+def _finding(f: Finding, source: str) -> dict[str, Any]:
+    return {
+        "id": f.id,
+        "oracle": f.oracle,
+        "summary": f.summary,
+        "signature": f.signature,
+        "crash_point": str(f.crash_point),
+        "states": f.states,
+        "expected_reason": f.expectation.reason if f.expectation else None,
+        "violations": [
+            {"subject": v.subject, "summary": v.summary, "expected": v.expected, "found": v.found}
+            for v in f.violations
+        ],
+        "reproduce": reproduce(f.case, f.state, source),
+    }

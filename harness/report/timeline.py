@@ -1,0 +1,420 @@
+"""The write log as a drawing: where every shape goes. The template only puts these numbers into SVG.
+
+Across: the index of the log entry, the same distance for each. From top to bottom: operations from their begin
+mark to their ack mark; writes by the place on the device, in areas that leave out what nobody wrote; flushes and
+FUA writes; crash points in the colour of the worst verdict found there. Bands are epochs.
+
+A drawing stays small however long the log: what falls on the same few pixels becomes one shape that says how
+many entries it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.model import SECTOR_BYTES, Verdict
+from harness.report.words import number, plural
+from harness.store import DrawnEntry, Finding, How, StateVerdict, Step
+
+WIDTH = 1080
+LEFT = 96
+RIGHT = 16
+_AXIS_Y, _OPS_Y, _OPS_HEIGHT = 12, 26, 20
+_AREAS_Y = 56
+_AREA_GAP = 5
+_AREAS_HEIGHT = 132
+_LANE_HEIGHT = 14
+_STRIP_HEIGHT = 18
+_MAX_AREAS = 6
+_MAX_SINGLE_WRITES = 400
+_CELL_WIDTH, _CELL_HEIGHT = 3.0, 3.0
+_LETTER_WIDTH = 6.2  # of the 11 px label font, generously
+_WORST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A rectangle. `kind`: what it shows; the style sheet colours it. `title`: shown by hovering."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    title: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A vertical line where a finding's crash point lies."""
+
+    x: float
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything the template draws, back to front."""
+
+    width: int
+    height: int
+    left: int
+    right_edge: int
+    areas_y: int
+    lane_y: float
+    strip_y: float
+    description: str
+    bands: tuple[Shape, ...]
+    areas: tuple[Shape, ...]
+    writes: tuple[Shape, ...]
+    flushes: tuple[Shape, ...]
+    operations: tuple[Shape, ...]
+    crash_points: tuple[Shape, ...]
+    markers: tuple[Marker, ...]
+    ticks: tuple[Label, ...]
+
+
+def draw(
+    entries: Sequence[DrawnEntry],
+    steps: Sequence[Step],
+    verdicts: Iterable[StateVerdict],
+    findings: Sequence[Finding],
+) -> Timeline | None:
+    """Lay out one case; None when there is no log to draw."""
+    if not entries:
+        return None
+    scale = _Scale(len(entries))
+    areas = _areas(entries)
+    lane_y = max((a.y + a.height for a in areas), default=_AREAS_Y) + _AREA_GAP
+    strip_y = lane_y + _LANE_HEIGHT + 8
+    epochs = _epochs(entries)
+    points = _points(verdicts)
+    return Timeline(
+        width=WIDTH,
+        height=round(strip_y + _STRIP_HEIGHT + 6),
+        left=LEFT,
+        right_edge=WIDTH - RIGHT,
+        areas_y=_AREAS_Y,
+        lane_y=lane_y,
+        strip_y=strip_y,
+        description=_describe(entries, epochs, points),
+        bands=_bands(epochs, scale, lane_y + _LANE_HEIGHT - _AREAS_Y),
+        areas=tuple(a.shape for a in areas),
+        writes=_writes(entries, areas, scale),
+        flushes=_flushes(entries, scale, lane_y),
+        operations=_operations(steps, scale),
+        crash_points=_strip(points, scale, strip_y),
+        markers=_markers(findings, scale),
+        ticks=_ticks(scale),
+    )
+
+
+# --- across ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    entries: int
+
+    @property
+    def step(self) -> float:
+        return (WIDTH - LEFT - RIGHT) / self.entries
+
+    def x(self, index: float) -> float:
+        return LEFT + min(max(index, 0), self.entries) * self.step
+
+
+def _ticks(scale: _Scale) -> tuple[Label, ...]:
+    step = 1
+    while scale.entries / step > 12:
+        step *= 5 if str(step).startswith("2") and step > 1 else 2
+        step = _round_up(step)
+    return tuple(Label(_px(scale.x(i)), _AXIS_Y, number(i)) for i in range(0, scale.entries + 1, step))
+
+
+def _round_up(step: int) -> int:
+    """The next of 1, 2, 5, 10, 20, 50, ..."""
+    magnitude = 10 ** (len(str(step)) - 1)
+    return next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= step)
+
+
+# --- epochs and operations -------------------------------------------------------------------
+
+
+def _epochs(entries: Sequence[DrawnEntry]) -> list[tuple[int, int]]:
+    """Half-open ranges of entries between flushes; the flush belongs to the epoch that it closes."""
+    ends = [i + 1 for i, e in enumerate(entries) if e.kind.startswith("flush")]
+    starts = [0, *ends]
+    return [(a, b) for a, b in zip(starts, [*ends, len(entries)], strict=True) if a < b]
+
+
+def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, height: float) -> tuple[Shape, ...]:
+    """Every other epoch. Left out altogether where they would be too narrow to be told apart."""
+    if len(epochs) > (WIDTH - LEFT - RIGHT) / 4:
+        return ()
+    return tuple(
+        Shape(
+            _px(scale.x(a)),
+            _AREAS_Y,
+            _px((b - a) * scale.step),
+            _px(height),
+            "odd" if i % 2 else "even",
+            f"epoch {i}: entries {number(a)} to {number(b - 1)}",
+        )
+        for i, (a, b) in enumerate(epochs)
+    )
+
+
+def _operations(steps: Sequence[Step], scale: _Scale) -> tuple[Shape, ...]:
+    shapes = []
+    for step in steps:
+        if step.begin is None:
+            continue
+        end = scale.entries if step.ack is None else step.ack + 1
+        width = max((end - step.begin) * scale.step - 1, 1.5)
+        until = "not acknowledged" if step.ack is None else f"acknowledged at entry {number(step.ack)}"
+        title = f"{step.index}: {step.text}\nbegun at entry {number(step.begin)}, {until}"
+        persists = step.text.split(" ", 1)[0] in ("fsync", "fdatasync", "sync")
+        kind = "persist" if persists or {"sync", "dsync"} & set(step.text.split(" ")[3:]) else "operation"
+        x = _px(scale.x(step.begin))
+        shapes.append(Shape(x, _OPS_Y, _px(width), _OPS_HEIGHT, kind, title, _fit(step.text, width - 8)))
+    return tuple(shapes)
+
+
+def _fit(text: str, width: float) -> str:
+    """As much of `text` as is wide enough to be read; nothing when that is too little to help."""
+    letters = int(width / _LETTER_WIDTH)
+    if len(text) <= letters:
+        return text
+    return text[: letters - 1].rstrip() + "…" if letters >= 5 else ""
+
+
+# --- writes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Area:
+    """A part of the device that was written, `start` to `end` in sectors, and its place in the drawing."""
+
+    start: int
+    end: int
+    y: float
+    height: float
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(
+            LEFT,
+            _px(self.y),
+            WIDTH - LEFT - RIGHT,
+            _px(self.height),
+            "area",
+            f"sectors {number(self.start)} to {number(self.end - 1)}",
+            _mebibytes(self.start),
+        )
+
+    def place(self, sector: int, sectors: int) -> tuple[float, float]:
+        """(y, height) of a write, never too thin to be seen."""
+        size = max(self.end - self.start, 1)
+        height = min(max(self.height * sectors / size, 2.5), self.height)
+        y = self.y + (self.height - height) * (sector - self.start) / max(size - sectors, 1)
+        return y, height
+
+
+def _areas(entries: Sequence[DrawnEntry]) -> tuple[_Area, ...]:
+    """Cut the device at its widest unwritten gaps, low sectors on top."""
+    extents = sorted({(e.sector, e.sector + e.sectors) for e in entries if e.sectors and e.kind != "mark"})
+    gap = 2048  # 1 MiB
+    clusters = _clusters(extents, gap)
+    while len(clusters) > _MAX_AREAS:
+        gap *= 2
+        clusters = _clusters(extents, gap)
+    weights = [math.sqrt(sum(1 for s, _ in extents if a <= s < b)) for a, b in clusters]
+    areas, y = [], float(_AREAS_Y)
+    for (start, end), weight in zip(clusters, weights, strict=True):
+        height = max(_AREAS_HEIGHT * weight / sum(weights), 16.0)
+        areas.append(_Area(start, end, y, height))
+        y += height + _AREA_GAP
+    return tuple(areas)
+
+
+def _clusters(extents: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    clusters: list[tuple[int, int]] = []
+    for start, end in extents:
+        if clusters and start - clusters[-1][1] < gap:
+            clusters[-1] = (clusters[-1][0], max(clusters[-1][1], end))
+        else:
+            clusters.append((start, end))
+    return clusters
+
+
+def _writes(entries: Sequence[DrawnEntry], areas: Sequence[_Area], scale: _Scale) -> tuple[Shape, ...]:
+    drawn = [(i, e) for i, e in enumerate(entries) if e.sectors and e.kind != "mark"]
+    if len(drawn) <= _MAX_SINGLE_WRITES:
+        return tuple(_write(i, e, areas, scale) for i, e in drawn)
+    cells: dict[tuple[int, int], list[tuple[int, DrawnEntry]]] = {}
+    for i, e in drawn:
+        y, _ = _area_of(e, areas).place(e.sector, e.sectors)
+        cells.setdefault((int(scale.x(i) / _CELL_WIDTH), int(y / _CELL_HEIGHT)), []).append((i, e))
+    return tuple(_cell(column, row, cell) for (column, row), cell in sorted(cells.items()))
+
+
+def _write(i: int, e: DrawnEntry, areas: Sequence[_Area], scale: _Scale) -> Shape:
+    y, height = _area_of(e, areas).place(e.sector, e.sectors)
+    size = _size(e.sectors)
+    title = f"entry {number(i)}: {_kind_words(e)} of {size} at sector {number(e.sector)}"
+    width = max(scale.step - 0.5, 1.6)
+    return Shape(_px(scale.x(i)), _px(y), _px(width), _px(height), _write_kind(e), title)
+
+
+def _cell(column: int, row: int, cell: Sequence[tuple[int, DrawnEntry]]) -> Shape:
+    kinds = {_write_kind(e) for _, e in cell}
+    kind = next(k for k in ("fua", "discard", "write") if k in kinds)
+    total = _size(sum(e.sectors for _, e in cell))
+    title = f"entries {number(cell[0][0])} to {number(cell[-1][0])}: {plural(len(cell), 'write')}, {total}"
+    return Shape(_px(column * _CELL_WIDTH), _px(row * _CELL_HEIGHT), _CELL_WIDTH, _CELL_HEIGHT, kind, title)
+
+
+def _area_of(e: DrawnEntry, areas: Sequence[_Area]) -> _Area:
+    return next(a for a in areas if a.start <= e.sector < a.end)
+
+
+def _write_kind(e: DrawnEntry) -> str:
+    if e.kind == "discard":
+        return "discard"
+    return "fua" if e.kind.endswith("fua") else "write"
+
+
+def _kind_words(e: DrawnEntry) -> str:
+    words = {
+        "flush": "flush, then write",
+        "fua": "FUA write",
+        "flush+fua": "flush, then FUA write",
+        "discard": "discard",
+    }
+    return words.get(e.kind, "write")
+
+
+def _flushes(entries: Sequence[DrawnEntry], scale: _Scale, lane_y: float) -> tuple[Shape, ...]:
+    """A tick for every flush and every FUA write, one a pixel at most."""
+    columns: dict[int, list[tuple[int, str]]] = {}
+    for i, e in enumerate(entries):
+        if e.kind in ("flush", "fua", "flush+fua"):
+            columns.setdefault(round(scale.x(i + 0.5)), []).append((i, e.kind))
+    shapes = []
+    for x, here in sorted(columns.items()):
+        kind = "flush" if any(k.startswith("flush") for _, k in here) else "fua-tick"
+        if len(here) == 1:
+            title = f"entry {number(here[0][0])}: {here[0][1].replace('fua', 'FUA')}"
+        else:
+            title = (
+                f"entries {number(here[0][0])} to {number(here[-1][0])}: {len(here)} flushes and FUA writes"
+            )
+        shapes.append(Shape(x - 0.75, _px(lane_y), 1.5, _LANE_HEIGHT, kind, title))
+    return tuple(shapes)
+
+
+# --- crash points ----------------------------------------------------------------------------
+
+_Point = tuple[int, Verdict, dict[Verdict, int]]  # prefix, worst verdict, states by verdict
+
+
+def _points(verdicts: Iterable[StateVerdict]) -> list[_Point]:
+    by_prefix: dict[int, dict[Verdict, int]] = {}
+    for seen in verdicts:
+        if seen.how is not How.REDUCED:
+            here = by_prefix.setdefault(seen.state.prefix, {})
+            here[seen.verdict] = here.get(seen.verdict, 0) + 1
+    return [(p, _worst(counts), counts) for p, counts in sorted(by_prefix.items())]
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    return min(verdicts, key=_WORST_FIRST.index)
+
+
+def _strip(points: Sequence[_Point], scale: _Scale, y: float) -> tuple[Shape, ...]:
+    """Neighbours of equal verdict become one shape; a pixel shows the worst that falls on it."""
+    runs: list[list[_Point]] = []
+    for point in points:
+        last = runs[-1][-1] if runs else None
+        near = last is not None and (point[0] - last[0] == 1 or (point[0] - last[0]) * scale.step < 1.5)
+        if near and last is not None and last[1] is point[1]:
+            runs[-1].append(point)
+        else:
+            runs.append([point])
+    columns: dict[int, Shape] = {}
+    for run in sorted(runs, key=lambda r: -_WORST_FIRST.index(r[0][1])):  # the worst last: it covers
+        shape = _strip_shape(run, scale, y)
+        columns[round(shape.x) if shape.width < 1.5 else -round(shape.x) - 1] = shape
+    return tuple(columns.values())
+
+
+def _strip_shape(run: Sequence[_Point], scale: _Scale, y: float) -> Shape:
+    first, last, verdict = run[0][0], run[-1][0], run[0][1]
+    totals = {v: sum(p[2].get(v, 0) for p in run) for v in Verdict}
+    at = f"@{first}" if first == last else f"@{first} to @{last}"
+    said = ", ".join(f"{number(n)} {v.value}" for v, n in totals.items() if n)
+    left = scale.x(first - 0.5)
+    width = max(scale.x(last + 0.5) - left, 1.2)
+    drop = {Verdict.FAIL: 0, Verdict.UNKNOWN: 5, Verdict.PASS: 9}[verdict]  # shape tells, not only colour
+    return Shape(
+        _px(left),
+        _px(y + drop),
+        _px(width),
+        _STRIP_HEIGHT - drop,
+        verdict.value,
+        f"crash points {at}: {said}",
+    )
+
+
+def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
+    by_prefix: dict[int, list[Finding]] = {}
+    for finding in findings:
+        by_prefix.setdefault(finding.state.prefix, []).append(finding)
+    return tuple(
+        Marker(
+            _px(scale.x(prefix)),
+            "fail" if any(f.expectation is None for f in here) else "xfail",
+            "\n".join(f"{f.state} {f.oracle}: {f.summary}" for f in here),
+        )
+        for prefix, here in sorted(by_prefix.items())
+    )
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: Sequence[_Point]) -> str:
+    by = {v: sum(1 for p in points if p[1] is v) for v in Verdict}
+    said = ", ".join(f"{number(n)} {v.value}" for v, n in by.items() if n) or "none judged"
+    return (
+        f"Write log of {plural(len(entries), 'entry').replace('entrys', 'entries')} in "
+        f"{plural(len(epochs), 'epoch')}; {plural(len(points), 'crash point')}: {said}."
+    )
+
+
+def _size(sectors: int) -> str:
+    size = sectors * SECTOR_BYTES
+    return f"{size >> 10} KiB" if size % 1024 == 0 else f"{size} bytes"
+
+
+def _mebibytes(sector: int) -> str:
+    mebibytes = sector * SECTOR_BYTES / (1 << 20)
+    return (
+        f"{mebibytes:.0f} MiB" if mebibytes >= 10 or mebibytes == int(mebibytes) else f"{mebibytes:.1f} MiB"
+    )
+
+
+def _px(value: float) -> float:
+    return round(value, 1)

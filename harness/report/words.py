@@ -1,0 +1,182 @@
+"""The words that every report shares: names, numbers, the answer in one sentence, the reproduce command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.errors import ExitCode
+from harness.model import CaseId, CrashState
+from harness.store import CaseInfo, Finding, How, RunInfo, Step
+from harness.summary import CaseSummary, CaseVerdict, Summary, worst
+
+VERDICT_WORDS = {
+    CaseVerdict.PASS: "kept",
+    CaseVerdict.FAIL: "broken",
+    CaseVerdict.XFAIL: "broken, as expected",
+    CaseVerdict.UNKNOWN: "undecided",
+    CaseVerdict.NOT_RUN: "not run",
+}
+EXIT_WORDS = {
+    ExitCode.CONSISTENT: "consistent",
+    ExitCode.INCONSISTENT: "inconsistent",
+    ExitCode.UNDECIDED: "undecided",
+    ExitCode.NOTHING_RUN: "nothing was run",
+}
+HOW_WORDS = {
+    How.JUDGED: "recovered and judged",
+    How.SAME_CONTENT: "same bytes as a judged state",
+    How.MEMO: "same as a judged state in all that recovery read",
+    How.REDUCED: "judged to make findings smaller",
+}
+_NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
+
+
+def number(value: int) -> str:
+    """1234567 as 1,234,567."""
+    return f"{value:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 state`, `2 states`."""
+    return f"{number(count)} {noun}" + ("" if count == 1 else "s")
+
+
+def seconds(value: float) -> str:
+    """A duration as a person says it: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def shown_path(path: Path, cwd: Path | None = None) -> str:
+    """`path` relative to the working directory when it lies below it. Links such as `latest` stay links."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve would follow the link
+    cwd = cwd or Path.cwd()
+    return str(absolute.relative_to(cwd)) if absolute.is_relative_to(cwd) else str(absolute)
+
+
+def reproduce(case: CaseId, state: CrashState, source: str) -> str:
+    """The one command that shows a crash point again. `source`: the run's path as the user would write it."""
+    return f"powercut repro {shlex.quote(f'{case}{state}')} --from {shlex.quote(source)}"
+
+
+def kernel_name(info: RunInfo) -> str:
+    """`Linux 6.12.117`, or what the user called the kernel while no guest has named its release."""
+    return f"Linux {info.kernel.release}" if info.kernel.release else info.kernel.name
+
+
+def machine_name(info: RunInfo) -> str:
+    """`QEMU 7.2 (tcg)`, `UML`."""
+    machine = info.machine
+    text = " ".join(filter(None, [machine.kind.upper(), machine.qemu_version]))
+    return f"{text} ({machine.accel})" if machine.accel else text
+
+
+def modes(summary: Summary) -> dict[str, tuple[CaseSummary, ...]]:
+    """Cases by configuration (`ext4/ordered`), in the order of the run."""
+    found: dict[str, list[CaseSummary]] = {}
+    for case in summary.cases:
+        found.setdefault(case.case.configuration, []).append(case)
+    return {name: tuple(cases) for name, cases in found.items()}
+
+
+def workloads(summary: Summary) -> tuple[str, ...]:
+    """Names of the workloads, in the order of the run."""
+    return tuple(dict.fromkeys(c.case.workload for c in summary.cases))
+
+
+def headline(summary: Summary) -> str:
+    """The answer in one sentence."""
+    by_mode = {name: worst(c.verdict for c in cases) for name, cases in modes(summary).items()}
+    run = {name: verdict for name, verdict in by_mode.items() if verdict is not CaseVerdict.NOT_RUN}
+    systems = ", ".join(dict.fromkeys(name.partition("/")[0] for name in run or by_mode))
+    subject = f"{kernel_name(summary.info)} · {systems}" if systems else kernel_name(summary.info)
+    if not run or not summary.checked:
+        return f"{subject}: nothing was checked, so nothing is known."
+    kept = [name for name, verdict in run.items() if verdict is CaseVerdict.PASS]
+    parts = [_kept(summary, kept, len(run))]
+    for verdict, said, tail in (
+        (CaseVerdict.FAIL, "broke promises", ""),
+        (CaseVerdict.XFAIL, "broke promises", ", as expected"),
+        (CaseVerdict.UNKNOWN, "could not be decided", ""),
+    ):
+        names = [name for name, seen in run.items() if seen is verdict]
+        if names:
+            who = " and ".join(names) if len(names) <= _NAMED_MODES else str(len(names))
+            parts.append(f"{who} {said}{tail}")
+    return f"{subject}: {'; '.join(parts)}."
+
+
+def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
+    by_mode = modes(summary)
+    states = sum(c.counts.checked for name in kept for c in by_mode[name])
+    if not kept:
+        return "no mode kept every promise" if of > 1 else "the mode did not keep every promise"
+    who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
+    return f"{who} kept every promise at every one of {number(states)} crash states"
+
+
+def history_around(steps: Sequence[Step], prefix: int, context: int = 5) -> Iterable[tuple[str, Step | None]]:
+    """Operations near the place where the power failed, as (what is known of it, operation).
+
+    `acked`: had returned; `running`: had begun; `later`: had not. `cut` (without an operation) is the power
+    failure, `more` stands for operations left out.
+    """
+    acked = [s for s in steps if s.ack is not None and s.ack < prefix]
+    running = [s for s in steps if s.begin is not None and s.begin < prefix and s not in acked]
+    later = [s for s in steps if s not in acked and s not in running]
+    if len(acked) > context:
+        yield "more", None
+    for step in acked[-context:]:
+        yield "acked", step
+    for step in running:
+        yield "running", step
+    yield "cut", None
+    for step in later[:context]:
+        yield "later", step
+    if len(later) > context:
+        yield "more", None
+
+
+def history_lines(info: CaseInfo, prefix: int) -> list[str]:
+    """`history_around` as text."""
+    lines = []
+    for kind, step in history_around(info.steps, prefix):
+        if step is not None:
+            said = {"acked": "returned", "running": "begun", "later": "not begun"}[kind]
+            lines.append(f"  {step.index:>5}  {said:<10} {step.text}")
+        else:
+            lines.append("    ...." if kind == "more" else "  ----- the power failed here " + "-" * 40)
+    return lines
+
+
+def where(finding: Finding) -> str:
+    """`@417, the smallest of 38 states`."""
+    if finding.states > 1:
+        return f"{finding.state}, the smallest of {number(finding.states)} states that show it"
+    if finding.states == 1:
+        return f"{finding.state}, the only state that shows it"
+    return f"{finding.state}, seen while another finding was made smaller"
+
+
+def printable(text: str) -> str:
+    """`text` without what XML 1.0 and terminals cannot bear: control characters become `\\x1b`."""
+    return "".join(c if _bearable(c) else ascii(c)[1:-1] for c in text)
+
+
+def _bearable(c: str) -> bool:
+    if c in "\n\t":
+        return True
+    code = ord(c)
+    return (
+        code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000 and code & 0xFFFE != 0xFFFE
+    )
