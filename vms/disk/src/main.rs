@@ -1,1 +1,128 @@
-fn main() {}
+//! `powercut-disk`: the disk of one guest. See the library for what it shows.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::net::UnixListener,
+    process::ExitCode,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use powercut_disk::{
+    control,
+    vhost::{self, Shared},
+};
+use vhost::serve as serve_guests;
+
+const USAGE: &str = "\
+usage: powercut-disk --socket PATH --control PATH
+
+A virtio block device that shows the crash states of a write log.
+
+  --socket PATH   vhost-user-blk socket for the guest, one queue
+                  (QEMU: -device vhost-user-blk-pci,num-queues=1; UML: virtio_uml.device=PATH:2)
+  --control PATH  socket for the host's requests (vms/protocol); takes one connection
+
+Prints `ready` once both sockets listen. Ends with the control connection.
+";
+
+/// Whoever starts the disk connects at once; if it died first, nobody would ever end the disk.
+const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
+
+struct Arguments {
+    socket: String,
+    control: String,
+}
+
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+    let (mut socket, mut control) = (None, None);
+    let mut arguments = arguments;
+    while let Some(name) = arguments.next() {
+        let place = match name.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--socket" => &mut socket,
+            "--control" => &mut control,
+            _ => return Err(format!("unknown argument {name:?}")),
+        };
+        let value = arguments.next();
+        *place = Some(value.ok_or_else(|| format!("{name} wants a path"))?);
+    }
+    Ok(Some(Arguments {
+        socket: socket.ok_or("--socket is missing")?,
+        control: control.ok_or("--control is missing")?,
+    }))
+}
+
+fn main() -> ExitCode {
+    let arguments = match parse(std::env::args().skip(1)) {
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(what) => {
+            eprint!("powercut-disk: {what}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("powercut-disk: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let Arguments { socket, control } = arguments;
+    let mut guests = ::vhost::vhost_user::Listener::new(socket, true)
+        .map_err(|e| format!("cannot listen on {socket}: {e}"))?;
+    // a socket left behind by a disk that was killed
+    let _ = fs::remove_file(control);
+    let host =
+        UnixListener::bind(control).map_err(|e| format!("cannot listen on {control}: {e}"))?;
+    println!("ready");
+    io::stdout().flush().map_err(|e| format!("stdout: {e}"))?;
+
+    let shared = Arc::new(Shared::default());
+    let opened = Arc::new(Condvar::new());
+    let (theirs, told) = (Arc::clone(&shared), Arc::clone(&opened));
+    thread::spawn(move || {
+        // the guest reads the capacity first of all, so it must wait until there is one
+        let guard = told.wait_while(theirs.device(), |device| device.is_none());
+        drop(guard);
+        let error = serve_guests(&theirs, &mut guests);
+        eprintln!("powercut-disk: no more guests can be served: {error}");
+        std::process::exit(1);
+    });
+
+    let mut stream = accept(&host)?;
+    match control::serve(&shared, &opened, &mut stream) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(error) => Err(format!("control connection: {error}")),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Take the host's connection, or end when it never comes.
+fn accept(listener: &UnixListener) -> Result<std::os::unix::net::UnixStream, String> {
+    let came = Arc::new((Mutex::new(false), Condvar::new()));
+    let theirs = Arc::clone(&came);
+    thread::spawn(move || {
+        let (flag, changed) = &*theirs;
+        let guard = flag.lock().expect("never poisoned");
+        let waited = changed.wait_timeout_while(guard, CONTROL_DEADLINE, |came| !*came);
+        if waited.expect("never poisoned").1.timed_out() {
+            eprintln!("powercut-disk: no control connection within {CONTROL_DEADLINE:?}");
+            std::process::exit(1);
+        }
+    });
+    let (stream, _) = listener.accept().map_err(|e| format!("accept: {e}"))?;
+    let (flag, changed) = &*came;
+    *flag.lock().expect("never poisoned") = true;
+    changed.notify_all();
+    Ok(stream)
+}

@@ -1,0 +1,222 @@
+//! virtio-blk requests (Virtual I/O Device Version 1.2, section 5.2).
+
+use std::io::{self, Read, Write};
+
+use virtio_bindings::bindings::{
+    virtio_blk::{
+        VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_SEG_MAX,
+        VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP,
+        VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN,
+        VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    },
+    virtio_config::VIRTIO_F_VERSION_1,
+    virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC},
+};
+
+use crate::{device::Device, SECTOR_BYTES};
+
+/// VIRTIO_BLK_F_FLUSH without VIRTIO_BLK_F_CONFIG_WCE means a write-back cache that cannot be turned
+/// off, so the guest's kernel sends flushes (5.2.6.2).
+pub const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
+    | 1 << VIRTIO_RING_F_INDIRECT_DESC
+    | 1 << VIRTIO_RING_F_EVENT_IDX
+    | 1 << VIRTIO_BLK_F_SEG_MAX
+    | 1 << VIRTIO_BLK_F_BLK_SIZE
+    | 1 << VIRTIO_BLK_F_FLUSH
+    | 1 << VIRTIO_BLK_F_DISCARD
+    | 1 << VIRTIO_BLK_F_WRITE_ZEROES;
+
+/// Largest queue that a guest may set up.
+pub const QUEUE_ENTRIES: usize = 1024;
+/// Data segments of a request: a queue of 128 entries, QEMU's default, less header and status.
+const SEGMENTS_MAX: u32 = 126;
+/// Sectors that one discard or write-zeroes segment may cover: 2 GiB.
+const ZERO_SECTORS_MAX: u32 = 1 << 22;
+/// Bytes that one read or write may carry, so that a guest cannot make the disk run out of memory.
+const TRANSFER_BYTES_MAX: usize = 64 << 20;
+/// Bytes that GET_ID answers.
+const ID_BYTES: usize = 20;
+const ID: &[u8] = b"powercut";
+
+/// struct virtio_blk_config up to the write-zeroes fields, for a device of `sectors`.
+#[must_use]
+pub fn config(sectors: u64) -> [u8; 60] {
+    let mut config = [0; 60];
+    let mut put = |at: usize, bytes: &[u8]| config[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &sectors.to_le_bytes());
+    put(12, &SEGMENTS_MAX.to_le_bytes());
+    put(20, &(SECTOR_BYTES as u32).to_le_bytes()); // blk_size
+    put(36, &ZERO_SECTORS_MAX.to_le_bytes()); // max_discard_sectors
+    put(40, &1u32.to_le_bytes()); // max_discard_seg
+    put(44, &1u32.to_le_bytes()); // discard_sector_alignment
+    put(48, &ZERO_SECTORS_MAX.to_le_bytes()); // max_write_zeroes_sectors
+    put(52, &1u32.to_le_bytes()); // max_write_zeroes_seg
+    put(56, &[1]); // write_zeroes_may_unmap
+    config
+}
+
+/// Carry out one request. `out` is what the guest gives, header first; `into` takes `room` bytes of
+/// answer without the status byte. Returns that status. `device` is none before the first `Open`.
+pub fn execute(
+    device: Option<&mut Device>,
+    out: &mut impl Read,
+    out_bytes: usize,
+    into: &mut impl Write,
+    room: usize,
+) -> u8 {
+    let Some(device) = device else {
+        return VIRTIO_BLK_S_IOERR as u8;
+    };
+    let mut header = [0; 16];
+    let done = out.read_exact(&mut header).and_then(|()| {
+        let kind = u32::from_le_bytes(header[..4].try_into().expect("4 bytes"));
+        let sector = u64::from_le_bytes(header[8..].try_into().expect("8 bytes"));
+        let data_bytes = out_bytes - header.len();
+        match kind {
+            VIRTIO_BLK_T_IN => read(device, sector, into, room),
+            VIRTIO_BLK_T_OUT => write(device, sector, out, data_bytes),
+            VIRTIO_BLK_T_FLUSH => {
+                device.stats.flushes += 1;
+                Ok(VIRTIO_BLK_S_OK)
+            }
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => zero(device, out, data_bytes),
+            VIRTIO_BLK_T_GET_ID => identify(into, room),
+            _ => Ok(VIRTIO_BLK_S_UNSUPP),
+        }
+    });
+    let status = done.unwrap_or(VIRTIO_BLK_S_IOERR);
+    if status != VIRTIO_BLK_S_OK {
+        device.stats.errors += 1;
+    }
+    status as u8
+}
+
+/// Whether `bytes` from `sector` can be transferred.
+fn fits(device: &Device, sector: u64, bytes: usize) -> bool {
+    bytes.is_multiple_of(SECTOR_BYTES)
+        && bytes <= TRANSFER_BYTES_MAX
+        && device.holds(sector, (bytes / SECTOR_BYTES) as u64)
+}
+
+fn read(device: &mut Device, sector: u64, into: &mut impl Write, room: usize) -> io::Result<u32> {
+    if !fits(device, sector, room) {
+        return Ok(VIRTIO_BLK_S_IOERR);
+    }
+    device.stats.reads += 1;
+    let mut data = vec![0; room];
+    device.read(sector, &mut data);
+    into.write_all(&data)?;
+    Ok(VIRTIO_BLK_S_OK)
+}
+
+fn write(device: &mut Device, sector: u64, out: &mut impl Read, bytes: usize) -> io::Result<u32> {
+    if !fits(device, sector, bytes) {
+        return Ok(VIRTIO_BLK_S_IOERR);
+    }
+    device.stats.writes += 1;
+    let mut data = vec![0; bytes];
+    out.read_exact(&mut data)?;
+    device.write(sector, &data);
+    Ok(VIRTIO_BLK_S_OK)
+}
+
+/// A discarded sector reads as zeros, as `DISCARD` entries of a log do.
+fn zero(device: &mut Device, out: &mut impl Read, bytes: usize) -> io::Result<u32> {
+    device.stats.discards += 1;
+    let mut segment = [0; 16];
+    for _ in 0..bytes / segment.len() {
+        out.read_exact(&mut segment)?;
+        let sector = u64::from_le_bytes(segment[..8].try_into().expect("8 bytes"));
+        let count = u32::from_le_bytes(segment[8..12].try_into().expect("4 bytes"));
+        if count > ZERO_SECTORS_MAX || !device.holds(sector, u64::from(count)) {
+            return Ok(VIRTIO_BLK_S_IOERR);
+        }
+        device.zero(sector, u64::from(count));
+    }
+    Ok(VIRTIO_BLK_S_OK)
+}
+
+fn identify(into: &mut impl Write, room: usize) -> io::Result<u32> {
+    let mut id = [0; ID_BYTES];
+    id[..ID.len()].copy_from_slice(ID);
+    into.write_all(&id[..room.min(ID_BYTES)])?;
+    Ok(VIRTIO_BLK_S_OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::tests::device;
+
+    fn ask(device: &mut Device, kind: u32, sector: u64, data: &[u8], room: usize) -> (u8, Vec<u8>) {
+        let mut out = kind.to_le_bytes().to_vec();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&sector.to_le_bytes());
+        out.extend_from_slice(data);
+        let mut into = Vec::new();
+        let status = execute(Some(device), &mut &out[..], out.len(), &mut into, room);
+        (status, into)
+    }
+
+    fn segment(sector: u64, count: u32) -> Vec<u8> {
+        let mut segment = sector.to_le_bytes().to_vec();
+        segment.extend_from_slice(&count.to_le_bytes());
+        segment.extend_from_slice(&[0; 4]);
+        segment
+    }
+
+    #[test]
+    fn writes_are_read_back() {
+        let (mut device, _files) = device(&[]);
+        let status = ask(&mut device, VIRTIO_BLK_T_OUT, 3, &[b'X'; 1024], 0).0;
+        assert_eq!(status, 0);
+        let (status, data) = ask(&mut device, VIRTIO_BLK_T_IN, 4, &[], 1024);
+        assert_eq!((status, data[0], data[512]), (0, b'X', b'f'));
+        let zeros = segment(4, 2);
+        assert_eq!(
+            ask(&mut device, VIRTIO_BLK_T_WRITE_ZEROES, 0, &zeros, 0).0,
+            0
+        );
+        assert_eq!(ask(&mut device, VIRTIO_BLK_T_IN, 5, &[], 512).1, [0; 512]);
+        assert_eq!(ask(&mut device, VIRTIO_BLK_T_FLUSH, 0, &[], 0).0, 0);
+        let stats = device.counted();
+        assert_eq!((stats.reads, stats.writes, stats.flushes), (2, 1, 1));
+        assert_eq!((stats.discards, stats.errors), (1, 0));
+    }
+
+    #[test]
+    fn requests_past_the_end_or_broken_fail_and_are_counted() {
+        let (mut device, _files) = device(&[]);
+        let past = segment(19, 2);
+        let failing: [(u32, u64, &[u8], usize); 7] = [
+            (VIRTIO_BLK_T_IN, 19, &[], 1024),
+            (VIRTIO_BLK_T_IN, u64::MAX, &[], 1024),
+            (VIRTIO_BLK_T_IN, 0, &[], 100),
+            (VIRTIO_BLK_T_OUT, 20, &[0; 512], 0),
+            (VIRTIO_BLK_T_OUT, 0, &[0; 100], 0),
+            (VIRTIO_BLK_T_DISCARD, 0, &past, 0),
+            (99, 0, &[], 0),
+        ];
+        for (kind, sector, data, room) in failing {
+            assert_ne!(
+                ask(&mut device, kind, sector, data, room).0,
+                0,
+                "{kind} at {sector}"
+            );
+        }
+        assert_eq!(device.counted().errors, 7);
+        assert_eq!(
+            execute(None, &mut &[0u8; 16][..], 16, &mut Vec::new(), 0),
+            1
+        );
+        let short = execute(Some(&mut device), &mut &[0u8; 3][..], 3, &mut Vec::new(), 0);
+        assert_eq!(short, 1);
+    }
+
+    #[test]
+    fn says_who_it_is() {
+        let (mut device, _files) = device(&[]);
+        let (status, id) = ask(&mut device, VIRTIO_BLK_T_GET_ID, 0, &[], 20);
+        assert_eq!((status, &id[..9]), (0, &b"powercut\0"[..]));
+    }
+}

@@ -1,0 +1,77 @@
+//! The host's requests.
+
+use std::{io, os::unix::net::UnixStream, path::Path, sync::Condvar};
+
+use powercut_protocol::{receive, send, DiskReply, DiskRequest};
+
+use crate::{device::Device, hash, vhost::Shared, Answer};
+
+/// Answer requests until the host goes. `opened` is told of each `Open`.
+///
+/// # Errors
+/// What the connection reports; `UnexpectedEof` when the host has gone, which is how a run ends.
+pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> io::Result<()> {
+    loop {
+        let request: DiskRequest = receive(stream)?;
+        let reply = answer(shared, request).unwrap_or_else(|what| DiskReply::Failed { what });
+        if matches!(reply, DiskReply::Opened { .. }) {
+            opened.notify_all();
+        }
+        send(stream, &reply)?;
+    }
+}
+
+/// Carry out one request.
+pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
+    if let DiskRequest::Open { base, log } = request {
+        return open(shared, &base, log.as_deref());
+    }
+    let mut guard = shared.device();
+    let device = guard
+        .as_mut()
+        .ok_or("nothing is open yet: send Open first")?;
+    match request {
+        DiskRequest::Open { .. } => unreachable!("answered above"),
+        DiskRequest::Switch { state } => {
+            device.switch(&state)?;
+            Ok(DiskReply::Switched {})
+        }
+        DiskRequest::Image { path } => {
+            let copied_bytes = device.image(Path::new(&path))?;
+            let hash = hash::text(device.hash());
+            Ok(DiskReply::Imaged { copied_bytes, hash })
+        }
+        DiskRequest::Hashes { states } => {
+            let text = |state| device.state_hash(state).map(hash::text);
+            let hashes = states.iter().map(text).collect::<Answer<_>>()?;
+            Ok(DiskReply::Hashed { hashes })
+        }
+        DiskRequest::Compare { log } => {
+            let sector = device.compare(Path::new(&log))?;
+            Ok(DiskReply::Compared {
+                equal: sector.is_none(),
+                first_difference: sector.map(|s| s * crate::SECTOR_BYTES as u64),
+            })
+        }
+        DiskRequest::Stats {} => Ok(DiskReply::Counted(device.counted())),
+    }
+}
+
+fn open(shared: &Shared, base: &str, log: Option<&str>) -> Answer<DiskReply> {
+    let device = Device::open(Path::new(base), log.map(Path::new))?;
+    let (size_bytes, entries) = (device.size_bytes(), device.entries());
+    let mut guard = shared.device();
+    if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {
+        if old.size_bytes() != size_bytes {
+            return Err(format!(
+                "{base} has {size_bytes} bytes, the connected guest's device {}",
+                old.size_bytes()
+            ));
+        }
+    }
+    *guard = Some(device);
+    Ok(DiskReply::Opened {
+        size_bytes,
+        entries,
+    })
+}

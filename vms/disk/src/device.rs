@@ -1,0 +1,349 @@
+//! What the guest sees: base image, state, and its own writes.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use memmap2::Mmap;
+use powercut_protocol::{State, Stats};
+
+use crate::{
+    hash::contribution,
+    image::{self, Imaged},
+    index::{base_sector, Index, Recipe},
+    log::{map_file, Log},
+    overlay::Overlay,
+    Answer, BLOCK_SECTORS, SECTOR_BYTES,
+};
+
+/// One device. Sector numbers and ranges that reach here have been checked by [`Device::holds`].
+pub struct Device {
+    /// Base image and log, which no image may overwrite.
+    sources: Vec<PathBuf>,
+    base: Mmap,
+    index: Index,
+    recipe: Recipe,
+    overlay: Overlay,
+    images: HashMap<PathBuf, Imaged>,
+    pub stats: Stats,
+}
+
+impl Device {
+    /// Show the base image with nothing of the log on it: the state of 0 entries.
+    pub fn open(base: &Path, source_log: Option<&Path>) -> Answer<Self> {
+        let map = map_file(base)?;
+        if map.len() % SECTOR_BYTES != 0 {
+            return Err(format!(
+                "{}: {} bytes are no whole number of sectors of {SECTOR_BYTES}",
+                base.display(),
+                map.len()
+            ));
+        }
+        let log = match source_log {
+            Some(path) => Log::open(path, (map.len() / SECTOR_BYTES) as u64)?,
+            None => Log::empty(),
+        };
+        Ok(Device {
+            sources: [Some(base), source_log]
+                .into_iter()
+                .flatten()
+                .map(Path::to_path_buf)
+                .collect(),
+            index: Index::new(log, &map)?,
+            base: map,
+            recipe: Recipe::default(),
+            overlay: Overlay::default(),
+            images: HashMap::new(),
+            stats: Stats::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        (self.base.len() / SECTOR_BYTES) as u64
+    }
+
+    /// Entries in the log.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.index.entries()
+    }
+
+    /// Whether `count` sectors from `sector` lie on the device.
+    #[must_use]
+    pub fn holds(&self, sector: u64, count: u64) -> bool {
+        sector
+            .checked_add(count)
+            .is_some_and(|end| end <= self.sectors())
+    }
+
+    /// Show another state and drop what the guest wrote.
+    pub fn switch(&mut self, state: &State) -> Answer<()> {
+        self.recipe = self.index.recipe(state)?;
+        self.overlay.clear();
+        self.stats = Stats::default();
+        Ok(())
+    }
+
+    /// The 512 bytes of `sector` as the guest sees them.
+    #[must_use]
+    pub fn sector(&self, sector: u64) -> &[u8] {
+        match self.overlay.sector(sector) {
+            Some(written) => written,
+            None => self.index.sector(&self.recipe, &self.base, sector),
+        }
+    }
+
+    /// Fill `out`, whole sectors, with what stands at `sector`.
+    pub fn read(&self, sector: u64, out: &mut [u8]) {
+        let end = sector + (out.len() / SECTOR_BYTES) as u64;
+        let mut at = sector;
+        while at < end {
+            let block = at / BLOCK_SECTORS;
+            let stop = end.min((block + 1) * BLOCK_SECTORS);
+            let part = |from: u64, to: u64| {
+                (from - sector) as usize * SECTOR_BYTES..(to - sector) as usize * SECTOR_BYTES
+            };
+            if self.overlay.written(block) == 0 && !self.index.changes(block) {
+                let start = at as usize * SECTOR_BYTES;
+                let range = part(at, stop);
+                let length = range.len();
+                out[range].copy_from_slice(&self.base[start..start + length]);
+            } else {
+                for s in at..stop {
+                    out[part(s, s + 1)].copy_from_slice(self.sector(s));
+                }
+            }
+            at = stop;
+        }
+    }
+
+    /// Put the guest's `data`, whole sectors, at `sector`.
+    pub fn write(&mut self, sector: u64, data: &[u8]) {
+        self.overlay.write(sector, data);
+    }
+
+    /// Make `count` sectors from `sector` read as zeros.
+    pub fn zero(&mut self, sector: u64, count: u64) {
+        self.overlay.zero(sector, count);
+    }
+
+    /// Content hash of `state`, without the guest's writes.
+    pub fn state_hash(&self, state: &State) -> Answer<u128> {
+        Ok(self.index.hash(&self.index.recipe(state)?))
+    }
+
+    /// Content hash of what the guest sees.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        let mut hash = self.index.hash(&self.recipe);
+        for sector in self.overlay.sectors() {
+            let now = contribution(sector, self.sector(sector), base_sector(&self.base, sector));
+            hash = hash
+                .wrapping_sub(self.index.contribution(&self.recipe, sector))
+                .wrapping_add(now);
+        }
+        hash
+    }
+
+    /// Bytes that had to be written to make the file at `path` equal to what the guest sees.
+    pub fn image(&mut self, path: &Path) -> Answer<u64> {
+        if self.sources.iter().any(|own| image::same_file(own, path)) {
+            let shown = path.display();
+            return Err(format!("{shown} is the base image or the write log itself"));
+        }
+        let known = self
+            .images
+            .remove(path)
+            .filter(|old| old.is_untouched(path));
+        let blocks = known.as_ref().map(|old| self.blocks_since(old));
+        let copied = match blocks {
+            Some(blocks) => image::update(path, self, blocks)?,
+            None => image::create(path, self)?,
+        };
+        let written = self.overlay.blocks().collect();
+        let imaged = Imaged::new(path, self.recipe.clone(), written)?;
+        self.images.insert(path.to_path_buf(), imaged);
+        Ok(copied)
+    }
+
+    /// Blocks in which the device may differ from the image `old`, ascending.
+    fn blocks_since(&self, old: &Imaged) -> Vec<u64> {
+        let mut blocks = self.index.blocks_between(&old.recipe, &self.recipe);
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.retain(|block| {
+            (block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS).any(|sector| {
+                self.index.contribution(&old.recipe, sector)
+                    != self.index.contribution(&self.recipe, sector)
+            })
+        });
+        blocks.extend(&old.written);
+        blocks.extend(self.overlay.blocks());
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// Blocks that differ from the base, or may, ascending.
+    #[must_use]
+    pub fn changed_blocks(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self.index.blocks().chain(self.overlay.blocks()).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// The base image.
+    #[must_use]
+    pub fn base(&self) -> &[u8] {
+        &self.base
+    }
+
+    /// The first sector in which the device differs from the base after the whole of the log at `path`.
+    pub fn compare(&self, path: &Path) -> Answer<Option<u64>> {
+        let other = Index::new(Log::open(path, self.sectors())?, &self.base)?;
+        let whole = other.whole();
+        let mut blocks = self.changed_blocks();
+        blocks.extend(other.blocks());
+        blocks.sort_unstable();
+        blocks.dedup();
+        let sectors = blocks
+            .into_iter()
+            .flat_map(|block| block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS)
+            .take_while(|sector| *sector < self.sectors());
+        for sector in sectors {
+            if self.sector(sector) != other.sector(&whole, &self.base, sector) {
+                return Ok(Some(sector));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counters since the last switch.
+    #[must_use]
+    pub fn counted(&self) -> Stats {
+        Stats {
+            overlay_bytes: self.overlay.bytes(),
+            ..self.stats.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::log::build::{log_bytes, Scratch, Step};
+
+    /// A device of 20 sectors whose base holds the letter of each sector.
+    pub fn device(steps: &[Step]) -> (Device, [Scratch; 2]) {
+        let base: Vec<u8> = (0..20u8).flat_map(|s| [b'a' + s; 512]).collect();
+        let files = [Scratch::new(&base), Scratch::new(&log_bytes(steps))];
+        let device = Device::open(&files[0].0, Some(&files[1].0)).unwrap();
+        (device, files)
+    }
+
+    fn prefix(prefix: u64) -> State {
+        State {
+            prefix,
+            ..State::default()
+        }
+    }
+
+    fn shown(device: &Device) -> String {
+        let mut bytes = vec![0; 20 * 512];
+        device.read(0, &mut bytes);
+        let letter = |s: &[u8]| if s[0] == 0 { '0' } else { s[0] as char };
+        bytes.chunks(512).map(letter).collect()
+    }
+
+    #[test]
+    fn a_switch_drops_what_the_guest_wrote() {
+        let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        device.switch(&prefix(1)).unwrap();
+        device.write(2, &[b'Y'; 512]);
+        device.zero(17, 2);
+        assert_eq!(shown(&device), "aXYdefghijklmnopq00t");
+        device.switch(&prefix(1)).unwrap();
+        assert_eq!(shown(&device), "aXXdefghijklmnopqrst");
+        device.switch(&prefix(0)).unwrap();
+        assert_eq!(shown(&device), "abcdefghijklmnopqrst");
+    }
+
+    #[test]
+    fn a_refused_switch_changes_nothing() {
+        let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        device.switch(&prefix(1)).unwrap();
+        device.write(0, &[b'Y'; 512]);
+        assert!(device.switch(&prefix(2)).is_err());
+        assert_eq!(shown(&device), "YXXdefghijklmnopqrst");
+    }
+
+    #[test]
+    fn the_hash_counts_the_guests_writes() {
+        let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        let state = device.state_hash(&prefix(1)).unwrap();
+        device.write(1, &[b'X'; 1024]);
+        assert_eq!(device.hash(), state);
+        device.zero(5, 1);
+        assert_ne!(device.hash(), state);
+        device.write(5, &[b'f'; 512]);
+        assert_eq!(device.hash(), state);
+    }
+
+    #[test]
+    fn images_follow_state_and_guest() {
+        let (mut device, _files) =
+            device(&[Step::Write(1, &[b'X'; 1024]), Step::Write(19, &[b'Z'; 512])]);
+        let target = Scratch::new(b"");
+        let read = || std::fs::read(&target.0).unwrap();
+        let mut expect = vec![0; 20 * 512];
+        device.switch(&prefix(2)).unwrap();
+        device.write(9, &[b'Y'; 512]);
+        device.image(&target.0).unwrap();
+        device.read(0, &mut expect);
+        assert_eq!(read(), expect);
+        device.switch(&prefix(1)).unwrap();
+        device.zero(0, 1);
+        // the tail with entry 1 gone, the guest's old block, and its new one
+        assert_eq!(device.image(&target.0).unwrap(), 2048 + 4096 + 4096);
+        device.read(0, &mut expect);
+        assert_eq!(read(), expect);
+        assert_eq!(device.image(&target.0).unwrap(), 4096);
+    }
+
+    #[test]
+    fn an_image_that_somebody_replaced_is_copied_whole() {
+        let (mut device, _files) = device(&[]);
+        let target = Scratch::new(b"");
+        device.image(&target.0).unwrap();
+        std::fs::write(&target.0, b"other").unwrap();
+        device.image(&target.0).unwrap();
+        assert_eq!(std::fs::read(&target.0).unwrap(), device.base());
+    }
+
+    #[test]
+    fn the_base_is_no_place_for_an_image() {
+        let (mut device, files) = device(&[]);
+        assert!(device.image(&files[0].0).unwrap_err().contains("itself"));
+    }
+
+    #[test]
+    fn compare_finds_the_first_difference_from_either_side() {
+        let (mut device, _files) = device(&[]);
+        let log = Scratch::new(&log_bytes(&[Step::Write(8, &[b'X'; 1024])]));
+        assert_eq!(device.compare(&log.0).unwrap(), Some(8));
+        device.write(8, &[b'X'; 1024]);
+        assert_eq!(device.compare(&log.0).unwrap(), None);
+        device.write(19, &[b'Y'; 512]);
+        assert_eq!(device.compare(&log.0).unwrap(), Some(19));
+        device.write(3, &[b'Y'; 512]);
+        assert_eq!(device.compare(&log.0).unwrap(), Some(3));
+    }
+}

@@ -1,0 +1,429 @@
+//! From a sector and a crash state to the content of that sector.
+//!
+//! Every sector that the log changes has the ascending list of the entries that change it: its versions.
+//! All lists stand behind one another in one array, the eight lists of a block being neighbours, so a
+//! look-up is one probe of a hash map and a binary search. A version costs 20 bytes (entry number and
+//! content hash), one per logged sector: 4 % of the log.
+
+use powercut_protocol::State;
+
+use crate::{
+    hash::contribution,
+    log::{Entry, Log},
+    Answer, BlockMap, BLOCK_SECTORS, SECTOR_BYTES,
+};
+
+/// A crash state that fits its log; see [`State`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recipe {
+    prefix: u32,
+    dropped: Vec<u32>,
+    /// Sectors of entry `prefix - 1` from here on (device sector numbers) did not reach the platter.
+    torn_from: Option<u64>,
+}
+
+impl Recipe {
+    /// The first `prefix` entries.
+    fn of_prefix(prefix: u32) -> Self {
+        Recipe {
+            prefix,
+            ..Recipe::default()
+        }
+    }
+
+    /// Whether what entry `number` (below the prefix) put into `sector` reached the platter.
+    fn keeps(&self, number: u32, sector: u64) -> bool {
+        let torn = number + 1 == self.prefix && self.torn_from.is_some_and(|from| sector >= from);
+        !torn && self.dropped.binary_search(&number).is_err()
+    }
+}
+
+/// A log, ready to be looked up in any state.
+pub struct Index {
+    log: Log,
+    /// From block to slot.
+    slots: BlockMap<u32>,
+    /// The versions of sector i of slot s are `starts[8 s + i]..starts[8 s + i + 1]`.
+    starts: Vec<u32>,
+    /// Entry numbers.
+    versions: Vec<u32>,
+    /// What each version adds to the hash of the device.
+    contributions: Vec<u128>,
+    /// The hash of the state of each prefix.
+    prefix_hashes: Vec<u128>,
+}
+
+impl Index {
+    /// Index `log` over `base`, which reaches as far as its entries. Costs one pass over the log's data.
+    pub fn new(log: Log, base: &[u8]) -> Answer<Self> {
+        let total: u64 = log.entries.iter().map(|e| e.sectors).sum();
+        if total >= u64::from(u32::MAX) || log.entries.len() >= u32::MAX as usize {
+            return Err(format!(
+                "the log changes {total} sectors in {} entries, the limit is {} of each",
+                log.entries.len(),
+                u32::MAX
+            ));
+        }
+        let (slots, starts) = lay_out(&log.entries);
+        let mut index = Index {
+            versions: vec![0; total as usize],
+            contributions: vec![0; total as usize],
+            prefix_hashes: Vec::with_capacity(log.entries.len() + 1),
+            log,
+            slots,
+            starts,
+        };
+        index.fill(base);
+        Ok(index)
+    }
+
+    fn fill(&mut self, base: &[u8]) {
+        let mut used: Vec<u32> = self.starts.clone();
+        let mut hash = 0u128;
+        self.prefix_hashes.push(hash);
+        for (number, entry) in self.log.entries.iter().enumerate() {
+            for sector in entry.sector..entry.sector + entry.sectors {
+                let list = self.slots[&(sector / BLOCK_SECTORS)] as usize * 8
+                    + (sector % BLOCK_SECTORS) as usize;
+                let at = used[list] as usize;
+                let before = if used[list] == self.starts[list] {
+                    0
+                } else {
+                    self.contributions[at - 1]
+                };
+                let content = self.log.sector(entry, sector);
+                let added = contribution(sector, content, base_sector(base, sector));
+                self.versions[at] = number as u32;
+                self.contributions[at] = added;
+                used[list] += 1;
+                hash = hash.wrapping_add(added).wrapping_sub(before);
+            }
+            self.prefix_hashes.push(hash);
+        }
+    }
+
+    /// Entries in the log.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.log.entries.len() as u64
+    }
+
+    /// Check `state` against this log.
+    pub fn recipe(&self, state: &State) -> Answer<Recipe> {
+        let State {
+            prefix,
+            dropped,
+            torn_sectors,
+        } = state;
+        if *prefix > self.entries() {
+            return Err(format!(
+                "state of {prefix} entries, the log has {}",
+                self.entries()
+            ));
+        }
+        if let Some(wrong) = dropped.iter().find(|d| **d >= *prefix) {
+            return Err(format!(
+                "dropped entry {wrong} does not lie below the prefix {prefix}"
+            ));
+        }
+        if let Some(pair) = dropped.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(format!(
+                "dropped entries must ascend, {} stands before {}",
+                pair[0], pair[1]
+            ));
+        }
+        let torn_from = match torn_sectors {
+            None => None,
+            Some(count) => Some(self.torn_from(*prefix, *count)?),
+        };
+        Ok(Recipe {
+            prefix: *prefix as u32,
+            dropped: dropped.iter().map(|d| *d as u32).collect(),
+            torn_from,
+        })
+    }
+
+    fn torn_from(&self, prefix: u64, count: u64) -> Answer<u64> {
+        let last = prefix
+            .checked_sub(1)
+            .ok_or("a state of 0 entries has no last entry to tear")?;
+        let entry = &self.log.entries[last as usize];
+        if count > entry.sectors {
+            return Err(format!(
+                "entry {last} torn after {count} sectors, it has {}",
+                entry.sectors
+            ));
+        }
+        Ok(entry.sector + count)
+    }
+
+    /// Position in `versions` of what `sector` holds in the state; `None` when it holds the base.
+    fn version(&self, recipe: &Recipe, sector: u64) -> Option<usize> {
+        let slot = *self.slots.get(&(sector / BLOCK_SECTORS))?;
+        self.version_in_slot(recipe, slot, sector)
+    }
+
+    fn version_in_slot(&self, recipe: &Recipe, slot: u32, sector: u64) -> Option<usize> {
+        let list = slot as usize * 8 + (sector % BLOCK_SECTORS) as usize;
+        let (start, end) = (self.starts[list] as usize, self.starts[list + 1] as usize);
+        let versions = &self.versions[start..end];
+        let below = versions.partition_point(|number| *number < recipe.prefix);
+        let kept = versions[..below]
+            .iter()
+            .rposition(|number| recipe.keeps(*number, sector));
+        kept.map(|at| start + at)
+    }
+
+    /// The content of `sector` in the state.
+    #[must_use]
+    pub fn sector<'a>(&'a self, recipe: &Recipe, base: &'a [u8], sector: u64) -> &'a [u8] {
+        match self.version(recipe, sector) {
+            None => base_sector(base, sector),
+            Some(at) => {
+                let entry = &self.log.entries[self.versions[at] as usize];
+                self.log.sector(entry, sector)
+            }
+        }
+    }
+
+    /// Whether the log changes anything in `block`.
+    #[must_use]
+    pub fn changes(&self, block: u64) -> bool {
+        self.slots.contains_key(&block)
+    }
+
+    /// What `sector` adds to the hash of the state.
+    #[must_use]
+    pub fn contribution(&self, recipe: &Recipe, sector: u64) -> u128 {
+        self.version(recipe, sector)
+            .map_or(0, |at| self.contributions[at])
+    }
+
+    /// Hash of the content of the state. Costs what was dropped and torn, not what is there.
+    #[must_use]
+    pub fn hash(&self, recipe: &Recipe) -> u128 {
+        let mut hash = self.prefix_hashes[recipe.prefix as usize];
+        let whole = Recipe::of_prefix(recipe.prefix);
+        for number in recipe.lacking() {
+            let entry = &self.log.entries[number as usize];
+            for sector in entry.sector..entry.sector + entry.sectors {
+                let Some(before) = self.version(&whole, sector) else {
+                    continue;
+                };
+                // of several entries that lack the sector, the one that the whole prefix shows counts
+                if self.versions[before] == number {
+                    hash = hash
+                        .wrapping_sub(self.contributions[before])
+                        .wrapping_add(self.contribution(recipe, sector));
+                }
+            }
+        }
+        hash
+    }
+
+    /// Blocks that may differ between two states; each at least once. Costs the entries between the
+    /// states, or all blocks that the log changes when those are fewer.
+    #[must_use]
+    pub fn blocks_between(&self, a: &Recipe, b: &Recipe) -> Vec<u64> {
+        let (low, high) = (a.prefix.min(b.prefix), a.prefix.max(b.prefix));
+        let numbers = (low..high).chain(a.lacking()).chain(b.lacking());
+        let mut blocks = Vec::new();
+        for number in numbers {
+            blocks.extend(entry_blocks(&self.log.entries[number as usize]));
+            if blocks.len() > self.slots.len() {
+                return self.blocks().collect();
+            }
+        }
+        blocks
+    }
+
+    /// All blocks that the log changes, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.slots.keys().copied()
+    }
+
+    /// The state of the whole log.
+    #[must_use]
+    pub fn whole(&self) -> Recipe {
+        Recipe::of_prefix(self.entries() as u32)
+    }
+}
+
+impl Recipe {
+    /// Entries that reached the platter not at all or only in part, each once.
+    fn lacking(&self) -> impl Iterator<Item = u32> + '_ {
+        let torn = self.torn_from.map(|_| self.prefix - 1);
+        let torn = torn.filter(|number| self.dropped.last() != Some(number));
+        self.dropped.iter().copied().chain(torn)
+    }
+}
+
+/// The 512 bytes of `sector` in a base image.
+#[must_use]
+pub fn base_sector(base: &[u8], sector: u64) -> &[u8] {
+    let start = sector as usize * SECTOR_BYTES;
+    &base[start..start + SECTOR_BYTES]
+}
+
+fn entry_blocks(entry: &Entry) -> std::ops::Range<u64> {
+    let end = entry.sector + entry.sectors;
+    if entry.sectors == 0 {
+        return 0..0;
+    }
+    entry.sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS)
+}
+
+/// Give every changed block a slot, and every sector of it room for its versions.
+fn lay_out(entries: &[Entry]) -> (BlockMap<u32>, Vec<u32>) {
+    let mut slots = BlockMap::default();
+    let mut counts: Vec<u32> = Vec::new();
+    for entry in entries {
+        for block in entry_blocks(entry) {
+            let next = slots.len() as u32;
+            let slot = *slots.entry(block).or_insert(next);
+            if slot == next {
+                counts.extend([0; 8]);
+            }
+            for within in 0..BLOCK_SECTORS {
+                if entry.covers(block * BLOCK_SECTORS + within) {
+                    counts[slot as usize * 8 + within as usize] += 1;
+                }
+            }
+        }
+    }
+    let mut sum = 0;
+    let mut starts = Vec::with_capacity(counts.len() + 1);
+    starts.push(0);
+    for count in counts {
+        sum += count;
+        starts.push(sum);
+    }
+    (slots, starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::build::{log_bytes, Scratch, Step};
+
+    const BASE: [u8; 16 * 512] = [b'.'; 16 * 512];
+
+    fn index(steps: &[Step]) -> Index {
+        let log = Log::open(&Scratch::new(&log_bytes(steps)).0, 16).unwrap();
+        Index::new(log, &BASE).unwrap()
+    }
+
+    fn state(prefix: u64, dropped: &[u64], torn_sectors: Option<u64>) -> State {
+        State {
+            prefix,
+            dropped: dropped.to_vec(),
+            torn_sectors,
+        }
+    }
+
+    /// The first byte of every sector.
+    fn shown(index: &Index, state: &State) -> String {
+        let recipe = index.recipe(state).unwrap();
+        (0..16)
+            .map(|s| index.sector(&recipe, &BASE, s)[0])
+            .map(|byte| if byte == 0 { '0' } else { byte as char })
+            .collect()
+    }
+
+    fn sample() -> Index {
+        index(&[
+            Step::Write(2, &[b'a'; 2048]),
+            Step::Write(4, &[b'b'; 512]),
+            Step::Flush,
+            Step::Discard(3, 7),
+            Step::Write(7, &[b'c'; 1024]),
+        ])
+    }
+
+    #[test]
+    fn prefixes_show_the_last_write() {
+        let index = sample();
+        assert_eq!(shown(&index, &state(0, &[], None)), "................");
+        assert_eq!(shown(&index, &state(1, &[], None)), "..aaaa..........");
+        assert_eq!(shown(&index, &state(3, &[], None)), "..aaba..........");
+        assert_eq!(shown(&index, &state(4, &[], None)), "..a0000000......");
+        assert_eq!(shown(&index, &state(5, &[], None)), "..a0000cc0......");
+    }
+
+    #[test]
+    fn dropped_and_torn_entries_show_what_was_before() {
+        let index = sample();
+        assert_eq!(shown(&index, &state(5, &[3], None)), "..aaba.cc.......");
+        assert_eq!(shown(&index, &state(5, &[1, 3], None)), "..aaaa.cc.......");
+        assert_eq!(
+            shown(&index, &state(5, &[0, 3], Some(1))),
+            "....b..c........"
+        );
+        assert_eq!(shown(&index, &state(4, &[], Some(2))), "..a00a..........");
+        assert_eq!(shown(&index, &state(5, &[4], Some(1))), "..a0000000......");
+    }
+
+    #[test]
+    fn hashes_are_equal_exactly_when_contents_are() {
+        let index = sample();
+        let mut states = Vec::new();
+        for prefix in 0..=5u64 {
+            for mask in 0..1u64 << prefix {
+                let dropped: Vec<_> = (0..prefix).filter(|d| mask & (1 << d) != 0).collect();
+                let last = prefix
+                    .checked_sub(1)
+                    .map(|e| index.log.entries[e as usize].sectors);
+                states.push(state(prefix, &dropped, None));
+                for torn in 0..=last.unwrap_or(0) {
+                    if prefix > 0 {
+                        states.push(state(prefix, &dropped, Some(torn)));
+                    }
+                }
+            }
+        }
+        let mut seen = std::collections::HashMap::new();
+        for state in &states {
+            let hash = index.hash(&index.recipe(state).unwrap());
+            let content = shown(&index, state);
+            assert_eq!(
+                *seen.entry(hash).or_insert(content.clone()),
+                content,
+                "{state:?}"
+            );
+        }
+        let contents: std::collections::HashSet<_> = seen.values().collect();
+        assert_eq!(contents.len(), seen.len());
+    }
+
+    #[test]
+    fn writing_what_the_base_holds_changes_no_hash() {
+        let index = index(&[Step::Write(0, &[b'.'; 512]), Step::Write(1, &[b'x'; 512])]);
+        let hash = |prefix| index.hash(&index.recipe(&state(prefix, &[], None)).unwrap());
+        assert_eq!(hash(0), 0);
+        assert_eq!(hash(1), 0);
+        assert_ne!(hash(2), 0);
+    }
+
+    #[test]
+    fn blocks_between_hold_every_difference() {
+        let index = sample();
+        let a = index.recipe(&state(1, &[], None)).unwrap();
+        let b = index.recipe(&state(5, &[3], None)).unwrap();
+        let mut blocks = index.blocks_between(&a, &b);
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks, [0, 1]);
+        assert!(index.blocks_between(&a, &a).is_empty());
+    }
+
+    #[test]
+    fn refuses_states_that_do_not_fit_the_log() {
+        let index = sample();
+        let refusal = |state| index.recipe(&state).unwrap_err();
+        assert!(refusal(state(6, &[], None)).contains("6 entries, the log has 5"));
+        assert!(refusal(state(2, &[2], None)).contains("dropped entry 2"));
+        assert!(refusal(state(3, &[1, 1], None)).contains("must ascend"));
+        assert!(refusal(state(0, &[], Some(0))).contains("no last entry"));
+        assert!(refusal(state(5, &[], Some(3))).contains("torn after 3 sectors, it has 2"));
+    }
+}

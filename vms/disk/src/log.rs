@@ -1,0 +1,325 @@
+//! The format of dm-log-writes (drivers/md/dm-log-writes.c, `struct log_write_super` and `log_write_entry`).
+
+use std::{fs::File, path::Path};
+
+use memmap2::Mmap;
+
+use crate::{Answer, SECTOR_BYTES};
+
+const MAGIC: u64 = 0x006a_7366_7773_6872;
+const VERSION: u64 = 1;
+const ENTRY_HEADER_BYTES: u64 = 32;
+const FLAG_DISCARD: u64 = 4;
+const FLAG_MARK: u64 = 8;
+/// The kernel writes a header within one page, so a larger unit is no log.
+const MAX_UNIT_BYTES: u64 = 65536;
+
+/// One entry. `sector` and `sectors` count 512 bytes, whatever unit the log counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub sector: u64,
+    /// 0 for an entry that changes nothing: a mark, or a flush without data.
+    pub sectors: u64,
+    /// Where the data stands in the log; `None` for a discard, after which sectors read as zeros.
+    pub data_offset: Option<u64>,
+}
+
+impl Entry {
+    /// Whether the entry changes `sector`.
+    #[must_use]
+    pub fn covers(&self, sector: u64) -> bool {
+        sector >= self.sector && sector - self.sector < self.sectors
+    }
+}
+
+/// A validated write log.
+pub struct Log {
+    map: Option<Mmap>,
+    pub entries: Vec<Entry>,
+}
+
+impl Log {
+    /// A log without entries.
+    #[must_use]
+    pub fn empty() -> Self {
+        Log {
+            map: None,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Map the log at `path` and read all headers. Fails for what is no log, for a log that ends
+    /// before its last entry, and for an entry that reaches past a device of `device_sectors`.
+    pub fn open(path: &Path, device_sectors: u64) -> Answer<Self> {
+        let shown = path.display();
+        let map = map_file(path)?;
+        let unit = read_super(&map).map_err(|e| format!("{shown}: {e}"))?;
+        let count = u64_at(&map, 16);
+        let mut entries = Vec::with_capacity(count.min(map.len() as u64 / unit) as usize);
+        let mut at = unit;
+        for number in 0..count {
+            let (entry, next) = read_entry(&map, at, unit)
+                .and_then(|found| check_end(found, device_sectors))
+                .map_err(|e| format!("{shown}: entry {number} of {count}: {e}"))?;
+            entries.push(entry);
+            at = next;
+        }
+        Ok(Log {
+            map: Some(map),
+            entries,
+        })
+    }
+
+    /// The 512 bytes that `entry` puts at `sector`, which it covers.
+    #[must_use]
+    pub fn sector(&self, entry: &Entry, sector: u64) -> &[u8] {
+        match (&self.map, entry.data_offset) {
+            (Some(map), Some(offset)) => {
+                let start = offset as usize + (sector - entry.sector) as usize * SECTOR_BYTES;
+                &map[start..start + SECTOR_BYTES]
+            }
+            _ => &[0; SECTOR_BYTES],
+        }
+    }
+}
+
+/// Map a regular file for reading.
+pub fn map_file(path: &Path) -> Answer<Mmap> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|e| format!("cannot open {shown}: {e}"))?;
+    let length = file
+        .metadata()
+        .map_err(|e| format!("cannot stat {shown}: {e}"))?
+        .len();
+    if length == 0 {
+        return Err(format!("{shown} is empty (0 bytes)"));
+    }
+    // SAFETY: the mapping is read-only, and nobody writes a base image or a log once it has been
+    // handed to the disk; that is the contract of `Open` and `Compare`.
+    unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot map {shown}: {e}"))
+}
+
+fn u64_at(map: &[u8], at: u64) -> u64 {
+    let at = at as usize;
+    u64::from_le_bytes(map[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// Check the superblock and return the log's unit in bytes.
+fn read_super(map: &[u8]) -> Answer<u64> {
+    if map.len() < SECTOR_BYTES {
+        return Err(format!(
+            "no write log: {} bytes, less than one sector of {SECTOR_BYTES}",
+            map.len()
+        ));
+    }
+    let magic = u64_at(map, 0);
+    if magic != MAGIC {
+        return Err(format!(
+            "no write log: magic {magic:#x}, expected {MAGIC:#x}"
+        ));
+    }
+    let version = u64_at(map, 8);
+    if version != VERSION {
+        return Err(format!(
+            "write log of version {version}, only {VERSION} is known"
+        ));
+    }
+    let unit = u64_at(map, 24) & 0xffff_ffff;
+    if !unit.is_power_of_two() || !(SECTOR_BYTES as u64..=MAX_UNIT_BYTES).contains(&unit) {
+        return Err(format!(
+            "sector size {unit}, expected a power of two from {SECTOR_BYTES} to {MAX_UNIT_BYTES}"
+        ));
+    }
+    Ok(unit)
+}
+
+/// The entry at byte `at`, and where the next one stands.
+fn read_entry(map: &[u8], at: u64, unit: u64) -> Answer<(Entry, u64)> {
+    let length = map.len() as u64;
+    let too_long = |end: Option<u64>| {
+        let end = end.map_or("past 2^64".into(), |e| format!("at byte {e}"));
+        format!("truncated: it ends {end}, the log at byte {length}")
+    };
+    let data = at.checked_add(unit).filter(|end| *end <= length);
+    let data = data.ok_or_else(|| too_long(at.checked_add(unit)))?;
+    debug_assert!(unit >= ENTRY_HEADER_BYTES);
+    let (sector, count, flags) = (u64_at(map, at), u64_at(map, at + 8), u64_at(map, at + 16));
+    let scaled = |n: u64| {
+        n.checked_mul(unit / SECTOR_BYTES as u64)
+            .ok_or_else(|| format!("{n} units of {unit} bytes do not fit into 64 bits"))
+    };
+    let (sector, sectors) = (scaled(sector)?, scaled(count)?);
+    if flags & FLAG_DISCARD != 0 {
+        let entry = Entry {
+            sector,
+            sectors,
+            data_offset: None,
+        };
+        return Ok((entry, data));
+    }
+    let next = sectors
+        .checked_mul(SECTOR_BYTES as u64)
+        .and_then(|bytes| data.checked_add(bytes));
+    let next = next
+        .filter(|end| *end <= length)
+        .ok_or_else(|| too_long(next))?;
+    let entry = Entry {
+        sector,
+        sectors: if flags & FLAG_MARK != 0 { 0 } else { sectors },
+        data_offset: Some(data),
+    };
+    Ok((entry, next))
+}
+
+fn check_end(found: (Entry, u64), device_sectors: u64) -> Answer<(Entry, u64)> {
+    let entry = &found.0;
+    let end = entry.sector.checked_add(entry.sectors);
+    if entry.sectors > 0 && end.is_none_or(|end| end > device_sectors) {
+        return Err(format!(
+            "it covers {} sectors from sector {}, the device ends at sector {device_sectors}",
+            entry.sectors, entry.sector
+        ));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+pub mod build {
+    //! Logs for tests.
+
+    use std::io::Write;
+
+    pub enum Step<'a> {
+        Write(u64, &'a [u8]),
+        Discard(u64, u64),
+        Flush,
+        Mark(&'a str),
+    }
+
+    /// A log file of 512-byte units, in a directory of its own.
+    pub fn log_bytes(steps: &[Step]) -> Vec<u8> {
+        let mut out = vec![0u8; 512];
+        out[..8].copy_from_slice(&super::MAGIC.to_le_bytes());
+        out[8] = 1;
+        out[16..24].copy_from_slice(&(steps.len() as u64).to_le_bytes());
+        out[24..28].copy_from_slice(&512u32.to_le_bytes());
+        for step in steps {
+            let (sector, sectors, flags, text, data): (u64, u64, u64, &[u8], &[u8]) = match step {
+                Step::Write(sector, data) => (*sector, data.len() as u64 / 512, 0, b"", data),
+                Step::Discard(sector, sectors) => (*sector, *sectors, 4, b"", b""),
+                Step::Flush => (0, 0, 1, b"", b""),
+                Step::Mark(text) => (0, 0, 8, text.as_bytes(), b""),
+            };
+            let mut header = [0u8; 512];
+            for (i, word) in [sector, sectors, flags, text.len() as u64]
+                .iter()
+                .enumerate()
+            {
+                header[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
+            }
+            header[32..32 + text.len()].copy_from_slice(text);
+            out.extend_from_slice(&header);
+            out.extend_from_slice(data);
+        }
+        out
+    }
+
+    /// A file with these contents that lives as long as the value.
+    pub struct Scratch(pub std::path::PathBuf);
+
+    impl Scratch {
+        pub fn new(bytes: &[u8]) -> Self {
+            use std::sync::atomic::{AtomicU32, Ordering};
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("powercut-disk-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let mut file = std::fs::File::create(&path).unwrap();
+            file.write_all(bytes).unwrap();
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        build::{log_bytes, Scratch, Step},
+        *,
+    };
+
+    fn open(bytes: &[u8], device_sectors: u64) -> Answer<Log> {
+        Log::open(&Scratch::new(bytes).0, device_sectors)
+    }
+
+    fn refusal(bytes: &[u8], device_sectors: u64) -> String {
+        open(bytes, device_sectors).err().expect("a refusal")
+    }
+
+    #[test]
+    fn reads_every_kind_of_entry() {
+        let data = [7u8; 1024];
+        let steps = [
+            Step::Write(3, &data),
+            Step::Flush,
+            Step::Mark("ack 1"),
+            Step::Discard(8, 4),
+        ];
+        let log = open(&log_bytes(&steps), 12).unwrap();
+        let sectors: Vec<_> = log.entries.iter().map(|e| (e.sector, e.sectors)).collect();
+        assert_eq!(sectors, [(3, 2), (0, 0), (0, 0), (8, 4)]);
+        assert_eq!(log.sector(&log.entries[0], 4), &data[..512]);
+        assert_eq!(log.sector(&log.entries[3], 9), &[0; 512]);
+    }
+
+    #[test]
+    fn counts_in_the_logs_own_unit() {
+        let mut bytes = vec![0u8; 4096 * 3];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8] = 1;
+        bytes[16] = 1;
+        bytes[24..28].copy_from_slice(&4096u32.to_le_bytes());
+        bytes[4096] = 2;
+        bytes[4096 + 8] = 1;
+        let log = open(&bytes, 24).unwrap();
+        assert_eq!((log.entries[0].sector, log.entries[0].sectors), (16, 8));
+        assert_eq!(log.entries[0].data_offset, Some(8192));
+    }
+
+    #[test]
+    fn refuses_what_is_no_log() {
+        assert!(refusal(&[0; 512], 8).contains("magic 0x0"));
+        assert!(refusal(&[0; 100], 8).contains("100 bytes"));
+        let mut bytes = log_bytes(&[]);
+        bytes[8] = 2;
+        assert!(refusal(&bytes, 8).contains("version 2"));
+        let mut bytes = log_bytes(&[]);
+        bytes[24] = 1;
+        assert!(refusal(&bytes, 8).contains("sector size 513"));
+    }
+
+    #[test]
+    fn refuses_a_truncated_entry() {
+        let bytes = log_bytes(&[Step::Write(0, &[1; 1024])]);
+        assert!(refusal(&bytes[..bytes.len() - 1], 8)
+            .contains("ends at byte 2048, the log at byte 2047"));
+        assert!(refusal(&bytes[..600], 8).contains("entry 0 of 1: truncated"));
+        let mut huge = log_bytes(&[Step::Flush]);
+        huge[512 + 8..512 + 16].copy_from_slice(&(u64::MAX / 512).to_le_bytes());
+        assert!(refusal(&huge, 8).contains("past 2^64"));
+    }
+
+    #[test]
+    fn refuses_an_entry_past_the_end_of_the_device() {
+        let bytes = log_bytes(&[Step::Write(7, &[1; 1024])]);
+        assert!(refusal(&bytes, 8).contains("2 sectors from sector 7, the device ends at sector 8"));
+        let bytes = log_bytes(&[Step::Discard(u64::MAX, 2)]);
+        assert!(refusal(&bytes, 8).contains("the device ends at sector 8"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The device as a vhost-user backend (QEMU's docs/interop/vhost-user.rst): one queue, one guest at a time.
+//!
+//! One queue, so that a guest's requests have one order; QEMU's `num-queues=1` says so to the guest.
+
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, Mutex, MutexGuard,
+};
+use std::{io, ops::Deref};
+
+use vhost::vhost_user::{Listener, VhostUserProtocolFeatures};
+use vhost_user_backend::{VhostUserBackend, VhostUserDaemon, VringRwLock, VringT};
+use virtio_queue::{QueueT, Reader, Writer};
+use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
+use vmm_sys_util::{
+    epoll::EventSet,
+    event::{new_event_consumer_and_notifier, EventConsumer, EventFlag, EventNotifier},
+};
+
+use crate::{block, device::Device};
+
+/// Feature bit 30: the front end speaks the protocol's extensions (GET_CONFIG among them).
+const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
+
+/// The device, shared by the guest's queue and the control connection.
+#[derive(Default)]
+pub struct Shared {
+    device: Mutex<Option<Device>>,
+    guest: AtomicBool,
+}
+
+impl Shared {
+    /// None before the first `Open`.
+    pub fn device(&self) -> MutexGuard<'_, Option<Device>> {
+        self.device.lock().expect("no thread panics and lives on")
+    }
+
+    /// Whether a guest is connected, so that the size must stay.
+    pub fn guest_is_connected(&self) -> bool {
+        self.guest.load(Ordering::Acquire)
+    }
+}
+
+/// What the daemon of one connection calls.
+#[derive(Clone)]
+struct Backend {
+    shared: Arc<Shared>,
+    memory: GuestMemoryAtomic<GuestMemoryMmap>,
+}
+
+impl Backend {
+    /// Carry out all requests that stand in the queue. Returns whether there was any.
+    fn drain(&self, vring: &VringRwLock) -> io::Result<bool> {
+        let memory = self.memory.memory();
+        let mut any = false;
+        loop {
+            let next = vring
+                .get_mut()
+                .get_queue_mut()
+                .pop_descriptor_chain(memory.clone());
+            let Some(chain) = next else {
+                return Ok(any);
+            };
+            any = true;
+            let head = chain.head_index();
+            let reader = Reader::new(memory.deref(), chain.clone());
+            let writer = Writer::new(memory.deref(), chain);
+            let used = match (reader, writer) {
+                (Ok(reader), Ok(writer)) => self.answer(reader, writer),
+                // nowhere to put a status: the guest gets its request back without one
+                _ => 0,
+            };
+            vring.add_used(head, used).map_err(io::Error::other)?;
+            if vring.needs_notification().map_err(io::Error::other)? {
+                vring.signal_used_queue()?;
+            }
+        }
+    }
+
+    /// Carry out one request. Returns the bytes written for the guest.
+    fn answer(&self, mut reader: Reader, mut writer: Writer) -> u32 {
+        let Some(room) = writer.available_bytes().checked_sub(1) else {
+            return 0;
+        };
+        let Ok(mut status) = writer.split_at(room) else {
+            return 0;
+        };
+        let out_bytes = reader.available_bytes();
+        let mut device = self.shared.device();
+        let code = block::execute(device.as_mut(), &mut reader, out_bytes, &mut writer, room);
+        match status.write_obj(code) {
+            Ok(()) => writer.bytes_written() as u32 + 1,
+            Err(_) => 0,
+        }
+    }
+}
+
+impl VhostUserBackend for Backend {
+    type Bitmap = ();
+    type Vring = VringRwLock;
+
+    fn num_queues(&self) -> usize {
+        1
+    }
+
+    fn max_queue_size(&self) -> usize {
+        block::QUEUE_ENTRIES
+    }
+
+    fn features(&self) -> u64 {
+        block::FEATURES | VHOST_USER_F_PROTOCOL_FEATURES
+    }
+
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::CONFIG
+    }
+
+    fn set_event_idx(&self, _enabled: bool) {
+        // the vring has been told, and it decides about notifications
+    }
+
+    fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
+        let sectors = self.shared.device().as_ref().map_or(0, Device::sectors);
+        let mut config = block::config(sectors).to_vec();
+        let (start, size) = (offset as usize, size as usize);
+        // a front end that knows later fields asks for more; those are zero
+        config.resize(config.len().max(start.saturating_add(size)), 0);
+        config[start..start + size].to_vec()
+    }
+
+    fn update_memory(&self, _memory: GuestMemoryAtomic<GuestMemoryMmap>) -> io::Result<()> {
+        // the same object that `memory` refers to
+        Ok(())
+    }
+
+    fn exit_event(&self, _thread: usize) -> Option<(EventConsumer, EventNotifier)> {
+        new_event_consumer_and_notifier(EventFlag::CLOEXEC | EventFlag::NONBLOCK).ok()
+    }
+
+    fn handle_event(
+        &self,
+        _event: u16,
+        _set: EventSet,
+        vrings: &[VringRwLock],
+        _thread: usize,
+    ) -> io::Result<()> {
+        let vring = &vrings[0];
+        loop {
+            vring.disable_notification().map_err(io::Error::other)?;
+            self.drain(vring)?;
+            // requests that came between the last look and this one have no kick of their own
+            if !vring.enable_notification().map_err(io::Error::other)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Serve one guest after the other, for ever. Errors of one connection are told and survived.
+pub fn serve(shared: &Arc<Shared>, listener: &mut Listener) -> vhost_user_backend::Error {
+    loop {
+        let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+        let backend = Backend {
+            shared: Arc::clone(shared),
+            memory: memory.clone(),
+        };
+        let mut daemon = match VhostUserDaemon::new("vhost-user".into(), backend, memory) {
+            Ok(daemon) => daemon,
+            Err(error) => return error,
+        };
+        if let Err(error) = daemon.start(listener) {
+            return error;
+        }
+        shared.guest.store(true, Ordering::Release);
+        if let Err(error) = daemon.wait() {
+            eprintln!("the guest's connection ended: {error}");
+        }
+        shared.guest.store(false, Ordering::Release);
+    }
+}
