@@ -1,0 +1,18 @@
+"""Write logs of dm-log-writes: reading, selecting, building."""
+
+from harness.writelog.build import Discard, Flush, MarkText, Step, Write, write_log
+from harness.writelog.log import Epoch, WriteLog, read_log
+from harness.writelog.select import select
+
+__all__ = [
+    "Discard",
+    "Epoch",
+    "Flush",
+    "MarkText",
+    "Step",
+    "Write",
+    "WriteLog",
+    "read_log",
+    "select",
+    "write_log",
+]

@@ -1,0 +1,154 @@
+"""The format of dm-log-writes, read off drivers/md/dm-log-writes.c (`struct log_write_super`,
+`struct log_write_entry`, `log_one_block`).
+
+A superblock {magic, version, nr_entries, sectorsize}, then for each entry a header of one unit
+{sector, nr_sectors, flags, data_len} followed by its data. A unit is `sectorsize` bytes, and `sector`
+and `nr_sectors` count units. A discard has no data; a mark's text stands in its header.
+
+Not checked here: that the log holds all that was written. Recording stops silently when the log
+device is full; the target's status line and a comparison with the data disk tell.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.errors import WriteLogError
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
+
+MAGIC = 0x6A736677736872
+VERSION = 1
+SUPER = struct.Struct("<QQQI")
+HEADER = struct.Struct("<QQQQ")
+_UNIT_BYTES_MAX = 65536
+_KNOWN_FLAGS = sum(EntryFlag)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Entries between two flushes: numbers `start` to `stop` (exclusive) of the log.
+
+    A flush belongs to the epoch that it ends. A flush that carries data ends the epoch *before* it:
+    the data is written after the cache has been flushed (Documentation/block/writeback_cache_control.rst,
+    REQ_PREFLUSH), so it opens the next one.
+    """
+
+    number: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class WriteLog:
+    """A validated log. Entry i of the file is `entries[i]`."""
+
+    path: Path
+    unit_bytes: int
+    entries: tuple[LogEntry, ...]
+    used_bytes: int
+    """Length of the part of the file that holds the log; the rest, of a log device, can be cut off."""
+
+    @property
+    def entry_count(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def marks(self) -> tuple[LogEntry, ...]:
+        """Entries that are marks, in order."""
+        return tuple(entry for entry in self.entries if EntryFlag.MARK in entry.flags)
+
+    def epochs(self) -> tuple[Epoch, ...]:
+        """All entries, cut at the flushes. Empty epochs are left out; marks cut nothing."""
+        bounds = [0]
+        for entry in self.entries:
+            if EntryFlag.FLUSH in entry.flags:
+                bounds.append(entry.index if entry.sectors else entry.index + 1)
+        bounds.append(len(self.entries))
+        filled = [(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+        return tuple(Epoch(number, a, b) for number, (a, b) in enumerate(filled))
+
+
+def changes(entry: LogEntry) -> bool:
+    """Whether the entry changes the device: a write or a discard of at least one sector."""
+    return entry.sectors > 0 and EntryFlag.MARK not in entry.flags
+
+
+def read_log(path: Path) -> WriteLog:
+    """Read the headers of the log at `path`. Raises WriteLogError for what is no log, or a cut one."""
+    try:
+        with path.open("rb") as file, _mapped(file.fileno(), path) as data:
+            unit, count = _read_super(data, path)
+            entries, used = _read_entries(data, unit, count, path)
+    except OSError as error:
+        raise WriteLogError(f"cannot read the write log {path}: {error}") from error
+    return WriteLog(path, unit, tuple(entries), used)
+
+
+def _mapped(fileno: int, path: Path) -> mmap.mmap:
+    try:
+        return mmap.mmap(fileno, 0, access=mmap.ACCESS_READ)
+    except ValueError as error:
+        raise WriteLogError(f"{path} is empty: no write log", _NOT_A_LOG) from error
+
+
+_NOT_A_LOG = "give the log device (or its file) of dm-log-writes, not the data device"
+_CUT = "the log was cut off or is still being written: remove the dm target first, then read it again"
+
+
+def _read_super(data: mmap.mmap, path: Path) -> tuple[int, int]:
+    """(unit in bytes, number of entries)"""
+    if len(data) < SECTOR_BYTES:
+        raise WriteLogError(f"{path} has {len(data)} bytes, a write log at least {SECTOR_BYTES}", _NOT_A_LOG)
+    magic, version, count, unit = SUPER.unpack_from(data)
+    if magic != MAGIC:
+        raise WriteLogError(f"{path}: magic {magic:#x} where a write log has {MAGIC:#x}", _NOT_A_LOG)
+    if version != VERSION:
+        raise WriteLogError(f"{path}: write log of version {version}, only {VERSION} is known")
+    if not SECTOR_BYTES <= unit <= _UNIT_BYTES_MAX or unit & (unit - 1):
+        raise WriteLogError(
+            f"{path}: sector size {unit}, expected a power of two from {SECTOR_BYTES} to {_UNIT_BYTES_MAX}"
+        )
+    return unit, count
+
+
+def _read_entries(data: mmap.mmap, unit: int, count: int, path: Path) -> tuple[list[LogEntry], int]:
+    scale = unit // SECTOR_BYTES
+    entries: list[LogEntry] = []
+    at = unit
+    for index in range(count):
+        if at + unit > len(data):
+            raise WriteLogError(
+                f"{path}: entry {index} of {count} starts at byte {at}, the file ends at {len(data)}", _CUT
+            )
+        sector, sectors, raw_flags, text_bytes = HEADER.unpack_from(data, at)
+        if raw_flags & ~_KNOWN_FLAGS:
+            raise WriteLogError(
+                f"{path}: entry {index} of {count} has the unknown flags {raw_flags:#x}", _CUT
+            )
+        flags = EntryFlag(raw_flags)
+        is_mark = EntryFlag.MARK in flags
+        text = _mark(data, at, unit, text_bytes) if is_mark else ""
+        length = 0 if EntryFlag.DISCARD in flags else sectors * unit
+        if at + unit + length > len(data):
+            raise WriteLogError(
+                f"{path}: entry {index} of {count} ends at byte {at + unit + length}, "
+                f"the file at {len(data)}",
+                _CUT,
+            )
+        kept = 0 if is_mark else sectors * scale
+        entries.append(LogEntry(index, sector * scale, kept, flags, at + unit, text))
+        at += unit + length
+    return entries, at
+
+
+def _mark(data: mmap.mmap, at: int, unit: int, text_bytes: int) -> str:
+    start = at + HEADER.size
+    return data[start : start + min(text_bytes, unit - HEADER.size)].decode(errors="backslashreplace")
