@@ -1,1 +1,120 @@
-fn main() {}
+//! The agent: PID 1 of a guest. It does what the host asks for (see `powercut-protocol`) and knows
+//! nothing of crash states or promises.
+//!
+//! It stands alone in an initramfs with empty `/dev /proc /sys /mnt /tmp`, so it is linked statically:
+//!
+//! ```sh
+//! RUSTFLAGS='-C target-feature=+crt-static' \
+//!     cargo build --release -p powercut-agent --target x86_64-unknown-linux-gnu
+//! ```
+
+use std::{
+    fs::File,
+    io::{self, BufReader, ErrorKind, Write},
+};
+
+use powercut_protocol::{receive, send, AgentReply};
+use rustix::{
+    io::Errno,
+    process::getpid,
+    system::{reboot, RebootCommand},
+};
+
+mod agent;
+mod boot;
+mod classify;
+mod dm;
+mod failure;
+mod files;
+mod kmsg;
+mod mounts;
+mod operations;
+mod program;
+mod shell;
+mod walk;
+
+use agent::Agent;
+use boot::Settings;
+use failure::{errno_of, failed, Failure};
+
+/// Names the modules to load, one path a line, in order.
+const MODULE_LIST: &str = "/modules";
+
+fn main() {
+    if !getpid().is_init() {
+        eprintln!("powercut-agent is the first process of a guest and does nothing elsewhere");
+        std::process::exit(2);
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        say(&format!("defect: {panic}"));
+        // The panic of PID 1 would look like one of the kernel under test.
+        power_off();
+    }));
+    boot::mount_kernel_file_systems();
+    let settings = Settings::of_kernel();
+    let module_errors = boot::load_modules(MODULE_LIST);
+    let ended = if settings.shell {
+        shell::run(&settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
+    } else {
+        serve(&settings.port, module_errors)
+    };
+    if let Err(failure) = ended {
+        say(&failure.what);
+    }
+    power_off();
+}
+
+/// Answer the host until it closes the channel.
+fn serve(port: &str, module_errors: Vec<String>) -> Result<(), Failure> {
+    let channel = boot::open_channel(port)?;
+    let mut requests = BufReader::new(&channel);
+    let mut replies = &channel;
+    let mut agent = Agent::new()?;
+    reply(&mut replies, &agent.hello(module_errors))?;
+    loop {
+        let answer = match receive(&mut requests) {
+            Ok(request) => agent.answer(request),
+            Err(error) if error.kind() == ErrorKind::InvalidData => AgentReply::Failed {
+                what: format!("not a request: {error}"),
+                errno: Errno::PROTO.raw_os_error(),
+            },
+            // The host has gone; a tty says so with EIO.
+            Err(_) => break,
+        };
+        reply(&mut replies, &answer)?;
+    }
+    agent.release();
+    Ok(())
+}
+
+/// Send a reply. One that is too long for a frame is told as a failure instead.
+fn reply(channel: &mut &File, answer: &AgentReply) -> Result<(), Failure> {
+    let sent = match send(channel, answer) {
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            let what = format!("the reply is too long: {error}");
+            let errno = Errno::MSGSIZE.raw_os_error();
+            send(channel, &AgentReply::Failed { what, errno })
+        }
+        other => other,
+    };
+    sent.map_err(|e| failed("send a reply")(errno_of(&e)))
+}
+
+/// Tell the kernel's log and with it the console; standard error where there is none.
+fn say(text: &str) {
+    let line = format!("powercut-agent: {text}\n");
+    let logged = File::options()
+        .write(true)
+        .open("/dev/kmsg")
+        // Priority 3, an error: shown on a `quiet` console as well.
+        .and_then(|mut log| log.write_all(format!("<3>{line}").as_bytes()));
+    if logged.is_err() {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+fn power_off() -> ! {
+    // Only without the right to, which PID 1 has; then there is nothing left but to end.
+    let _ = reboot(RebootCommand::PowerOff);
+    std::process::exit(1)
+}

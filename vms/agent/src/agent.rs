@@ -1,0 +1,328 @@
+//! One request at a time: what the agent does for the host.
+
+use std::{
+    os::unix::fs::OpenOptionsExt,
+    time::{Duration, Instant},
+};
+
+use powercut_protocol::{
+    pattern::POISON, AgentReply, AgentRequest, MountSpec, Operation, OperationResult, Recovered,
+    PROTOCOL_VERSION,
+};
+use rustix::{
+    io::Errno,
+    mount::MountFlags,
+    system::uname,
+    time::{clock_settime, ClockId, Timespec},
+};
+
+use crate::{
+    dm::{DeviceMapper, LogWrites},
+    failure::{errno_of, failed, Failure},
+    files,
+    kmsg::KernelLog,
+    mounts::{self, MOUNT_POINT},
+    operations, program,
+    walk::Walker,
+};
+
+/// Lines of the kernel's log that a failure takes along: the reason is among the last.
+const FAILURE_LOG_LINES: usize = 5;
+
+/// What is mounted at the mount point.
+enum Mounted {
+    Nothing,
+    /// A recovered file system that was kept.
+    Recovered,
+    /// A recording: the target, and that it is mounted.
+    Recording(LogWrites),
+}
+
+/// The agent between two requests.
+pub struct Agent {
+    kernel_log: KernelLog,
+    mapper: Result<DeviceMapper, Failure>,
+    walker: Walker,
+    mounted: Mounted,
+}
+
+impl Agent {
+    pub fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            kernel_log: KernelLog::open().map_err(failed("open /dev/kmsg"))?,
+            mapper: DeviceMapper::open(),
+            walker: Walker::new(),
+            mounted: Mounted::Nothing,
+        })
+    }
+
+    /// What the agent says first. A kernel without device-mapper has no targets.
+    pub fn hello(&self, module_errors: Vec<String>) -> AgentReply {
+        let system = uname();
+        let mapper = self.mapper.as_ref().ok();
+        AgentReply::Hello {
+            protocol: PROTOCOL_VERSION,
+            release: system.release().to_string_lossy().into_owned(),
+            version: system.version().to_string_lossy().into_owned(),
+            module_errors,
+            dm_targets: mapper.and_then(|m| m.targets().ok()).unwrap_or_default(),
+        }
+    }
+
+    /// Carry out a request. After a failure nothing is mounted and no target is left.
+    pub fn answer(&mut self, request: AgentRequest) -> AgentReply {
+        program::reap_orphans();
+        let answer = match request {
+            AgentRequest::RecordStart { data, log, mount } => {
+                self.record_start(&data, &log, &mount)
+            }
+            AgentRequest::RunOperations {
+                first_index,
+                operations,
+                deadline_s,
+            } => self.run_operations(first_index, &operations, seconds_from_now(deadline_s)),
+            AgentRequest::RecordFinish {} => self.record_finish(),
+            AgentRequest::Recover {
+                device,
+                mount,
+                clock_s,
+                keep_mounted,
+            } => self.recover(&device, &mount, clock_s, keep_mounted),
+            AgentRequest::RunProgram { argv, deadline_s } => {
+                self.run_program(&argv, seconds_from_now(deadline_s))
+            }
+            AgentRequest::Unmount {} => self.unmount(),
+            AgentRequest::PutFile { path, mode, data } => put_file(&path, mode, &data),
+        };
+        answer.unwrap_or_else(|failure| self.refuse(failure))
+    }
+
+    /// Clean up after a failure and tell it, with what the kernel last said.
+    fn refuse(&mut self, failure: Failure) -> AgentReply {
+        self.release();
+        let lines = self.kernel_log.drain();
+        let last = &lines[lines.len().saturating_sub(FAILURE_LOG_LINES)..];
+        let mut what = failure.what;
+        for line in last {
+            what.push_str("\nkernel: ");
+            what.push_str(line);
+        }
+        AgentReply::Failed {
+            what,
+            errno: failure.errno,
+        }
+    }
+
+    /// Leave nothing mounted and no target behind. What does not go stays behind under its own name.
+    pub fn release(&mut self) {
+        match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
+            Mounted::Nothing => {}
+            Mounted::Recovered => {
+                mounts::unmount_device();
+            }
+            Mounted::Recording(target) => {
+                mounts::unmount_device();
+                if let Ok(mapper) = &self.mapper {
+                    let _ = mapper.remove(&target);
+                }
+            }
+        }
+    }
+
+    fn record_start(
+        &mut self,
+        data: &str,
+        log: &str,
+        mount: &MountSpec,
+    ) -> Result<AgentReply, Failure> {
+        self.release();
+        files::wait_for_device(log)?;
+        let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
+        let target = mapper.log_writes(data, log)?;
+        let node = target.node.to_string_lossy().into_owned();
+        if let Err(errno) = mounts::mount_device(&node, mount, MountFlags::empty()) {
+            let _ = mapper.remove(&target);
+            return Err(failed(format!(
+                "mount {node} ({}) as {}",
+                mount.options, mount.fstype
+            ))(errno));
+        }
+        self.mounted = Mounted::Recording(target);
+        Ok(AgentReply::RecordStarted {})
+    }
+
+    fn recording(&self) -> Result<(&DeviceMapper, &LogWrites), Failure> {
+        match (&self.mapper, &self.mounted) {
+            (Ok(mapper), Mounted::Recording(target)) => Ok((mapper, target)),
+            _ => Err(failed("no recording is under way")(Errno::INVAL)),
+        }
+    }
+
+    fn run_operations(
+        &mut self,
+        first_index: u32,
+        operations: &[Operation],
+        deadline: Instant,
+    ) -> Result<AgentReply, Failure> {
+        let (mapper, target) = self.recording()?;
+        let mut results = Vec::with_capacity(operations.len());
+        for (index, operation) in (first_index..).zip(operations) {
+            let writer = u16::try_from(index)
+                .ok()
+                .filter(|w| *w != POISON)
+                .ok_or_else(|| {
+                    failed(format!(
+                        "operation {index}: data has room for 65535 writers"
+                    ))(Errno::OVERFLOW)
+                })?;
+            mapper.mark(target, &format!("begin {index}"))?;
+            let done = if Instant::now() < deadline {
+                operations::perform(operation, writer, deadline)
+            } else {
+                operations::Done::overdue()
+            };
+            let errno = done.errno;
+            results.push(OperationResult {
+                index,
+                errno,
+                detail: done.detail,
+            });
+            if errno != 0 {
+                break;
+            }
+            mapper.mark(target, &format!("ack {index}"))?;
+        }
+        Ok(AgentReply::OperationsDone { results })
+    }
+
+    fn record_finish(&mut self) -> Result<AgentReply, Failure> {
+        let (mapper, target) = self.recording()?;
+        mapper.mark(target, "end")?;
+        let unmount_errno = mounts::unmount_device();
+        let status = mapper.status(target)?;
+        mapper.remove(target)?;
+        self.mounted = Mounted::Nothing;
+        Ok(AgentReply::RecordFinished {
+            status,
+            unmount_errno,
+            kernel_log: self.kernel_log.drain(),
+        })
+    }
+
+    fn recover(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+        keep_mounted: bool,
+    ) -> Result<AgentReply, Failure> {
+        self.release();
+        // Before the mount: recovery writes times into the super block.
+        let time = Timespec {
+            tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
+            tv_nsec: 0,
+        };
+        clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
+        files::wait_for_device(device)?;
+        mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
+
+        let mut recovered = Recovered::default();
+        let clock = Instant::now();
+        // Without access times the walk writes nothing: what is on the disk afterwards is recovery's.
+        match mounts::mount_device(device, mount, MountFlags::NOATIME) {
+            Ok(()) => {
+                recovered.mount_us = micros(clock);
+                self.mounted = Mounted::Recovered;
+                self.inspect(&mut recovered);
+                if !keep_mounted {
+                    recovered.unmount_errno = self.unmount_recovered(&mut recovered.unmount_us);
+                }
+            }
+            Err(errno) => {
+                recovered.mount_us = micros(clock);
+                recovered.mount_errno = errno.raw_os_error();
+            }
+        }
+        if mount.fstype == "btrfs" && !keep_mounted {
+            mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))?;
+        }
+        recovered.kernel_log = self.kernel_log.drain();
+        Ok(AgentReply::Recovered(recovered))
+    }
+
+    fn inspect(&mut self, recovered: &mut Recovered) {
+        let clock = Instant::now();
+        let walked = self.walker.walk(MOUNT_POINT);
+        recovered.entries = walked.entries;
+        recovered.walk_errors = walked.errors;
+        recovered.walk_us = micros(clock);
+    }
+
+    fn unmount_recovered(&mut self, unmount_us: &mut u64) -> i32 {
+        let clock = Instant::now();
+        let errno = mounts::unmount_device();
+        self.mounted = Mounted::Nothing;
+        *unmount_us = micros(clock);
+        errno
+    }
+
+    fn run_program(&mut self, argv: &[String], deadline: Instant) -> Result<AgentReply, Failure> {
+        if !matches!(self.mounted, Mounted::Recovered) {
+            return Err(failed("no recovered file system is mounted")(Errno::INVAL));
+        }
+        let ended =
+            program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
+        Ok(AgentReply::ProgramDone {
+            exit_code: ended.exit_code,
+            output: ended.output,
+        })
+    }
+
+    fn unmount(&mut self) -> Result<AgentReply, Failure> {
+        if !matches!(self.mounted, Mounted::Recovered) {
+            return Err(failed("no recovered file system is mounted")(Errno::INVAL));
+        }
+        let unmount_errno = mounts::unmount_device();
+        self.mounted = Mounted::Nothing;
+        // Whatever it was: only btrfs has this device, and forgetting is for all alike.
+        if std::path::Path::new("/dev/btrfs-control").exists() {
+            mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))?;
+        }
+        Ok(AgentReply::Unmounted {
+            unmount_errno,
+            kernel_log: self.kernel_log.drain(),
+        })
+    }
+}
+
+fn put_file(path: &str, mode: u32, data: &[u8]) -> Result<AgentReply, Failure> {
+    let outside = path.starts_with('/')
+        && !path.split('/').any(|part| part == "..")
+        && !std::path::Path::new(path).starts_with(MOUNT_POINT);
+    if !outside {
+        return Err(failed(format!(
+            "put {path}: not a path outside {MOUNT_POINT}"
+        ))(Errno::INVAL));
+    }
+    files::make_parent(std::path::Path::new(path))?;
+    let put = || {
+        // A new file: the old one may be running, and would keep its mode.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = std::fs::File::options();
+        let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+        std::io::Write::write_all(&mut file, data)
+    };
+    put().map_err(|e| failed(format!("put {path}"))(errno_of(&e)))?;
+    Ok(AgentReply::Done {})
+}
+
+fn seconds_from_now(seconds: u32) -> Instant {
+    Instant::now() + Duration::from_secs(seconds.into())
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

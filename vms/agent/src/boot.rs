@@ -1,0 +1,159 @@
+//! From a bare initramfs to a guest that can be talked to.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    io::Errno,
+    mount::{mount, MountFlags},
+    system::finit_module,
+    termios::{tcgetattr, tcsetattr, OptionalActions},
+};
+
+use crate::{
+    failure::{describe, errno_of, failed, Failure},
+    files,
+};
+
+/// What the kernel command line says to the agent; the kernel ignores words with a dot.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `powercut.port`: name of a virtio-serial port, or a tty below /dev.
+    pub port: String,
+    /// `powercut.shell=1`: a shell on the console instead of the agent's service.
+    pub shell: bool,
+    /// `powercut.device`: the disk that the shell's banner names.
+    pub device: String,
+    /// `powercut.mount=FSTYPE:OPTIONS`: the mount that the shell's banner proposes.
+    pub mount: String,
+}
+
+impl Settings {
+    /// Read them off a kernel command line.
+    pub fn parse(command_line: &str) -> Self {
+        let mut settings = Self {
+            device: "/dev/vda".to_owned(),
+            ..Self::default()
+        };
+        for word in command_line.split_whitespace() {
+            match word.split_once('=') {
+                Some(("powercut.port", value)) => value.clone_into(&mut settings.port),
+                Some(("powercut.shell", value)) => settings.shell = value == "1",
+                Some(("powercut.device", value)) => value.clone_into(&mut settings.device),
+                Some(("powercut.mount", value)) => value.clone_into(&mut settings.mount),
+                _ => {}
+            }
+        }
+        settings
+    }
+
+    /// Those of the running kernel.
+    pub fn of_kernel() -> Self {
+        Self::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default())
+    }
+}
+
+/// Mount what programs and the agent look for. A kernel may lack one of them; who needs it will say.
+pub fn mount_kernel_file_systems() {
+    for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        if let Err(errno) = mount(kind, target, kind, MountFlags::empty(), None) {
+            if errno != Errno::BUSY {
+                eprintln!(
+                    "powercut-agent: {}",
+                    describe(&format!("mount {target}"), errno)
+                );
+            }
+        }
+    }
+}
+
+/// Load the modules that the file `list` names, in its order. What fails is told as `name: text`; one
+/// that is there already does not fail.
+pub fn load_modules(list: &str) -> Vec<String> {
+    let Ok(text) = fs::read_to_string(list) else {
+        return Vec::new();
+    };
+    let paths = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    paths.filter_map(|path| load_module(path).err()).collect()
+}
+
+fn load_module(path: &str) -> Result<(), String> {
+    let name = Path::new(path)
+        .file_stem()
+        .map_or_else(|| path.into(), |stem| stem.to_string_lossy());
+    let loaded = File::open(path)
+        .map_err(|error| errno_of(&error))
+        .and_then(|file| finit_module(file, c"", 0));
+    match loaded {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(describe(&name, errno)),
+    }
+}
+
+/// Open the channel to the host, which may take a while to appear.
+///
+/// # Errors
+/// ENOENT when there is no such port after [`files::APPEAR_TIMEOUT`].
+pub fn open_channel(port: &str) -> Result<File, Failure> {
+    let path = if port.starts_with("/dev/") {
+        files::wait_for_device(port)?;
+        PathBuf::from(port)
+    } else {
+        files::wait_for(|| virtio_port(port))
+            .ok_or_else(|| failed(format!("wait for virtio-serial port {port:?}"))(Errno::NOENT))?
+    };
+    let channel = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|e| failed(format!("open {}", path.display()))(errno_of(&e)))?;
+    if rustix::termios::isatty(&channel) {
+        make_raw(&channel).map_err(failed(format!("make {} raw", path.display())))?;
+    }
+    Ok(channel)
+}
+
+/// The node of a virtio-serial port, found by its name.
+fn virtio_port(name: &str) -> Option<PathBuf> {
+    let ports = fs::read_dir("/sys/class/virtio-ports").ok()?;
+    ports.filter_map(Result::ok).find_map(|port| {
+        let found = fs::read_to_string(port.path().join("name")).ok()?;
+        let node = Path::new("/dev").join(port.file_name());
+        (found.trim_end() == name && node.exists()).then_some(node)
+    })
+}
+
+/// Every byte as it is, at once: no echo, no line editing, no signals.
+fn make_raw(tty: &File) -> rustix::io::Result<()> {
+    let mut settings = tcgetattr(tty)?;
+    settings.make_raw();
+    tcsetattr(tty, OptionalActions::Now, &settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_off_the_command_line() {
+        let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
+                    powercut.mount=ext4:data=journal,noatime quiet";
+        let expected = Settings {
+            port: "org.powercut.agent".to_owned(),
+            shell: true,
+            device: "/dev/vda".to_owned(),
+            mount: "ext4:data=journal,noatime".to_owned(),
+        };
+        assert_eq!(Settings::parse(line), expected);
+    }
+
+    #[test]
+    fn a_missing_module_is_told_by_name() {
+        assert_eq!(
+            load_module("/no/ext4.ko"),
+            Err("ext4: ENOENT (2)".to_owned())
+        );
+    }
+}

@@ -1,0 +1,451 @@
+//! From a file's bytes to the [`Run`]s that say where they come from.
+//!
+//! The contents are looked at in 8-byte words at file offsets that are multiples of 8
+//! ([`pattern`]). Limits of what this can tell:
+//!
+//! - A write that began or ended inside a word leaves a word that is partly its own. Bytes 4..8 of a
+//!   word hold its place, bytes 2..4 its writer, so such a word may equal the whole word of one of
+//!   the two writers; then it is `written` by that one, and the bytes are the same either way.
+//!   Otherwise it is `literal`.
+//! - Foreign bytes pass for a pattern word with a chance of 1 in 65536 a word.
+
+use powercut_protocol::{
+    pattern::{self, POISON, POISON_BLOCK_BYTES, WORD_BYTES},
+    Run,
+};
+
+/// Bytes that are kept of a stretch that nobody is known to have written. A longer one is `foreign`.
+pub const LITERAL_BYTES: usize = 64;
+
+/// Where the bytes of an open run come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Written(u16),
+    /// `distance`: from the file offset to the offset that the data was written at, modulo 2^64.
+    Misplaced {
+        writer: u16,
+        distance: u64,
+    },
+    Zero,
+    Poison(u32),
+    Unknown,
+    Unreadable(i32),
+}
+
+impl Origin {
+    fn of_word(word: u64, offset: u64) -> Self {
+        if word == 0 {
+            return Self::Zero;
+        }
+        match pattern::decode(word) {
+            None => Self::Unknown,
+            Some((POISON, block)) => Self::Poison(block),
+            Some((writer, place)) if place == place_of(offset) => Self::Written(writer),
+            Some((writer, place)) => Self::Misplaced {
+                writer,
+                distance: (u64::from(place) * WORD_BYTES).wrapping_sub(offset),
+            },
+        }
+    }
+
+    /// The word at `offset` if the run of this origin went on there.
+    fn continued_at(self, offset: u64) -> Option<u64> {
+        match self {
+            Self::Written(writer) => Some(pattern::word(writer, place_of(offset))),
+            Self::Misplaced { writer, distance } => Some(pattern::word(
+                writer,
+                place_of(offset.wrapping_add(distance)),
+            )),
+            Self::Zero => Some(0),
+            // File blocks lie on whole device blocks: the next one would hold another block's poison.
+            Self::Poison(block) if !offset.is_multiple_of(POISON_BLOCK_BYTES) => {
+                Some(pattern::word(POISON, block))
+            }
+            Self::Poison(_) | Self::Unknown | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+/// A place has 32 bits: offsets beyond 32 GiB wrap, as they do in [`pattern::fill`].
+const fn place_of(offset: u64) -> u32 {
+    (offset / WORD_BYTES) as u32
+}
+
+/// Takes a file's contents from front to back and gives runs that cover them in order without gaps.
+#[derive(Debug, Default)]
+pub struct Classifier {
+    runs: Vec<Run>,
+    /// Origin and start of the run that goes on at `offset`.
+    open: Option<(Origin, u64)>,
+    /// First bytes of the open run, where it is unknown.
+    head: Vec<u8>,
+    offset: u64,
+}
+
+impl Classifier {
+    /// Take the next bytes. Only the file's last may end inside a word.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        debug_assert!(
+            self.offset.is_multiple_of(WORD_BYTES),
+            "bytes after the tail"
+        );
+        let words = bytes.chunks_exact(WORD_BYTES as usize);
+        let tail = words.remainder();
+        let mut last = None;
+        for chunk in words {
+            let word = u64::from_le_bytes(chunk.try_into().expect("chunks of a word"));
+            // Zeros and poison are the words that repeat: the same again goes on with the open run.
+            if last != Some(word) {
+                let origin = Origin::of_word(word, self.offset);
+                self.turn_to(origin);
+                last = matches!(origin, Origin::Zero | Origin::Poison(_)).then_some(word);
+                if origin == Origin::Unknown {
+                    self.keep(chunk);
+                }
+            }
+            self.offset += WORD_BYTES;
+        }
+        if !tail.is_empty() {
+            self.tail(tail);
+        }
+    }
+
+    /// Take `length` zeros that were not read because they are a hole.
+    pub fn hole(&mut self, length: u64) {
+        let tail = (length % WORD_BYTES) as usize;
+        if length >= WORD_BYTES {
+            self.turn_to(Origin::Zero);
+            self.offset += length - tail as u64;
+        }
+        if tail > 0 {
+            self.tail(&[0; WORD_BYTES as usize][..tail]);
+        }
+    }
+
+    /// Take `length` bytes that read(2) refused with `errno`.
+    pub fn unreadable(&mut self, length: u64, errno: i32) {
+        self.turn_to(Origin::Unreadable(errno));
+        self.offset += length;
+    }
+
+    /// The runs of everything taken.
+    pub fn finish(mut self) -> Vec<Run> {
+        self.close();
+        self.runs
+    }
+
+    /// The end of a file inside a word goes with the run before it where it can.
+    fn tail(&mut self, bytes: &[u8]) {
+        let continued = self
+            .open
+            .and_then(|(origin, _)| origin.continued_at(self.offset))
+            .is_some_and(|word| word.to_le_bytes().starts_with(bytes));
+        if !continued {
+            let zeros = bytes.iter().all(|b| *b == 0);
+            self.turn_to(if zeros { Origin::Zero } else { Origin::Unknown });
+            if !zeros {
+                self.keep(bytes);
+            }
+        }
+        self.offset += bytes.len() as u64;
+    }
+
+    /// Go on with the open run if it has this origin, else begin another.
+    fn turn_to(&mut self, origin: Origin) {
+        if self.open.is_some_and(|(open, _)| open == origin) {
+            return;
+        }
+        self.close();
+        self.open = Some((origin, self.offset));
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = LITERAL_BYTES - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn close(&mut self) {
+        let Some((origin, start)) = self.open.take() else {
+            return;
+        };
+        let length = self.offset - start;
+        let (kind, value, source) = match origin {
+            Origin::Written(writer) => ("written", u64::from(writer), 0),
+            Origin::Misplaced { writer, distance } => {
+                ("misplaced", u64::from(writer), start.wrapping_add(distance))
+            }
+            Origin::Zero => ("zero", 0, 0),
+            Origin::Poison(block) => ("poison", u64::from(block), 0),
+            Origin::Unknown if length <= LITERAL_BYTES as u64 => ("literal", 0, 0),
+            Origin::Unknown => ("foreign", 0, 0),
+            Origin::Unreadable(errno) => ("unreadable", u64::from(errno.unsigned_abs()), 0),
+        };
+        self.runs.push(Run {
+            kind: kind.to_owned(),
+            start,
+            length,
+            value,
+            origin: source,
+            data: std::mem::take(&mut self.head),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The runs of `bytes`, taken in pieces of `piece` bytes (a multiple of 8).
+    fn classify(bytes: &[u8], piece: usize) -> Vec<Run> {
+        let mut classifier = Classifier::default();
+        bytes.chunks(piece).for_each(|p| classifier.bytes(p));
+        classifier.finish()
+    }
+
+    fn run(kind: &str, start: u64, length: u64, value: u64) -> Run {
+        Run {
+            kind: kind.to_owned(),
+            start,
+            length,
+            value,
+            ..Run::default()
+        }
+    }
+
+    fn written(writer: u16, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        pattern::fill(writer, offset, &mut bytes);
+        bytes
+    }
+
+    fn poison(block: u32, length: usize) -> Vec<u8> {
+        let word = pattern::word(POISON, block).to_le_bytes();
+        word.into_iter().cycle().take(length).collect()
+    }
+
+    #[test]
+    fn nothing_gives_no_runs() {
+        assert_eq!(classify(&[], 8), []);
+    }
+
+    #[test]
+    fn one_write_is_one_run_however_it_is_cut() {
+        let bytes = written(3, 0, 8192);
+        for piece in [8, 64, 4096, 8192] {
+            assert_eq!(classify(&bytes, piece), [run("written", 0, 8192, 3)]);
+        }
+    }
+
+    #[test]
+    fn a_tail_inside_a_word_goes_with_the_write_before_it() {
+        for length in 8..32 {
+            let bytes = written(5, 0, length);
+            assert_eq!(classify(&bytes, 64), [run("written", 0, length as u64, 5)]);
+        }
+    }
+
+    #[test]
+    fn a_file_shorter_than_a_word_is_literal() {
+        let bytes = written(5, 0, 5);
+        let mut expected = run("literal", 0, 5, 0);
+        expected.data.clone_from(&bytes);
+        assert_eq!(classify(&bytes, 8), [expected]);
+    }
+
+    #[test]
+    fn another_tail_is_zero_or_literal() {
+        let mut bytes = written(5, 0, 11);
+        bytes[8..].fill(0);
+        assert_eq!(
+            classify(&bytes, 16),
+            [run("written", 0, 8, 5), run("zero", 8, 3, 0)]
+        );
+        bytes[8..].fill(b'x');
+        let mut tail = run("literal", 8, 3, 0);
+        tail.data = b"xxx".to_vec();
+        assert_eq!(classify(&bytes, 16), [run("written", 0, 8, 5), tail]);
+    }
+
+    #[test]
+    fn data_at_another_offset_is_misplaced_and_says_from_where() {
+        let mut bytes = written(2, 4096, 24);
+        bytes.extend(written(2, 8192, 16));
+        let mut first = run("misplaced", 0, 24, 2);
+        first.origin = 4096;
+        let mut second = run("misplaced", 24, 16, 2);
+        second.origin = 8192;
+        assert_eq!(classify(&bytes, 40), [first, second]);
+    }
+
+    #[test]
+    fn data_from_an_earlier_offset_is_misplaced_too() {
+        let mut bytes = vec![0; 64];
+        bytes.extend(written(2, 8, 19));
+        let mut moved = run("misplaced", 64, 19, 2);
+        moved.origin = 8;
+        assert_eq!(classify(&bytes, 128), [run("zero", 0, 64, 0), moved]);
+    }
+
+    #[test]
+    fn poison_is_told_by_device_block() {
+        let mut bytes = poison(70, 4096);
+        bytes.extend(poison(71, 4096));
+        bytes.extend(poison(9, 6));
+        let mut tail = run("literal", 8192, 6, 0);
+        tail.data = poison(9, 6);
+        assert_eq!(
+            classify(&bytes, 16384),
+            [
+                run("poison", 0, 4096, 70),
+                run("poison", 4096, 4096, 71),
+                tail
+            ]
+        );
+    }
+
+    #[test]
+    fn a_poison_tail_in_the_same_block_is_poison() {
+        assert_eq!(classify(&poison(70, 21), 64), [run("poison", 0, 21, 70)]);
+    }
+
+    #[test]
+    fn a_write_inside_words_of_zeros_leaves_literal_ends() {
+        let mut bytes = vec![0; 4096];
+        pattern::fill(1, 1003, &mut bytes[1003..2027]);
+        let mut head = run("literal", 1000, 8, 0);
+        head.data = bytes[1000..1008].to_vec();
+        let mut tail = run("literal", 2024, 8, 0);
+        tail.data = bytes[2024..2032].to_vec();
+        let expected = [
+            run("zero", 0, 1000, 0),
+            head,
+            run("written", 1008, 1016, 1),
+            tail,
+            run("zero", 2032, 4096 - 2032, 0),
+        ];
+        for piece in [8, 1008, 4096] {
+            assert_eq!(classify(&bytes, piece), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_unknown_stretch_is_foreign_and_keeps_its_first_bytes() {
+        for (length, kind) in [(64, "literal"), (65, "foreign"), (5000, "foreign")] {
+            let bytes: Vec<u8> = (0..length).map(|i| b'a' + (i % 23) as u8).collect();
+            let mut expected = run(kind, 0, length as u64, 0);
+            expected.data = bytes[..64].to_vec();
+            for piece in [8, 32, 8192] {
+                assert_eq!(classify(&bytes, piece), std::slice::from_ref(&expected));
+            }
+        }
+    }
+
+    #[test]
+    fn holes_are_zeros_with_or_without_reading() {
+        let mut classifier = Classifier::default();
+        classifier.bytes(&written(4, 0, 4096));
+        classifier.hole(1 << 40);
+        classifier.hole(4099);
+        let expected = [
+            run("written", 0, 4096, 4),
+            run("zero", 4096, (1 << 40) + 4099, 0),
+        ];
+        assert_eq!(classifier.finish(), expected);
+    }
+
+    #[test]
+    fn unreadable_blocks_merge_by_errno() {
+        let mut classifier = Classifier::default();
+        classifier.bytes(&written(4, 0, 4096));
+        classifier.unreadable(4096, 5);
+        classifier.unreadable(4096, 5);
+        classifier.unreadable(4096, 117);
+        classifier.bytes(&written(4, 16384, 10));
+        let expected = [
+            run("written", 0, 4096, 4),
+            run("unreadable", 4096, 8192, 5),
+            run("unreadable", 12288, 4096, 117),
+            run("written", 16384, 10, 4),
+        ];
+        assert_eq!(classifier.finish(), expected);
+    }
+
+    /// Knuth's MMIX generator; good enough to scatter test cases.
+    struct Lcg(u64);
+
+    impl Lcg {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    /// A file of up to 12 KiB after some writes, shifted blocks, poison and noise at odd offsets.
+    fn scribble(random: &mut Lcg) -> Vec<u8> {
+        let mut bytes = vec![0u8; random.below(12 << 10) as usize + 1];
+        let size = bytes.len() as u64;
+        for writer in 0..random.below(8) {
+            let start = random.below(size);
+            let end = start + 1 + random.below((size - start).min(3000));
+            let part = &mut bytes[start as usize..end.min(size) as usize];
+            match random.below(6) {
+                0 => part.iter_mut().for_each(|b| *b = random.below(256) as u8),
+                1 => pattern::fill(writer as u16, random.below(99) * 4096 + start, part),
+                2 => part.copy_from_slice(&poison(random.below(9) as u32, part.len())),
+                _ => pattern::fill(writer as u16, start, part),
+            }
+        }
+        bytes
+    }
+
+    /// The bytes that a run claims; None where it does not say.
+    fn claimed(run: &Run) -> Option<Vec<u8>> {
+        let length = run.length as usize;
+        match run.kind.as_str() {
+            "written" => Some(written(run.value as u16, run.start, length)),
+            "misplaced" => Some(written(run.value as u16, run.origin, length)),
+            "zero" => Some(vec![0; length]),
+            "poison" => Some(poison(run.value as u32, length)),
+            "literal" => Some(run.data.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn runs_cover_a_scribbled_file_and_claim_only_what_is_there() {
+        let mut random = Lcg(1);
+        for _ in 0..2000 {
+            let bytes = scribble(&mut random);
+            let runs = classify(&bytes, 8 << random.below(10));
+            let mut at = 0;
+            for run in &runs {
+                assert_eq!(run.start, at, "gap before {run:?}");
+                at += run.length;
+                let there = &bytes[run.start as usize..at as usize];
+                match claimed(run) {
+                    Some(claim) => assert_eq!(claim, there, "{}", run.kind),
+                    None => assert_eq!(
+                        (run.kind.as_str(), &run.data[..]),
+                        ("foreign", &there[..64])
+                    ),
+                }
+            }
+            assert_eq!(at, bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn how_a_file_is_cut_makes_no_difference() {
+        let mut random = Lcg(2);
+        for _ in 0..500 {
+            let bytes = scribble(&mut random);
+            assert_eq!(
+                classify(&bytes, 8 << random.below(10)),
+                classify(&bytes, 1 << 20)
+            );
+        }
+    }
+}

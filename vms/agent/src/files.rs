@@ -1,0 +1,96 @@
+//! Device nodes, and what may take a moment to appear.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{makedev, mknodat, seek, FileType, Mode, OFlags, SeekFrom, CWD},
+    io::Errno,
+};
+
+use crate::failure::{errno_of, failed, Failure};
+
+/// How long a device may take to appear after its driver was loaded: drivers probe in the background.
+pub const APPEAR_TIMEOUT: Duration = Duration::from_secs(10);
+const APPEAR_POLL: Duration = Duration::from_millis(5);
+
+/// Ask until there is an answer; None after [`APPEAR_TIMEOUT`].
+pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + APPEAR_TIMEOUT;
+    loop {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        thread::sleep(APPEAR_POLL);
+    }
+}
+
+/// Wait for a device node.
+///
+/// # Errors
+/// ENOENT when it does not appear.
+pub fn wait_for_device(path: &str) -> Result<(), Failure> {
+    wait_for(|| Path::new(path).exists().then_some(()))
+        .ok_or_else(|| failed(format!("wait for device {path}"))(Errno::NOENT))
+}
+
+/// A character device's node at `path`, made if missing from `MAJOR:MINOR` in the sysfs file `dev`.
+pub fn node(path: &str, dev: &str) -> Result<PathBuf, Failure> {
+    let node = PathBuf::from(path);
+    if node.exists() {
+        return Ok(node);
+    }
+    let text = fs::read_to_string(dev).map_err(|e| failed(format!("read {dev}"))(errno_of(&e)))?;
+    let (major, minor) =
+        parse_dev(&text).ok_or_else(|| failed(format!("{dev} holds {text:?}"))(Errno::INVAL))?;
+    make_parent(&node)?;
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(
+        CWD,
+        &node,
+        FileType::CharacterDevice,
+        mode,
+        makedev(major, minor),
+    )
+    .map_err(failed(format!("mknod {path}")))?;
+    Ok(node)
+}
+
+/// `10:236\n`
+fn parse_dev(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Make the directories above `path`.
+pub fn make_parent(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent)
+        .map_err(|e: io::Error| failed(format!("mkdir {}", parent.display()))(errno_of(&e)))
+}
+
+/// Size of a block device.
+pub fn device_bytes(path: &str) -> Result<u64, Failure> {
+    wait_for_device(path)?;
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|device| seek(device, SeekFrom::End(0)))
+        .map_err(failed(format!("size of {path}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_of_sysfs_are_read() {
+        assert_eq!(parse_dev("10:236\n"), Some((10, 236)));
+        assert_eq!(parse_dev("10"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Mounting and unmounting the file system under test.
+
+use std::ffi::CString;
+
+use powercut_protocol::MountSpec;
+use rustix::{
+    fs::{open, Mode, OFlags},
+    io::{self, Errno},
+    ioctl::{self, opcode, Opcode},
+    mount::{mount, unmount, MountFlags, UnmountFlags},
+};
+
+use crate::program;
+
+/// Where the file system under test is mounted.
+pub const MOUNT_POINT: &str = "/mnt";
+
+/// `BLKFLSBUF` of `include/uapi/linux/fs.h`: write back and drop a block device's cached pages.
+const BLKFLSBUF: Opcode = opcode::none(0x12, 97);
+
+/// `struct btrfs_ioctl_vol_args`: a descriptor and a name, both empty for "all devices".
+type BtrfsVolArgs = [u8; 4096];
+/// `BTRFS_IOC_FORGET_DEV` of `include/uapi/linux/btrfs.h` (since Linux 5.4).
+const BTRFS_IOC_FORGET_DEV: Opcode = opcode::write::<BtrfsVolArgs>(0x94, 5);
+
+/// Mount as `spec` says.
+pub fn mount_device(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
+    let options = CString::new(spec.options.as_str()).map_err(|_| Errno::INVAL)?;
+    mount(
+        device,
+        MOUNT_POINT,
+        &*spec.fstype,
+        flags,
+        options.as_c_str(),
+    )
+}
+
+/// Unmount; programs that are left and hold the mount are killed. What still does not come off is
+/// detached, so that the next request can go on, and the errno is told. 0: done.
+pub fn unmount_device() -> i32 {
+    let mut result = unmount(MOUNT_POINT, UnmountFlags::empty());
+    if result == Err(Errno::BUSY) {
+        program::kill_all();
+        result = unmount(MOUNT_POINT, UnmountFlags::empty());
+    }
+    let Err(errno) = result else { return 0 };
+    // A failure of this one could only repeat the first.
+    let _ = unmount(MOUNT_POINT, UnmountFlags::DETACH);
+    errno.raw_os_error()
+}
+
+/// Drop what the kernel has cached of a device whose contents changed behind its back. The last
+/// close of a block device does the same (`blkdev_flush_mapping`); this is for a device that
+/// something else holds open.
+pub fn drop_cache(device: &str) -> io::Result<()> {
+    let device = open(device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: BLKFLSBUF takes no argument.
+    unsafe { ioctl::ioctl(&device, ioctl::NoArg::<BLKFLSBUF>::new()) }
+}
+
+/// Make btrfs forget the devices it has scanned: it would hold on to the generation it has seen.
+/// Kernels before 5.4 cannot, which is no failure.
+pub fn forget_btrfs_devices() -> io::Result<()> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let control = open("/dev/btrfs-control", flags, Mode::empty())?;
+    let all: BtrfsVolArgs = [0; 4096];
+    // SAFETY: the argument has the type that the opcode's size is made of.
+    let done =
+        unsafe { ioctl::ioctl(&control, ioctl::Setter::<BTRFS_IOC_FORGET_DEV, _>::new(all)) };
+    match done {
+        Err(Errno::NOTTY) => Ok(()),
+        other => other,
+    }
+}

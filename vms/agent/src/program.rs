@@ -1,0 +1,245 @@
+//! Programs, run with a deadline; and the orphans that PID 1 inherits.
+
+use std::{
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{poll, PollFd, PollFlags, Timespec},
+    fs::{fcntl_setfl, OFlags},
+    io::Errno,
+    pipe::{pipe_with, PipeFlags},
+    process::{getpid, kill_process_group, wait, waitpid, Pid, Signal, WaitOptions, WaitStatus},
+};
+
+use crate::{failure::errno_of, mounts::MOUNT_POINT};
+
+/// Output kept of a program; the rest is read and dropped.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// How often a program that holds its output open without writing is looked after.
+const POLL: Duration = Duration::from_millis(10);
+/// What a killed program gets to die; one that hangs in the kernel is left behind.
+const DEATH: Duration = Duration::from_secs(5);
+
+/// How a program ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Exit code, or 128 + signal; -1 when it was stopped at its deadline.
+    pub exit_code: i32,
+    /// Standard output and error as they came, at most [`OUTPUT_BYTES`].
+    pub output: Vec<u8>,
+}
+
+/// Run a program in the mount point until it ends or the deadline comes; then its process group is
+/// killed. Its standard input is empty, its environment holds nothing but PATH and HOME.
+pub fn run(argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
+    run_in(MOUNT_POINT, argv, deadline)
+}
+
+fn run_in(directory: &str, argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
+    let (program, arguments) = argv.split_first().ok_or(Errno::INVAL)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Only this end: the flag belongs to the open file, and the program's end must block.
+    fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+    let child = {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(directory)
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+            )
+            .env("HOME", "/tmp")
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().map_err(|e| errno_of(&e))?)
+            .stderr(writer)
+            .process_group(0);
+        // The command holds the pipe's writing end: it must go for the end of output to be seen.
+        command.spawn().map_err(|e| errno_of(&e))?
+    };
+    let pid = Pid::from_child(&child);
+    let mut output = Output::new(reader);
+    let mut exit_code = await_exit(pid, deadline, &mut output)?;
+    if exit_code.is_none() {
+        // The group may be gone already; then the program is, too.
+        let _ = kill_process_group(pid, Signal::KILL);
+        await_exit(pid, Instant::now() + DEATH, &mut output)?;
+        exit_code = Some(-1);
+    }
+    output.read_available();
+    Ok(Ended {
+        exit_code: exit_code.unwrap_or(-1),
+        output: output.kept,
+    })
+}
+
+/// The program's exit code; None when the deadline came first.
+fn await_exit(pid: Pid, deadline: Instant, output: &mut Output) -> Result<Option<i32>, Errno> {
+    loop {
+        if let Some(exit_code) = reap(pid)? {
+            return Ok(Some(exit_code));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        output.wait();
+    }
+}
+
+/// What comes out of a program.
+struct Output {
+    pipe: OwnedFd,
+    kept: Vec<u8>,
+    open: bool,
+}
+
+impl Output {
+    fn new(pipe: OwnedFd) -> Self {
+        Self {
+            pipe,
+            kept: Vec::new(),
+            open: true,
+        }
+    }
+
+    /// Wait a moment for output, and take it.
+    fn wait(&mut self) {
+        if !self.open {
+            // All that is left is the program's end, which mostly follows at once.
+            std::thread::sleep(Duration::from_millis(1));
+            return;
+        }
+        let timeout = Timespec::try_from(POLL).expect("a few milliseconds");
+        let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
+        if poll(&mut polled, Some(&timeout)).is_ok_and(|n| n > 0) {
+            self.read_available();
+        }
+    }
+
+    fn read_available(&mut self) {
+        let mut buffer = [0u8; 4096];
+        loop {
+            match rustix::io::read(&self.pipe, &mut buffer) {
+                Ok(0) => {
+                    self.open = false;
+                    return;
+                }
+                Ok(n) => {
+                    let room = OUTPUT_BYTES - self.kept.len();
+                    self.kept.extend_from_slice(&buffer[..n.min(room)]);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The exit code of `awaited` if it has ended. Never waits. PID 1 inherits every orphan of the guest;
+/// they are reaped here too, and forgotten.
+fn reap(awaited: Pid) -> Result<Option<i32>, Errno> {
+    if !getpid().is_init() {
+        return Ok(
+            waitpid(Some(awaited), WaitOptions::NOHANG)?.and_then(|(_, status)| code_of(status))
+        );
+    }
+    let mut code = None;
+    while let Some((pid, status)) = wait(WaitOptions::NOHANG)? {
+        if pid == awaited {
+            code = code_of(status);
+            // With no child left, wait(2) would fail with ECHILD.
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// Reap orphans while no program of our own runs.
+pub fn reap_orphans() {
+    // ECHILD: there are none.
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+}
+
+/// Wait for a program to end, however long it takes, and reap orphans meanwhile.
+pub fn wait_for(child: &std::process::Child) -> Result<(), Errno> {
+    let awaited = Pid::from_child(child);
+    while let Some((pid, _)) = wait(WaitOptions::empty())? {
+        if pid == awaited {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Kill every process but this one, and reap them. Only for PID 1.
+pub fn kill_all() {
+    if !getpid().is_init() {
+        return;
+    }
+    // The group of PID 1 stands for kill(-1): everything but the caller and the kernel.
+    let _ = kill_process_group(Pid::INIT, Signal::KILL);
+    let end = Instant::now() + DEATH;
+    while Instant::now() < end {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) => return,
+        }
+    }
+}
+
+fn code_of(status: WaitStatus) -> Option<i32> {
+    status
+        .exit_status()
+        .or_else(|| status.terminating_signal().map(|signal| 128 + signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, seconds: u64) -> Ended {
+        let argv = ["/bin/sh", "-c", script].map(str::to_owned);
+        run_in("/", &argv, Instant::now() + Duration::from_secs(seconds)).unwrap()
+    }
+
+    #[test]
+    fn output_and_exit_code_are_told() {
+        let ended = shell("echo out; echo err >&2; exit 3", 60);
+        assert_eq!(
+            (ended.exit_code, ended.output.as_slice()),
+            (3, &b"out\nerr\n"[..])
+        );
+    }
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        assert_eq!(shell("kill -9 $$", 60).exit_code, 137);
+    }
+
+    #[test]
+    fn a_program_over_its_deadline_is_killed_with_its_group() {
+        let ended = shell("echo begun; sleep 1000 & sleep 1000", 1);
+        assert_eq!(
+            (ended.exit_code, ended.output.as_slice()),
+            (-1, &b"begun\n"[..])
+        );
+    }
+
+    #[test]
+    fn long_output_is_cut_and_does_not_block() {
+        let ended = shell("head -c 1000000 /dev/zero", 60);
+        assert_eq!((ended.exit_code, ended.output.len()), (0, OUTPUT_BYTES));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_errno() {
+        let argv = ["/no/such/program".to_owned()];
+        assert_eq!(run_in("/", &argv, Instant::now()), Err(Errno::NOENT));
+        assert_eq!(run_in("/", &[], Instant::now()), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,89 @@
+//! A shell on the console, for a person who wants to look at a crash state.
+
+use std::{fs::File, os::unix::process::CommandExt, process::Command};
+
+use rustix::process::{ioctl_tiocsctty, setsid};
+
+use crate::{boot::Settings, files, mounts::MOUNT_POINT, program};
+
+const CONSOLE: &str = "/dev/console";
+
+/// Run a shell until it ends.
+///
+/// # Errors
+/// Where there is no console or no shell.
+pub fn run(settings: &Settings, module_errors: &[String]) -> std::io::Result<()> {
+    // Told, not waited for in vain: the shell is of use without it.
+    let attached = files::wait_for_device(&settings.device).is_ok();
+    let console = File::options().read(true).write(true).open(CONSOLE)?;
+    std::io::Write::write_all(
+        &mut &console,
+        banner(settings, attached, module_errors).as_bytes(),
+    )?;
+    let mut shell = Command::new("/bin/busybox");
+    shell
+        .arg("sh")
+        .env_clear()
+        .env(
+            "PATH",
+            "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        )
+        .env("HOME", "/")
+        .env("TERM", "linux")
+        .env("PS1", "powercut# ")
+        .stdin(console.try_clone()?)
+        .stdout(console.try_clone()?)
+        .stderr(console);
+    // SAFETY: between fork and exec only two system calls are made; neither allocates nor locks.
+    unsafe {
+        shell.pre_exec(|| {
+            setsid()?;
+            ioctl_tiocsctty(std::io::stdin())?;
+            Ok(())
+        })
+    };
+    program::wait_for(&shell.spawn()?).map_err(Into::into)
+}
+
+fn banner(settings: &Settings, attached: bool, module_errors: &[String]) -> String {
+    let device = &settings.device;
+    let state = if attached { "not mounted" } else { "missing" };
+    let (fstype, options) = settings
+        .mount
+        .split_once(':')
+        .unwrap_or((&settings.mount, ""));
+    let mut words = vec!["mount".to_owned()];
+    if !fstype.is_empty() {
+        words.push(format!("-t {fstype}"));
+    }
+    if !options.is_empty() {
+        words.push(format!("-o {options}"));
+    }
+    let mount = words.join(" ");
+    let mut text = format!(
+        "\nThe disk after the power cut is {device} ({state}). Try:\n\n    {mount} {device} {MOUNT_POINT}\n\n\
+         `dmesg` tells of its recovery; `exit` powers off.\n"
+    );
+    for error in module_errors {
+        text.push_str(&format!("module not loaded: {error}\n"));
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_banner_shows_the_mount_command() {
+        let settings = Settings {
+            device: "/dev/vda".to_owned(),
+            mount: "ext4:data=journal".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, true, &["xfs: ENOENT (2)".to_owned()]);
+        assert!(text.contains("    mount -t ext4 -o data=journal /dev/vda /mnt\n"));
+        assert!(text.contains("module not loaded: xfs: ENOENT (2)"));
+    }
+}
