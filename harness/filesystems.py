@@ -34,8 +34,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     package: str
     arguments: list[str] = []
     environment: dict[str, str] = {}
-    clean: list[int] = [0]
-    dirty: list[int] = []
+    clean: tuple[int, ...] = (0,)
+    dirty: tuple[int, ...] = ()
 
     def path(self) -> str:
         """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""

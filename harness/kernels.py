@@ -85,7 +85,7 @@ def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path]
 
 
 def _asked_version(pin: Pin, spec: str) -> str | None:
-    """"" where `spec` is the pin itself, the version where it is one of the pin's, None otherwise."""
+    """ "" where `spec` is the pin itself, the version where it is one of the pin's, None otherwise."""
     if spec == pin.name:
         return ""
     version = spec.removeprefix("debian-")
@@ -182,12 +182,16 @@ def _download(package: str, root: Path) -> None:
         )  # fmt: skip
         debs = list(Path(scratch).glob("*.deb"))
         if got.returncode or not debs:
-            raise KernelError(f"apt-get download {package} failed: {got.stderr.strip()}", "run: apt-get update")
+            raise KernelError(
+                f"apt-get download {package} failed: {got.stderr.strip()}", "run: apt-get update"
+            )
         unpacked = Path(scratch) / "root"
         subprocess.run(["dpkg-deb", "-x", debs[0], unpacked], check=True)
         for directory in (unpacked / "lib/modules").glob("*"):
             _depmod(directory)
-        field = subprocess.run(["dpkg-deb", "-f", debs[0], "Version"], capture_output=True, text=True, check=True)
+        field = subprocess.run(
+            ["dpkg-deb", "-f", debs[0], "Version"], capture_output=True, text=True, check=True
+        )
         (unpacked / "complete").write_text(field.stdout)
         if not root.exists():  # another process may have been faster
             unpacked.rename(root)
@@ -237,7 +241,11 @@ def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
 
 
 def _config_name(module: str) -> str:
-    known = {"dm-log-writes": "CONFIG_DM_LOG_WRITES", "ext4": "CONFIG_EXT4_FS", "virtio_pci": "CONFIG_VIRTIO_PCI"}
+    known = {
+        "dm-log-writes": "CONFIG_DM_LOG_WRITES",
+        "ext4": "CONFIG_EXT4_FS",
+        "virtio_pci": "CONFIG_VIRTIO_PCI",
+    }
     return known.get(module, "CONFIG_" + module.replace("-", "_").upper())
 
 

@@ -127,7 +127,9 @@ def _load_fio(path: Path) -> Workload:
     checks = tuple(
         Check(i, ("fio", "--verify_only", f"--section={s}", job), (f"{s}.*",)) for i, s in enumerate(sections)
     )
-    first_comment = next((line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file")
+    first_comment = next(
+        (line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file"
+    )
     return Workload(path.stem, first_comment, runs, checks, ("fio",), {job: text.encode()})
 
 

@@ -19,7 +19,6 @@ import msgspec
 from harness.errors import GuestError, GuestLost
 from harness.machines import wire
 
-PROTOCOL_VERSION = 1
 CONSOLE_TAIL_BYTES = 16_384
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
@@ -35,14 +34,14 @@ class Guest:
         self.process = process
         self.console_path = console
         self._channel = channel
-        self.hello = wire.Hello(0, "", "", [], [])
+        self.hello = wire.Hello(protocol=0, release="", version="", module_errors=[], dm_targets=[])
 
     def wait_until_up(self, timeout_s: float) -> None:
         """Receive the agent's greeting. Raises GuestLost where none comes in time."""
         self.hello = self._receive(wire.Hello, timeout_s, "boot")
-        if self.hello.protocol != PROTOCOL_VERSION:
+        if self.hello.protocol != wire.PROTOCOL_VERSION:
             raise GuestError(
-                f"the agent speaks protocol {self.hello.protocol}, the harness {PROTOCOL_VERSION}",
+                f"the agent speaks protocol {self.hello.protocol}, the harness {wire.PROTOCOL_VERSION}",
                 "rebuild it: make setup",
             )
 
@@ -55,17 +54,17 @@ class Guest:
         what = type(message).__name__
         try:
             wire.send(self._channel, message)
-        except OSError as e:
-            raise self._lost(f"{what}: cannot be sent ({e})") from e
+        except wire.WireError as e:
+            raise self._lost(f"{what}: cannot be sent ({e.what})") from e
         return self._receive(reply, timeout_s, what)
 
     def _receive(self, expected: type[Reply], timeout_s: float, what: str) -> Reply:
         try:
             reply = wire.receive(self._channel, wire.AgentReply, time.monotonic() + timeout_s)
-        except TimeoutError as e:
+        except wire.WireTimeoutError as e:
             raise self._lost(f"{what}: no answer within {timeout_s:g} s") from e
-        except (OSError, EOFError, msgspec.MsgspecError) as e:
-            raise self._lost(f"{what}: {e or type(e).__name__}") from e
+        except wire.WireError as e:
+            raise self._lost(f"{what}: {e.what}") from e
         if isinstance(reply, expected):
             return reply
         if isinstance(reply, wire.AgentFailed):

@@ -53,7 +53,7 @@ class Initramfs:
 
     def pack(self) -> bytes:
         """The archive, uncompressed: under emulation unpacking would cost more than copying."""
-        directories = {d: None for d in DIRECTORIES}
+        directories = dict.fromkeys(DIRECTORIES)
         for path in self.files:
             for parent in reversed(PurePosixPath(path).parents):
                 directories.setdefault(str(parent))

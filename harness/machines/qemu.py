@@ -12,31 +12,16 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from harness.cache import cache_dir
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError
 from harness.machines.guest import Guest
+from harness.machines.machine import Boot
 from harness.resources import resource
 
 BOOT_TIMEOUT_S = {"kvm": 20.0, "tcg": 120.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `log`: the
-    file behind its log device; `directory`: for the console. `shell`: instead of answering, the
-    agent opens a shell on the terminal; its value is `FSTYPE:OPTIONS`, shown as the mount to try.
-    """
-
-    kernel_image: Path
-    initramfs: Path
-    disk_socket: Path
-    log: Path
-    directory: Path
-    shell: str = ""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,9 +55,33 @@ def version() -> str:
     return said.stdout.split("version ", 1)[-1].split()[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Qemu:
+    """QEMU with an accelerator, `kvm` or `tcg`; see `harness.machines.machine.Machine`."""
+
+    accel: str
+    name: str = "qemu"
+
+    @property
+    def data_device(self) -> str:
+        return profile().data_device
+
+    @property
+    def log_device(self) -> str:
+        return profile().log_device
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return tuple(profile().modules)
+
+    def start(self, boot: Boot) -> Guest:
+        return start(boot, self.accel)
+
+
 def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     """The QEMU line, option beside value; `channel_fd` None: the guest talks to the terminal (shell)."""
-    memory = profile().memory_mib
+    # the archive stands in memory twice while the kernel unpacks it
+    memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
     kernel_words = [*profile().command_line, f"powercut.port={profile().channel}"]
     if boot.shell:
         kernel_words += [f"powercut.shell=1 powercut.mount={boot.shell}"]

@@ -1,0 +1,36 @@
+# `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
+.PHONY: help setup run test lint unit smoke bench clean
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
+
+setup:  ## install what is missing (idempotent)
+	@vms/setup.sh
+
+run: setup  ## is ext4 of Debian's Linux 6.12 crash-consistent, and what does barrier=0 lose?
+	@.venv/bin/powercut run --name ext4 -w all \
+		-c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier \
+		--expect vms/filesystems/natural-faults.expected
+
+test: setup lint  ## every test, with real guests
+	cargo test -q --locked --release
+	.venv/bin/pytest
+
+unit: setup  ## the tests that need no guest
+	.venv/bin/pytest -m 'not vm'
+
+lint: setup  ## types and style
+	cargo fmt --check
+	cargo clippy -q --locked --release --all-targets -- -D warnings
+	.venv/bin/ruff check harness
+	.venv/bin/ruff format --check harness
+	.venv/bin/mypy
+
+smoke: setup  ## one mode, one workload
+	@.venv/bin/powercut smoke
+
+bench: setup  ## states per second, and what a switch costs as the log grows
+	@.venv/bin/powercut bench
+
+clean:  ## what was built; runs and the cache stay
+	rm -rf target .venv

@@ -1,0 +1,436 @@
+"""The command line: arguments become a frozen Plan, the Plan is run, the result becomes an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from harness import __version__, doctor
+from harness.errors import ExitCode, PowercutError, UsageError
+from harness.examine import Unseen
+from harness.expectations import read_expectations
+from harness.filesystems import profiles, select_profiles
+from harness.kernels import find_kernel, pins
+from harness.machines import qemu
+from harness.machines.machine import Boot
+from harness.model import Verdict
+from harness.progress import progress_for
+from harness.recording import unpack
+from harness.report import print_summary, write_reports
+from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
+from harness.run import Plan, code_of, create_run, execute, load_plan
+from harness.states import FAULT_MODELS
+from harness.store import RunStore
+from harness.summary import summarise
+from harness.workloads import load_workload, select_workloads, workload_files
+from harness.writelog import read_log, select
+
+REPORTS = Path("reports")
+SMOKE = (["ext4/ordered"], ["append-fsync"])
+
+console = Console(soft_wrap=True)
+errors = Console(stderr=True, soft_wrap=True)
+
+
+def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
+    """Errors of the harness become a message and an exit code; only defects of ours show a traceback."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except PowercutError as e:
+            errors.print(f"powercut: {e}", markup=False, highlight=False)
+            code = e.exit_code
+        except KeyboardInterrupt:
+            errors.print("powercut: interrupted")
+            code = ExitCode.INTERRUPTED
+        except (OSError, sqlite3.OperationalError) as e:
+            if getattr(e, "errno", None) != errno.ENOSPC and "disk is full" not in str(e):
+                raise
+            errors.print(
+                f"powercut: the host's disk is full: {e}\n  next: free some space, then powercut run --resume"
+            )
+            code = ExitCode.UNDECIDED
+        sys.exit(int(code or 0))
+
+    return run
+
+
+def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[str]:
+    """`-c a,b -c c` as one list."""
+    return [name for value in values for name in value.split(",") if name]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="powercut")
+def main() -> None:
+    """Does this kernel's file system keep its promises when the power fails at any moment?
+
+    \b
+    powercut doctor                              what this host lacks
+    powercut smoke                               one mode, one workload, under a minute
+    powercut run -c ext4/ordered -w all          every crash state of every workload
+    powercut repro ext4-ordered/append-fsync@41  one crash state again
+    powercut report reports/latest               the summary of a run again
+
+    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness,
+    4 nothing was run, 130 interrupted.
+    """
+
+
+kernel_options = [
+    click.option("--kernel", default="debian-6.12", show_default=True, metavar="K",
+                 help="A pin of kernels/ (debian-6.12), an exact version (debian-6.12.117), or a bzImage or vmlinux."),
+    click.option("--modules", type=click.Path(path_type=Path), metavar="DIR",
+                 help="Modules of a kernel of your own: what make modules_install filled."),
+    click.option("--module", "replaced", multiple=True, type=click.Path(path_type=Path), metavar="FILE.ko",
+                 help="Use this module in place of the kernel's own of that name; may be repeated."),
+    click.option("--machine", type=click.Choice(["qemu"]), default="qemu", show_default=True, help="How the kernel is run."),
+    click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
+                 help="QEMU's accelerator. auto tries the real kernel under KVM, falls back to TCG, and remembers."),
+]  # fmt: skip
+
+
+def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Several options as one decorator."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@main.command()
+@click.option("-c", "--config", "configurations", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="File systems in modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.")  # fmt: skip
+@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
+              help="Workloads by name, your own by file, or all. Default: all.")  # fmt: skip
+@with_options(kernel_options)
+@click.option("--fault-model", "fault_models", multiple=True, callback=listed, metavar="NAME,...",
+              help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix, the log cut at every entry.")  # fmt: skip
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Guests at once.",
+)
+@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="Known failures, a line each, with the reason; they are shown and do not fail the run.")  # fmt: skip
+@click.option(
+    "--log-size",
+    "log_mib",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    metavar="MIB",
+    help="Size of the log device.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=REPORTS,
+    show_default=True,
+    help="Where runs are kept.",
+)
+@click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="RUN",
+    help="Go on with a run that was stopped.",
+)
+@click.option(
+    "-n", "--no-action", is_flag=True, help="Print what would be run, and the QEMU line; run nothing."
+)
+@guarded
+def run(**given: Any) -> ExitCode:
+    """Record workloads, cut the power at every entry of the write log, recover, judge, report.
+
+    \b
+    powercut run -c ext4/ordered,ext4/journal -w append-fsync,replace-rename
+    powercut run -c ext4 -w all --kernel arch/x86/boot/bzImage
+    powercut run -c ext4/ordered --module fs/ext4/ext4.ko
+    powercut run --resume reports/latest
+    """
+    if given["resume"]:
+        with RunStore.open(given["resume"]) as store:
+            return _execute(load_plan(store), store)
+    plan = Plan(
+        configurations=given["configurations"] or SMOKE[0],
+        workloads=[_absolute(w) for w in given["workloads"] or ["all"]],
+        kernel=_absolute(given["kernel"]),
+        modules=str(given["modules"].resolve()) if given["modules"] else None,
+        replaced=[str(p.resolve()) for p in given["replaced"]],
+        accel=given["accel"],
+        jobs=given["jobs"],
+        fault_models=_known_models(given["fault_models"] or ["prefix"]),
+        log_bytes=given["log_mib"] << 20,
+        argv=sys.argv[1:],
+    )
+    if given["no_action"]:
+        return _show(plan)
+    expectations = read_expectations(given["expect"]) if given["expect"] else ()
+    with create_run(plan, given["out"], given["name"]) as store:
+        store.set_expectations(expectations)
+        return _execute(plan, store)
+
+
+def _execute(plan: Plan, store: RunStore) -> ExitCode:
+    with progress_for(console) as progress:
+        summary = execute(plan, store, progress)
+    print_summary(summary, str(store.path), console)
+    if summary.info.interrupted:
+        console.print(f"interrupted; go on with: powercut run --resume {_shown(store.path)}", highlight=False)
+    console.print(f"report: {_shown(store.path / 'report.html')}", highlight=False)
+    return code_of(summary)
+
+
+def _show(plan: Plan) -> ExitCode:
+    """--no-action."""
+    kernel = find_kernel(
+        plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
+    )
+    chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads)
+    console.print(f"kernel: {kernel.name} ({kernel.image})", highlight=False)
+    for profile in chosen:
+        names = ", ".join(w.name for w in workloads)
+        console.print(
+            f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {names}", highlight=False
+        )
+    boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
+    accel = "tcg" if plan.accel == "auto" else plan.accel
+    console.print(qemu.shell_line(qemu.command(boot, accel, 3)), highlight=False, markup=False)
+    return ExitCode.CONSISTENT
+
+
+def _known_models(names: list[str]) -> list[str]:
+    for name in names:
+        if name not in FAULT_MODELS:
+            raise UsageError(f"no fault model {name!r}", f"one of: {', '.join(FAULT_MODELS)}")
+    return names
+
+
+def _absolute(name: str) -> str:
+    """A file of the user's by its full path, so that a run can be resumed from elsewhere; other names as they are."""
+    path = Path(name)
+    return str(path.resolve()) if path.is_file() and name not in workload_files() else name
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=REPORTS, show_default=True)
+@with_options(kernel_options)
+@guarded
+def smoke(**given: Any) -> ExitCode:
+    """One mode, one workload, every crash state: does everything work here? Under a minute."""
+    plan = Plan(
+        configurations=SMOKE[0], workloads=SMOKE[1], kernel=given["kernel"], accel=given["accel"],
+        modules=str(given["modules"]) if given["modules"] else None, replaced=[*map(str, given["replaced"])],
+        jobs=os.cpu_count() or 1, argv=sys.argv[1:],
+    )  # fmt: skip
+    with create_run(plan, given["out"], "smoke") as store:
+        return _execute(plan, store)
+
+
+@main.command("repro")
+@click.argument("point", metavar="ID")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    default=REPORTS / "latest",
+    show_default=True,
+    metavar="RUN",
+)
+@click.option("--kernel", default=None, metavar="K", help="Another kernel than the run's.")
+@click.option("--module", "replaced", multiple=True, type=click.Path(path_type=Path), metavar="FILE.ko")
+@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@click.option(
+    "--shell",
+    "want_shell",
+    is_flag=True,
+    help="Open a console in the guest with the crashed disk attached, not mounted.",
+)
+@click.option(
+    "--export",
+    "export_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the crashed disk as a raw image.",
+)
+@click.option("--bisect", is_flag=True, help="Exit 125 where undecided, as git bisect run expects.")
+@guarded
+def repro_command(point: str, source: Path, kernel: str | None, replaced: Sequence[Path], accel: str,
+                  want_shell: bool, export_file: Path | None, bisect: bool) -> ExitCode:  # fmt: skip
+    """Rebuild one crash state in a fresh guest and judge it again.
+
+    \b
+    powercut repro ext4-nobarrier/append-fsync@41
+    powercut repro ext4-nobarrier/append-fsync@41 --shell
+    git bisect run sh -c 'make -j8 bzImage && powercut repro ID --kernel arch/x86/boot/bzImage --bisect'
+
+    Exits 0 where the state is consistent, 1 where not, 3 (with --bisect 125) where that could not be found out.
+    """
+    try:
+        with RunStore.open(source) as store:
+            where = find_point(point, store)
+            with scene(store, where, kernel, replaced, accel) as shown:
+                if export_file:
+                    export(shown, export_file)
+                    console.print(f"{where}: {export_file}", highlight=False)
+                    return ExitCode.CONSISTENT
+                if want_shell:
+                    return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
+                return _tell(reproduce(shown), bisect)
+    except PowercutError as e:
+        if bisect and e.exit_code is not ExitCode.USAGE:
+            errors.print(f"powercut: {e}", markup=False, highlight=False)
+            return ExitCode.BISECT_SKIP
+        raise
+
+
+def _tell(seen: Reproduction, bisect: bool) -> ExitCode:
+    verdict = seen.judgement.verdict
+    console.print(f"{seen.point} on {seen.kernel.name}: {verdict.name}", highlight=False, markup=False)
+    for v in seen.judgement.violations:
+        console.print(
+            f"  {v.oracle}: {v.summary}\n    expected: {v.expected}\n    found:    {v.found}",
+            highlight=False,
+            markup=False,
+        )
+    for reason in seen.judgement.unknown:
+        console.print(f"  undecided: {reason}", highlight=False, markup=False)
+    if not isinstance(seen.outcome, Unseen):
+        for line in seen.outcome.kernel_log:
+            console.print(f"  kernel: {line}", highlight=False, markup=False)
+    undecided = ExitCode.BISECT_SKIP if bisect else ExitCode.UNDECIDED
+    codes = {
+        Verdict.PASS: ExitCode.CONSISTENT,
+        Verdict.FAIL: ExitCode.INCONSISTENT,
+        Verdict.UNKNOWN: undecided,
+    }
+    return codes[verdict]
+
+
+@main.command()
+@click.argument("run", type=click.Path(path_type=Path), default=REPORTS / "latest")
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Judge the findings by other expectations.",
+)
+@guarded
+def report(run: Path, expect: Path | None) -> ExitCode:
+    """Write the reports of RUN again (default: reports/latest) and print its summary."""
+    with RunStore.open(run) as store:
+        if expect:
+            store.set_expectations(read_expectations(expect))
+        write_reports(store)
+        summary = summarise(store)
+        print_summary(summary, str(store.path), console)
+        console.print(f"report: {_shown(store.path / 'report.html')}", highlight=False)
+        return code_of(summary)
+
+
+@main.command("list")
+@click.argument("what", type=click.Choice(["filesystems", "workloads", "kernels", "runs"]))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=REPORTS, show_default=True)
+@guarded
+def list_command(what: str, out: Path) -> None:
+    """What can be named: file systems and modes, workloads, kernels, and the runs that are kept."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for row in _rows(what, out):
+        table.add_row(*row)
+    console.print(table)
+
+
+def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
+    match what:
+        case "filesystems":
+            return [(p.name, p.mount_options, p.summary) for p in profiles().values()]
+        case "workloads":
+            return [(name, load_workload(name).summary) for name in workload_files()]
+        case "kernels":
+            return [(pin.name, pin.summary) for pin in pins().values()]
+        case _:
+            return [_run_row(path) for path in sorted((out / "runs").glob("*/run.json"))]
+
+
+def _run_row(path: Path) -> tuple[str, ...]:
+    info = msgspec.json.decode(path.read_bytes())
+    finished = "finished" if info.get("finished") else "not finished"
+    return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
+
+
+@main.group()
+def log() -> None:
+    """Look into write logs (the format of dm-log-writes)."""
+
+
+@log.command("ls")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--limit", type=int, help="At most so many entries.")
+@click.option("--start-entry", type=int, default=0, show_default=True)
+@click.option("--start-mark", help="Begin at this mark.")
+@click.option("--end-mark", help="End at this mark.")
+@click.option("--next-flush", is_flag=True, help="Only up to the next flush.")
+@click.option("--next-fua", is_flag=True, help="Only up to the next FUA write.")
+@guarded
+def log_ls(file: Path, **selection: Any) -> None:
+    """List the entries of a write log: of a run (log.zst), or of any log device."""
+    with _plain_log(file) as path:
+        for entry in select(read_log(path), **selection):
+            flags = "|".join(f.name or "" for f in entry.flags) or "-"
+            what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
+            click.echo(f"{entry.index:8} {flags:12} {what}")
+
+
+@contextlib.contextmanager
+def _plain_log(file: Path) -> Iterator[Path]:
+    """`file`, unpacked where it is one of a run's compressed logs."""
+    if not file.is_file() and not file.is_block_device():
+        raise UsageError(
+            f"{file} is no file", "name a log.zst below cases/ of a run directory, or a log device"
+        )
+    if file.suffix != ".zst":
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="powercut-log-") as folder:
+        yield unpack(file, Path(folder) / "log")
+
+
+@main.command("doctor")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=REPORTS, show_default=True)
+@guarded
+def doctor_command(out: Path) -> ExitCode:
+    """Check everything that a run needs, and print the fix for each thing that is missing."""
+    missing = 0
+    for found in doctor.examine(out):
+        sign = {True: "[green]ok     [/]", False: "[red]missing[/]", None: "[yellow]note   [/]"}[found.ok]
+        console.print(f"{sign} {found.what}: {found.detail}", highlight=False)
+        if found.ok is False:
+            missing += 1
+            console.print(f"          fix: {found.fix}", highlight=False, markup=False)
+    return ExitCode.UNDECIDED if missing else ExitCode.CONSISTENT

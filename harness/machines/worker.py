@@ -1,0 +1,323 @@
+"""A disk process and a guest on it: what records, and what recovers one crash state after another.
+
+Owned by one thread. When either of the two is lost, both are thrown away, and the next request
+starts them anew: nothing of a state that went wrong reaches the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import DiskError, EnvironmentLacks, GuestError, KernelError, PowercutError, WriteLogError
+from harness.machines import wire
+from harness.machines.disk import Disk
+from harness.machines.guest import Guest
+from harness.machines.machine import Boot, Machine
+from harness.model import (
+    Check,
+    CheckResult,
+    CrashState,
+    Operation,
+    OperationKind,
+    Outcome,
+    Run,
+    RunKind,
+    Tree,
+    TreeEntry,
+)
+
+CLOCK_S = 1_700_100_000
+"""The guest's time at every recovery: equal states must give equal recovered images."""
+LOG_BYTES = 1 << 30
+RECOVER_TIMEOUT_S = 120.0
+OPERATIONS_TIMEOUT_S = 600.0
+PROGRAM_TIMEOUT_S = 120
+BATCH = 64  # operations a request, so that progress shows
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is put on the disk: a mount, and the images it is made from."""
+
+    fstype: str
+    mount_options: str
+    base: Path
+    log: Path | None
+
+    @property
+    def mount(self) -> wire.MountSpec:
+        return wire.MountSpec(fstype=self.fstype, options=self.mount_options)
+
+
+@dataclass(frozen=True, slots=True)
+class GuestKit:
+    """What guests are made of: machine, kernel image, initramfs."""
+
+    machine: Machine
+    kernel_image: Path
+    initramfs: Path
+
+
+Answer = Callable[[Tree, Check, Callable[[], CheckResult]], CheckResult]
+"""Gives a check's answer for a recovered tree; the callable runs it in the guest."""
+
+
+def run_check(_: Tree, __: Check, run: Callable[[], CheckResult]) -> CheckResult:
+    """The Answer that always runs it."""
+    return run()
+
+
+class Worker:
+    """See the module. `directory` is its own: console, log device, recovered image."""
+
+    def __init__(self, kit: GuestKit, directory: Path, log_bytes: int = LOG_BYTES) -> None:
+        self._kit = kit
+        self.directory = directory
+        self._log_bytes = log_bytes
+        self._disk: Disk | None = None
+        self._guest: Guest | None = None
+        self._shown: tuple[Path, Path | None] | None = None
+        self._size_bytes = 0
+        self.image = directory / "recovered.img"
+        self.log_device = directory / "log.img"
+        directory.mkdir(parents=True, exist_ok=True)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End guest and disk. Their files stay."""
+        guest, disk = self._guest, self._disk
+        self._guest = self._disk = self._shown = None
+        if guest:
+            guest.kill()
+        if disk:
+            with contextlib.suppress(DiskError):
+                disk.close()
+
+    def kill(self) -> None:
+        """From another thread: end the guest, so that the owner's request ends with GuestLost."""
+        if guest := self._guest:
+            guest.process.kill()
+
+    @property
+    def guest_pid(self) -> int | None:
+        """For those who want to see what happens when it is killed."""
+        return self._guest.process.pid if self._guest else None
+
+    @property
+    def disk(self) -> Disk:
+        """The disk process, started where it is not."""
+        if self._disk is None:
+            self._disk = Disk()
+            self._shown = None
+            self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
+        return self._disk
+
+    def show(self, base: Path, log: Path | None) -> Disk:
+        """Put another base image and log behind the device. A guest stays, unless the size changes."""
+        if self._shown != (base, log):
+            size = base.stat().st_size
+            if self._guest and size != self._size_bytes:
+                self.close()
+            self.disk.open(base, log)
+            self._shown, self._size_bytes = (base, log), size
+        return self.disk
+
+    def guest(self) -> Guest:
+        """The guest, booted where it is not running. Something must be shown first.
+
+        Raises GuestLost where it does not come up, KernelError where it cannot record.
+        """
+        if self._guest is None:
+            with self.log_device.open("ab") as f:
+                os.ftruncate(f.fileno(), self._log_bytes)
+            boot = Boot(
+                kernel_image=self._kit.kernel_image,
+                initramfs=self._kit.initramfs,
+                disk_socket=self.disk.socket,
+                log=self.log_device,
+                directory=self.directory,
+            )
+            self._guest = self._kit.machine.start(boot)
+        return self._guest
+
+    @contextlib.contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Throw both away when anything went wrong: what they still hold is not known."""
+        try:
+            yield
+        except PowercutError:
+            self.close()
+            raise
+
+    # --- record -------------------------------------------------------------------------------
+
+    def record(
+        self,
+        target: Target,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
+
+        Raises KernelError for a kernel without dm-log-writes, WriteLogError where the log is not
+        what the disk shows, GuestError where an operation fails, GuestLost.
+        """
+        with self._losing():
+            disk = self.show(target.base, None)
+            disk.switch(CrashState(0))  # drops what an earlier attempt wrote
+            guest = self.guest()
+            if "log-writes" not in guest.hello.dm_targets:
+                raise KernelError(
+                    f"this kernel ({guest.hello.release}) has no dm-log-writes target",
+                    "enable CONFIG_DM_LOG_WRITES; with modules, name them by --modules DIR",
+                )
+            machine = self._kit.machine
+            start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
+            guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
+            self._run(guest, operations, on_progress)
+            finished = guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
+            _check_recording(finished, disk, self.log_device, self._log_bytes)
+            if disk.stats().errors:
+                raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
+
+    def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
+        for first in range(0, len(operations), BATCH):
+            batch = operations[first : first + BATCH]
+            request = wire.RunOperations(
+                first_index=first,
+                operations=[_to_wire(op) for op in batch],
+                deadline_s=PROGRAM_TIMEOUT_S,
+            )
+            programs = sum(op.kind is OperationKind.RUN for op in batch)
+            timeout_s = OPERATIONS_TIMEOUT_S + programs * PROGRAM_TIMEOUT_S
+            done = guest.request(request, wire.OperationsDone, timeout_s)
+            for result in done.results:
+                if result.errno:
+                    raise GuestError(
+                        f"operation {result.index} ({operations[result.index]}) failed while recording: "
+                        f"{os.strerror(result.errno)} (errno {result.errno}) {result.detail}",
+                        "the workload does not fit this file system: correct it, or leave it out",
+                    )
+            on_progress(len(batch))
+
+    # --- recover ------------------------------------------------------------------------------
+
+    def recover(
+        self, target: Target, state: CrashState, checks: Sequence[Check] = (), answer: Answer = run_check
+    ) -> Recovery:
+        """Show `state`, let the kernel recover it, walk it, run `checks`, unmount.
+
+        `answer` may know a check's answer without running it. The recovered device can then be had
+        from `self.disk.image`. Raises GuestLost, DiskError.
+        """
+        with self._losing():
+            disk = self.show(target.base, target.log)
+            guest = self.guest()
+            disk.switch(state)
+            request = wire.Recover(
+                device=self._kit.machine.data_device,
+                mount=target.mount,
+                clock_s=CLOCK_S,
+                keep_mounted=bool(checks),
+            )
+            seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
+            outcome = _to_outcome(seen)
+            if checks and not seen.mount_errno:
+                results = tuple(
+                    answer(outcome.tree, check, functools.partial(_run_check, guest, check))
+                    for check in checks
+                )
+                after = guest.request(wire.Unmount(), wire.Unmounted, RECOVER_TIMEOUT_S)
+                outcome = dataclasses.replace(
+                    outcome,
+                    checks=results,
+                    unmount_errno=after.unmount_errno,
+                    kernel_log=(*outcome.kernel_log, *after.kernel_log),
+                )
+            errors = disk.stats().errors
+            if errors:
+                raise DiskError(f"the disk refused {errors} requests in state {state}")
+            return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What came back (no fsck yet), and the microseconds of mount, walk and unmount in the guest."""
+
+    outcome: Outcome
+    times_us: tuple[int, int, int]
+
+
+def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:
+    if "logging_disabled" in finished.status:
+        raise WriteLogError(
+            f"dm-log-writes stopped logging (status: {finished.status.strip()}): the log device of "
+            f"{log_bytes >> 20} MiB is full, or the guest is out of memory",
+            "record a shorter workload, or give --log-size a larger value",
+        )
+    if finished.unmount_errno:
+        raise WriteLogError(
+            f"the recorded file system could not be unmounted: {os.strerror(finished.unmount_errno)}"
+        )
+    difference = disk.compare(log)
+    if difference is not None:
+        raise WriteLogError(
+            f"replaying the whole log does not give the data disk: first difference at byte {difference}",
+            "a page was changed while it was being written, or the log is incomplete: record again",
+        )
+
+
+def _run_check(guest: Guest, check: Check) -> CheckResult:
+    request = wire.RunProgram(argv=list(check.argv), deadline_s=PROGRAM_TIMEOUT_S)
+    done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
+    code = None if done.exit_code == -1 else done.exit_code
+    return CheckResult(check.operation, code, done.output.decode(errors="replace"))
+
+
+def _to_wire(op: Operation) -> wire.Operation:
+    return wire.Operation(
+        kind=op.kind.value, path=op.path, target=op.target, offset=op.offset, length=op.length,
+        name=op.name, value=op.value, flags=list(op.flags), argv=list(op.argv),
+    )  # fmt: skip
+
+
+def _to_outcome(seen: wire.Recovered) -> Outcome:
+    return Outcome(
+        mount_errno=seen.mount_errno,
+        unmount_errno=seen.unmount_errno,
+        tree={e.path: e for e in map(_to_entry, seen.entries)},
+        walk_errors=tuple(seen.walk_errors),
+        kernel_log=tuple(seen.kernel_log),
+    )
+
+
+def _to_entry(e: wire.TreeEntry) -> TreeEntry:
+    return TreeEntry(
+        path=os.fsdecode(e.path), kind=e.kind, inode=e.inode, mode=e.mode, links=e.links, uid=e.uid, gid=e.gid,
+        size=e.size, blocks=e.blocks, target=e.target, xattrs={x.name: x.value for x in e.xattrs},
+        runs=tuple(Run(RunKind(r.kind), r.start, r.length, r.value, r.origin, r.data) for r in e.runs),
+        digest=e.digest,
+    )  # fmt: skip
+
+
+def find_agent() -> Path:
+    """The static agent that becomes PID 1. `$POWERCUT_AGENT`, else what `make setup` built."""
+    configured = os.environ.get("POWERCUT_AGENT")
+    built = Path(__file__).parents[2] / "target/x86_64-unknown-linux-gnu/release/powercut-agent"
+    path = Path(configured) if configured else built
+    if not path.is_file():
+        raise EnvironmentLacks(f"the agent is not at {path}", "run: make setup")
+    return path

@@ -1,0 +1,95 @@
+"""How a run shows on the terminal: bars with rate and time left, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+PLAIN_INTERVAL_S = 5.0
+
+
+class _Rate(TextColumn):
+    """Units per second, over the whole task."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.speed}")
+
+    def render(self, task) -> Text:  # type: ignore[no-untyped-def]  # rich's own Task
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
+
+
+class Bars:
+    """Progress for a terminal. A context manager; see `harness.run.Progress`."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
+            console=console, transient=True,
+        )  # fmt: skip
+        self._tasks: dict[str, TaskID] = {}
+        self._totals: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False, markup=False)
+
+    def begin(self, what: str, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=0)
+        self._totals[what] = self._totals.get(what, 0) + total
+        self._progress.update(self._tasks[what], total=self._totals[what])
+
+    def advance(self, what: str, count: int) -> None:
+        self._progress.advance(self._tasks[what], count)
+
+
+class Lines:
+    """Progress for a log file: a line when something is said, and one every few seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._totals: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        self._begun = time.monotonic()
+        self._last = self._begun
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._totals:
+            self._tell()
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def begin(self, what: str, total: int) -> None:
+        self._totals[what] = self._totals.get(what, 0) + total
+
+    def advance(self, what: str, count: int) -> None:
+        self._done[what] = self._done.get(what, 0) + count
+        if time.monotonic() - self._last >= PLAIN_INTERVAL_S:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._last = time.monotonic()
+        seconds = self._last - self._begun
+        parts = [f"{what} {self._done.get(what, 0)}/{total}" for what, total in self._totals.items()]
+        rate = self._done.get("states", 0) / seconds if seconds else 0.0
+        self.say(f"{seconds:5.0f} s  {', '.join(parts)}, {rate:.1f} states/s")
+
+
+def progress_for(console: Console) -> Bars | Lines:
+    """Bars on a terminal, lines elsewhere."""
+    return Bars(console) if console.is_terminal else Lines(console)

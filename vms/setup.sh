@@ -1,0 +1,64 @@
+#!/bin/sh
+# Install what powercut needs: programs (apt), a virtual environment, the agent and the disk.
+# Idempotent; seconds when nothing is missing. Root (or sudo) is needed only where a program is.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# program:package, for each program that is not there
+missing=
+need() {
+	PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+need qemu-system-x86_64 qemu-system-x86
+need mkfs.ext4 e2fsprogs
+need fio fio
+need depmod kmod
+need xz xz-utils
+need busybox busybox-static
+need setpriv util-linux
+need git git
+need gcc gcc
+[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
+
+# The crates need Rust 1.85; Debian 12's `rustc` is 1.63, its `rustc-web` is kept current.
+rust_minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
+[ "${rust_minor:-0}" -ge 85 ] || missing="$missing cargo-web rustc-web"
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else
+		command -v sudo >/dev/null 2>&1 || {
+			say "as root, run: apt-get update && apt-get install$missing"
+			exit 1
+		}
+		sudo "$@"
+	fi
+}
+
+kernels_known() { apt-cache pkgnames linux-image-6.12 2>/dev/null | grep -q . ; }
+
+if [ -n "$missing" ] || ! kernels_known; then
+	say "apt-get update (as root)"
+	as_root apt-get update -q >/dev/null
+fi
+if [ -n "$missing" ]; then
+	say "apt-get install$missing (as root)"
+	# shellcheck disable=SC2086  # a list of words
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing >/dev/null
+fi
+
+stamp=$(cksum <pyproject.toml)
+if [ "$(cat .venv/powercut-stamp 2>/dev/null)" != "$stamp" ]; then
+	say "virtual environment in .venv"
+	python3 -m venv .venv
+	.venv/bin/pip install -q --disable-pip-version-check -e '.[dev]'
+	printf '%s\n' "$stamp" >.venv/powercut-stamp
+fi
+
+# The agent is PID 1 of a guest without libraries: linked statically, for the gnu target by name, so
+# that the flag does not reach build scripts and procedural macros.
+cargo build -q --locked --release -p powercut-disk
+RUSTFLAGS='-C target-feature=+crt-static' \
+	cargo build -q --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu
