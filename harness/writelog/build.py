@@ -10,7 +10,6 @@ from typing import TypeAlias
 from harness.model import SECTOR_BYTES, EntryFlag
 from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION
 
-
 _NO_FLAGS = EntryFlag(0)
 
 

@@ -1,0 +1,210 @@
+"""The disk, started for real, against the plain replay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import DiskError, EnvironmentLacks
+from harness.machines import disk as disk_module
+from harness.machines.disk import Disk
+from harness.model import SECTOR_BYTES, CrashState
+from harness.states import enumerate_prefixes, replay
+from harness.tests.states.logs import BASE, logs, states
+from harness.writelog import Discard, Step, Write, read_log, write_log
+
+S = SECTOR_BYTES
+# one process and one folder serve all examples; each opens its own log
+real = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _require_binary() -> None:
+    try:
+        disk_module.find_binary()
+    except EnvironmentLacks as error:
+        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Disk]:
+    _require_binary()
+    with Disk() as disk:
+        yield disk
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base"
+    path.write_bytes(BASE)
+    return path
+
+
+def _log(tmp_path: Path, steps: list[Step]) -> Path:
+    path = tmp_path / "log"
+    path.unlink(missing_ok=True)  # the disk has the last example's log mapped
+    write_log(path, steps)
+    return path
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_images_agree_with_the_replay(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    opened = shared.open(base, path)
+    assert (opened.size_bytes, opened.entries) == (len(BASE), len(steps))
+    log = read_log(path)
+    image = tmp_path / "image"
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=6)):
+        shared.switch(state)
+        content_hash = shared.image(image)
+        assert image.read_bytes() == replay(BASE, log, state), state
+        assert [content_hash] == shared.hashes([state])
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_hashes_are_equal_exactly_when_contents_are(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    chosen = [*enumerate_prefixes(log), *data.draw(st.lists(states(steps), max_size=8))]
+    contents = [replay(BASE, log, state) for state in chosen]
+    hashes = shared.hashes(chosen)
+    for a, b in combinations(range(len(chosen)), 2):
+        assert (hashes[a] == hashes[b]) == (contents[a] == contents[b]), (chosen[a], chosen[b])
+
+
+@real
+@given(steps=logs)
+def test_compare_finds_the_first_byte(shared: Disk, tmp_path: Path, base: Path, steps: list[Step]) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base)
+    whole = replay(BASE, read_log(path), CrashState(len(steps)))
+    differing = [at for at in range(0, len(BASE), S) if BASE[at : at + S] != whole[at : at + S]]
+    assert shared.compare(path) == (differing[0] if differing else None)
+    shared.open(base, path)
+    shared.switch(CrashState(len(steps)))
+    assert shared.compare(path) is None
+
+
+def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -> None:
+    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    image = tmp_path / "image"
+    shared.image(image)
+    inode = image.stat().st_ino
+    shared.switch(CrashState(1))
+    shared.image(image)
+    assert image.stat().st_ino == inode
+    assert image.read_bytes()[:S] == b"x" * S
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (CrashState(3), "3 entries, the log has 2"),
+        (CrashState(2, (), 2), "torn after 2 sectors, it has 1"),
+        (CrashState(0, (), 0), "no last entry"),
+    ],
+)
+def test_states_that_do_not_fit_are_refused(
+    shared: Disk, tmp_path: Path, base: Path, state: CrashState, says: str
+) -> None:
+    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    with pytest.raises(DiskError, match=says):
+        shared.switch(state)
+    with pytest.raises(DiskError, match=says):
+        shared.hashes([CrashState(0), state])
+    shared.switch(CrashState(1))  # a refusal does no harm
+
+
+def test_logs_that_do_not_fit_are_refused(shared: Disk, tmp_path: Path, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="device ends at sector 28"):
+        shared.open(base, _log(tmp_path, [Discard(28, 1)]))
+    path = _log(tmp_path, [Write(0, b"x" * S)])
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DiskError, match="entry 0 of 1: truncated"):
+        shared.open(base, path)
+    with pytest.raises(DiskError, match="magic"):
+        shared.open(base, base)
+    with pytest.raises(DiskError, match="No such file"):
+        shared.open(base, tmp_path / "none")
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"x" * 700)
+    with pytest.raises(DiskError, match="700 bytes"):
+        shared.open(odd)
+
+
+def test_nothing_can_be_asked_before_open() -> None:
+    _require_binary()
+    with Disk() as disk, pytest.raises(DiskError, match="send Open first"):
+        disk.switch(CrashState(0))
+
+
+def test_the_base_is_never_overwritten(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="itself"):
+        shared.image(base)
+    assert base.read_bytes() == BASE
+
+
+def test_close_ends_the_process_and_leaves_nothing() -> None:
+    _require_binary()
+    disk = Disk()
+    folder, pid = disk.socket.parent, disk.pid
+    assert disk.socket.is_socket()
+    disk.close()
+    disk.close()
+    assert not folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_disk_that_died_says_so(base: Path) -> None:
+    _require_binary()
+    with Disk() as disk:
+        os.kill(disk.pid, signal.SIGKILL)
+        with pytest.raises(DiskError, match=f"process {disk.pid} ended with code -9"):
+            disk.open(base)
+
+
+def test_a_disk_that_hangs_is_given_up(base: Path) -> None:
+    _require_binary()
+    with Disk(timeout_s=0.2) as disk:
+        os.kill(disk.pid, signal.SIGSTOP)
+        before = time.monotonic()
+        try:
+            with pytest.raises(DiskError, match="before the deadline"):
+                disk.open(base)
+            assert time.monotonic() >= before + 0.2
+        finally:
+            os.kill(disk.pid, signal.SIGCONT)
+
+
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POWERCUT_DISK", str(tmp_path / "none"))
+    with pytest.raises(EnvironmentLacks, match="none is not there"):
+        Disk()
+
+
+def test_a_program_that_is_no_disk_is_told_from_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho hello\necho broken pipe dream >&2\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("POWERCUT_DISK", str(script))
+    with pytest.raises(DiskError, match=r"(?s)hello.*broken pipe dream"):
+        Disk()

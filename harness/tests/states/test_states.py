@@ -1,0 +1,98 @@
+"""The fault models on a small log, and the plain replay that everything else is measured by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from harness.errors import UsageError, WriteLogError
+from harness.model import SECTOR_BYTES, CrashState, EntryFlag
+from harness.states import FAULT_MODELS, enumerate_prefixes, fault_model, replay
+from harness.tests.states.logs import BASE, SECTORS, logs
+from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
+
+S = SECTOR_BYTES
+W1, W2, W3 = Write(0, b"1" * S), Write(1, b"2" * S), Write(2, b"3" * S)
+
+
+def _log(tmp_path: Path, *steps: Step) -> WriteLog:
+    write_log(tmp_path / "log", steps)
+    return read_log(tmp_path / "log")
+
+
+def _names(log: WriteLog, model: str) -> list[str]:
+    return [str(state) for state in fault_model(model).states(log)]
+
+
+def _letters(device: bytes) -> str:
+    return device[::S].decode().replace("\0", "0")
+
+
+def test_prefixes_of_w1_w2_f_w3(tmp_path: Path) -> None:
+    log = _log(tmp_path, W1, W2, Flush(), W3)
+    assert _names(log, "prefix") == ["@0", "@1", "@2", "@3", "@4"]
+    shown = [_letters(replay(b"." * 4 * S, log, state)) for state in enumerate_prefixes(log)]
+    assert shown == ["....", "1...", "12..", "12..", "123."]
+
+
+def test_only_volatile_writes_are_dropped(tmp_path: Path) -> None:
+    """Nothing that stands before a completed flush is dropped, and no FUA write."""
+    log = _log(tmp_path, W1, W2, Flush(), W3, Write(3, b"4" * S, EntryFlag.FUA), MarkText("ack 0"), W1)
+    assert _names(log, "drop") == ["@2-0", "@5-3", "@6-3", "@7-3"]
+
+
+def test_a_flush_that_carries_data_makes_durable_what_is_before_it_and_not_itself(tmp_path: Path) -> None:
+    log = _log(tmp_path, W1, Write(1, b"2" * S, EntryFlag.FLUSH), W3)
+    assert _names(log, "drop") == ["@3-1"]
+
+
+def test_writes_are_torn_inside_blocks_only(tmp_path: Path) -> None:
+    log = _log(tmp_path, Write(6, b"x" * 4 * S), Write(0, b"y" * S), Discard(0, 4), Flush())
+    assert _names(log, "torn") == ["@1/t1", "@1/t3"]  # sector 8 begins a block
+    two_blocks = _log(tmp_path, Write(8, b"x" * 16 * S))
+    assert len(_names(two_blocks, "torn")) == 14
+
+
+@given(logs)
+def test_no_model_repeats_a_state(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
+    log = _log(tmp_path_factory.mktemp("log"), *steps)
+    for model in FAULT_MODELS.values():
+        states = list(model.states(log))
+        assert len(set(states)) == len(states)
+        assert [CrashState.parse(str(state)) for state in states] == states
+
+
+@given(logs)
+def test_full_replay_equals_the_device(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
+    log = _log(tmp_path_factory.mktemp("log"), *steps)
+    device = [BASE[s * S : (s + 1) * S] for s in range(SECTORS)]
+    for step in steps:
+        match step:
+            case Write(sector, data, _):
+                device[sector : sector + len(data) // S] = [data[i : i + S] for i in range(0, len(data), S)]
+            case Discard(sector, sectors):
+                device[sector : sector + sectors] = [bytes(S)] * sectors
+    assert replay(BASE, log, CrashState(len(steps))) == b"".join(device)
+
+
+def test_replay_of_dropped_and_torn(tmp_path: Path) -> None:
+    log = _log(tmp_path, Write(0, b"1" * 3 * S), Write(1, b"2" * 3 * S))
+    base = b"." * 4 * S
+    assert _letters(replay(base, log, CrashState(2, (0,)))) == ".222"
+    assert _letters(replay(base, log, CrashState(2, (), 2))) == "122."
+    assert _letters(replay(base, log, CrashState(2, (0,), 1))) == ".2.."
+
+
+def test_replay_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    log = _log(tmp_path, Write(3, b"1" * 2 * S))
+    with pytest.raises(WriteLogError, match="@2"):
+        replay(bytes(8 * S), log, CrashState(2))
+    with pytest.raises(WriteLogError, match="ends at sector 5, the device at 4"):
+        replay(bytes(4 * S), log, CrashState(1))
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(UsageError, match="'reorder'"):
+        fault_model("reorder")
