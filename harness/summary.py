@@ -96,6 +96,10 @@ class Summary:
         return sum(c.counts.checked for c in self.cases)
 
     @property
+    def unknown(self) -> int:
+        return sum(c.counts.unknown for c in self.cases)
+
+    @property
     def interrupted(self) -> bool:
         """Whether it was stopped, or its process died, before the plan was done."""
         return self.info.interrupted or self.info.finished is None
@@ -123,7 +127,7 @@ def summarise(store: RunStore) -> Summary:
     return Summary(store.path.name, store.info, cases, unmet)
 
 
-_WORST_FIRST = (
+WORST_FIRST = (
     CaseVerdict.FAIL,
     CaseVerdict.UNKNOWN,
     CaseVerdict.XFAIL,
@@ -134,7 +138,7 @@ _WORST_FIRST = (
 
 def worst(verdicts: Iterable[CaseVerdict]) -> CaseVerdict:
     """What several cases come to together. NOT_RUN when there are none: nothing is never green."""
-    return min(verdicts, key=_WORST_FIRST.index, default=CaseVerdict.NOT_RUN)
+    return min(verdicts, key=WORST_FIRST.index, default=CaseVerdict.NOT_RUN)
 
 
 def exit_code(summary: Summary) -> ExitCode:

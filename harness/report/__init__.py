@@ -1,0 +1,31 @@
+"""Tell what a run found. Everything here reads the store and judges nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.report.findings import write_findings
+from harness.report.html import report_html
+from harness.report.junit import junit_xml
+from harness.report.results import results_json
+from harness.report.text import print_summary, summary_text
+from harness.report.words import shown_path
+from harness.store import RunStore, write_atomically
+from harness.summary import summarise
+
+__all__ = ["print_summary", "shown_path", "write_reports"]
+
+
+def write_reports(store: RunStore, source: Path | None = None) -> None:
+    """Write report.html, results.json, junit.xml, summary.txt and findings/ into the run's directory.
+
+    `source`: the run's path as reproduce commands shall give it, such as `reports/latest`; the run's own
+    directory if not given. It is shown relative to the working directory when it lies below it.
+    """
+    summary = summarise(store)
+    shown = shown_path(source or store.path)
+    write_findings(summary, store, shown)
+    write_atomically(store.path / "results.json", results_json(summary, shown))
+    write_atomically(store.path / "junit.xml", junit_xml(summary, shown))
+    write_atomically(store.path / "summary.txt", summary_text(summary, shown))
+    write_atomically(store.path / "report.html", report_html(summary, store, shown))

@@ -1,9 +1,9 @@
 """junit.xml in fstests' shape: one testsuite a file system and mode, one testcase a workload.
 
-An expected failure is `<skipped type="powercut.xfail" message="...">`, as pytest writes its own
-(`pytest.xfail`): GitLab, Jenkins and GitHub's reporters then show it apart from the passes, with its reason, and
-leave the build green. The finding's text and its reproduce line stand in `<system-out>`, which they show beside it. A case that is
-undecided is an `<error>`: green would be a lie, and a failure would accuse the kernel.
+An expected failure is `<skipped type="powercut.xfail" message="...">`, as pytest writes its own: GitLab,
+Jenkins and GitHub's reporters then show it apart from the passes, with its reason, and leave the build green.
+The finding's text and its reproduce line stand in `<system-out>` beside it. A case that is undecided is an
+`<error>`: green would be a lie, and a failure would accuse the kernel.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def summary_text(summary: Summary, source: str) -> str:
 
 def _parts(summary: Summary, source: str, width: int) -> Iterator[Text | Table]:
     yield Text(printable(headline(summary)), style="bold")
-    yield Text(f"{machine_name(summary.info)}, {plural(summary.checked, 'crash state')} checked", style="dim")
+    yield Text(f"{machine_name(summary.info)}, {_checked(summary)}", style="dim")
     yield Text()
     yield from _tables(summary, width)
     for f in summary.findings:
@@ -81,6 +81,11 @@ def _parts(summary: Summary, source: str, width: int) -> Iterator[Text | Table]:
         yield _line("", "  take the line out if the failure is gone")
         yield Text()
     yield from _tail(summary)
+
+
+def _checked(summary: Summary) -> str:
+    checked = f"{plural(summary.checked, 'crash state')} checked"
+    return f"{checked}, {number(summary.unknown)} of them undecided" if summary.unknown else checked
 
 
 def _tables(summary: Summary, width: int) -> Iterator[Table]:

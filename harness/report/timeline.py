@@ -1,8 +1,8 @@
 """The write log as a drawing: where every shape goes. The template only puts these numbers into SVG.
 
-Across: the index of the log entry, the same distance for each. From top to bottom: operations from their begin
-mark to their ack mark; writes by the place on the device, in areas that leave out what nobody wrote; flushes and
-FUA writes; crash points in the colour of the worst verdict found there. Bands are epochs.
+Across: the index of the log entry, the same distance for each. From top to bottom: operations from their
+begin mark to their ack mark; writes by the place on the device, in areas that leave out what nobody wrote;
+flushes and FUA writes; crash points in the colour of the worst verdict found there. Bands are epochs.
 
 A drawing stays small however long the log: what falls on the same few pixels becomes one shape that says how
 many entries it stands for.
@@ -10,7 +10,9 @@ many entries it stands for.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -136,17 +138,9 @@ class _Scale:
 
 
 def _ticks(scale: _Scale) -> tuple[Label, ...]:
-    step = 1
-    while scale.entries / step > 12:
-        step *= 5 if str(step).startswith("2") and step > 1 else 2
-        step = _round_up(step)
+    sizes = (digit * 10**zeros for zeros in itertools.count() for digit in (1, 2, 5))
+    step: int = next(size for size in sizes if scale.entries <= 12 * size)
     return tuple(Label(_px(scale.x(i)), _AXIS_Y, number(i)) for i in range(0, scale.entries + 1, step))
-
-
-def _round_up(step: int) -> int:
-    """The next of 1, 2, 5, 10, 20, 50, ..."""
-    magnitude = 10 ** (len(str(step)) - 1)
-    return next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= step)
 
 
 # --- epochs and operations -------------------------------------------------------------------
@@ -327,55 +321,59 @@ def _flushes(entries: Sequence[DrawnEntry], scale: _Scale, lane_y: float) -> tup
 
 # --- crash points ----------------------------------------------------------------------------
 
-_Point = tuple[int, Verdict, dict[Verdict, int]]  # prefix, worst verdict, states by verdict
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Crash points from prefix `first` to prefix `last`, with their states by verdict."""
+
+    first: int
+    last: int
+    states: Counter[Verdict]
+
+    @property
+    def worst(self) -> Verdict:
+        return min(self.states, key=_WORST_FIRST.index)
+
+    def with_next(self, other: _Points) -> _Points:
+        return _Points(self.first, other.last, self.states + other.states)
 
 
-def _points(verdicts: Iterable[StateVerdict]) -> list[_Point]:
-    by_prefix: dict[int, dict[Verdict, int]] = {}
+def _points(verdicts: Iterable[StateVerdict]) -> list[_Points]:
+    """One for each prefix at which a state was judged, ascending."""
+    by_prefix: dict[int, Counter[Verdict]] = {}
     for seen in verdicts:
         if seen.how is not How.REDUCED:
-            here = by_prefix.setdefault(seen.state.prefix, {})
-            here[seen.verdict] = here.get(seen.verdict, 0) + 1
-    return [(p, _worst(counts), counts) for p, counts in sorted(by_prefix.items())]
+            by_prefix.setdefault(seen.state.prefix, Counter())[seen.verdict] += 1
+    return [_Points(prefix, prefix, states) for prefix, states in sorted(by_prefix.items())]
 
 
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    return min(verdicts, key=_WORST_FIRST.index)
-
-
-def _strip(points: Sequence[_Point], scale: _Scale, y: float) -> tuple[Shape, ...]:
+def _strip(points: Sequence[_Points], scale: _Scale, y: float) -> tuple[Shape, ...]:
     """Neighbours of equal verdict become one shape; a pixel shows the worst that falls on it."""
-    runs: list[list[_Point]] = []
+    pixels: list[_Points] = []
     for point in points:
-        last = runs[-1][-1] if runs else None
-        near = last is not None and (point[0] - last[0] == 1 or (point[0] - last[0]) * scale.step < 1.5)
-        if near and last is not None and last[1] is point[1]:
-            runs[-1].append(point)
+        if pixels and int(scale.x(pixels[-1].first)) == int(scale.x(point.first)):
+            pixels[-1] = pixels[-1].with_next(point)
         else:
-            runs.append([point])
-    columns: dict[int, Shape] = {}
-    for run in sorted(runs, key=lambda r: -_WORST_FIRST.index(r[0][1])):  # the worst last: it covers
-        shape = _strip_shape(run, scale, y)
-        columns[round(shape.x) if shape.width < 1.5 else -round(shape.x) - 1] = shape
-    return tuple(columns.values())
+            pixels.append(point)
+    runs: list[_Points] = []
+    for point in pixels:
+        near = runs and (point.first - runs[-1].last == 1 or (point.first - runs[-1].last) * scale.step < 2)
+        if near and runs[-1].worst is point.worst:
+            runs[-1] = runs[-1].with_next(point)
+        else:
+            runs.append(point)
+    return tuple(_strip_shape(run, scale, y) for run in runs)
 
 
-def _strip_shape(run: Sequence[_Point], scale: _Scale, y: float) -> Shape:
-    first, last, verdict = run[0][0], run[-1][0], run[0][1]
-    totals = {v: sum(p[2].get(v, 0) for p in run) for v in Verdict}
-    at = f"@{first}" if first == last else f"@{first} to @{last}"
-    said = ", ".join(f"{number(n)} {v.value}" for v, n in totals.items() if n)
-    left = scale.x(first - 0.5)
-    width = max(scale.x(last + 0.5) - left, 1.2)
-    drop = {Verdict.FAIL: 0, Verdict.UNKNOWN: 5, Verdict.PASS: 9}[verdict]  # shape tells, not only colour
-    return Shape(
-        _px(left),
-        _px(y + drop),
-        _px(width),
-        _STRIP_HEIGHT - drop,
-        verdict.value,
-        f"crash points {at}: {said}",
-    )
+def _strip_shape(run: _Points, scale: _Scale, y: float) -> Shape:
+    at = f"@{run.first}" if run.first == run.last else f"@{run.first} to @{run.last}"
+    said = ", ".join(f"{number(run.states[v])} {v.value}" for v in Verdict if run.states[v])
+    left = scale.x(run.first - 0.5)
+    width = max(scale.x(run.last + 0.5) - left, 1.2)
+    # The height tells what the colour tells, for those who do not see the colour.
+    drop = {Verdict.FAIL: 0, Verdict.UNKNOWN: 5, Verdict.PASS: 9}[run.worst]
+    title = f"crash points {at}: {said}"
+    return Shape(_px(left), _px(y + drop), _px(width), _STRIP_HEIGHT - drop, run.worst.value, title)
 
 
 def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
@@ -395,12 +393,12 @@ def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
 # --- words -----------------------------------------------------------------------------------
 
 
-def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: Sequence[_Point]) -> str:
-    by = {v: sum(1 for p in points if p[1] is v) for v in Verdict}
-    said = ", ".join(f"{number(n)} {v.value}" for v, n in by.items() if n) or "none judged"
+def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: Sequence[_Points]) -> str:
+    by = Counter(p.worst for p in points)
+    said = ", ".join(f"{number(by[v])} {v.value}" for v in Verdict if by[v]) or "none judged"
     return (
-        f"Write log of {plural(len(entries), 'entry').replace('entrys', 'entries')} in "
-        f"{plural(len(epochs), 'epoch')}; {plural(len(points), 'crash point')}: {said}."
+        f"Write log: {number(len(entries))} entries in {plural(len(epochs), 'epoch')}. "
+        f"{plural(len(points), 'crash point')}: {said}."
     )
 
 
