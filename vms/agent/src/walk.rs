@@ -52,6 +52,7 @@ pub struct Walker {
     listing: Vec<MaybeUninit<u8>>,
     xattr_names: Vec<u8>,
     xattr_value: Vec<u8>,
+    file_limit_bytes: u64,
     walked: Walked,
 }
 
@@ -68,6 +69,7 @@ impl Walker {
             listing: vec![MaybeUninit::uninit(); 32 << 10],
             xattr_names: Vec::with_capacity(XATTR_BYTES),
             xattr_value: Vec::with_capacity(XATTR_BYTES),
+            file_limit_bytes: FILE_LIMIT_BYTES,
             walked: Walked::default(),
         }
     }
@@ -235,7 +237,7 @@ impl Walker {
             hash: Xxh3::new(),
             errors: Vec::new(),
         };
-        let end = entry.size.min(FILE_LIMIT_BYTES);
+        let end = entry.size.min(self.file_limit_bytes);
         let sparse = entry.size > CHUNK_BYTES as u64 && entry.blocks * 512 < entry.size;
         let mut at = 0;
         while at < end {
@@ -385,5 +387,192 @@ fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
         size: stat.stx_size,
         blocks: stat.stx_blocks,
         ..TreeEntry::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use powercut_protocol::{pattern, Run};
+    use rustix::fs::{lsetxattr, mkfifoat, symlinkat, XattrFlags};
+    use std::{fs, os::unix::fs::FileExt, path::PathBuf};
+
+    /// A directory that goes when the test ends.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("powercut-{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn walk(&self) -> Walked {
+            Walker::new().walk(self.0.to_str().unwrap())
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn paths(walked: &Walked) -> Vec<&str> {
+        let paths = walked
+            .entries
+            .iter()
+            .map(|e| std::str::from_utf8(&e.path).unwrap());
+        paths.collect()
+    }
+
+    #[test]
+    fn a_tree_is_walked_in_order_of_whole_paths() {
+        let scratch = Scratch::new("order");
+        fs::create_dir_all(scratch.0.join("a/c")).unwrap();
+        for name in ["a/b", "a-b", "z"] {
+            fs::write(scratch.0.join(name), b"").unwrap();
+        }
+        let walked = scratch.walk();
+        assert_eq!(paths(&walked), ["", "a", "a-b", "a/b", "a/c", "z"]);
+        assert!(walked.errors.is_empty());
+    }
+
+    #[test]
+    fn every_kind_of_entry_is_described() {
+        let scratch = Scratch::new("kinds");
+        let root = fs::File::open(&scratch.0).unwrap();
+        symlinkat("nowhere/\u{e9}", &root, "link").unwrap();
+        mkfifoat(&root, "pipe", Mode::from_raw_mode(0o600)).unwrap();
+        fs::write(scratch.0.join("file"), b"hello").unwrap();
+        fs::hard_link(scratch.0.join("file"), scratch.0.join("hard")).unwrap();
+        let walked = scratch.walk();
+        let kinds: Vec<_> = walked.entries.iter().map(|e| e.kind.as_str()).collect();
+        assert_eq!(kinds, ["directory", "file", "file", "symlink", "fifo"]);
+        assert_eq!(walked.entries[3].target, "nowhere/\u{e9}".as_bytes());
+        assert_eq!(walked.entries[4].mode, 0o600);
+        let (file, hard) = (&walked.entries[1], &walked.entries[2]);
+        assert_eq!((file.size, file.links, file.inode), (5, 2, hard.inode));
+        // Of the reference implementation: printf hello | xxh128sum
+        assert_eq!(file.digest, "b5e9c1ad071b3e7fc779cfaa5e523818");
+    }
+
+    #[test]
+    fn holes_read_as_zeros_whether_skipped_or_not() {
+        let scratch = Scratch::new("holes");
+        let path = scratch.0.join("sparse");
+        let file = fs::File::create(&path).unwrap();
+        let mut data = vec![0; 4097];
+        pattern::fill(7, 2 << 20, &mut data);
+        file.write_all_at(&data, 2 << 20).unwrap();
+        file.set_len((4 << 20) + 3).unwrap();
+        let entry = scratch.walk().entries.pop().unwrap();
+        let kinds: Vec<_> = entry
+            .runs
+            .iter()
+            .map(|r| (&*r.kind, r.start, r.length))
+            .collect();
+        let tail = (2 << 20) + 4096;
+        assert_eq!(
+            kinds,
+            [
+                ("zero", 0, 2 << 20),
+                ("written", 2 << 20, 4096),
+                ("literal", tail, 8),
+                ("zero", tail + 8, (4 << 20) + 3 - tail - 8),
+            ]
+        );
+        let contents = fs::read(&path).unwrap();
+        let digest = xxhash_rust::xxh3::xxh3_128(&contents);
+        assert_eq!(entry.digest, format!("{digest:032x}"));
+    }
+
+    #[test]
+    fn a_size_beyond_the_limit_is_not_read_and_not_digested() {
+        let scratch = Scratch::new("limit");
+        fs::write(scratch.0.join("huge"), b"some bytes of no origin").unwrap();
+        let mut walker = Walker::new();
+        walker.file_limit_bytes = 16;
+        let walked = walker.walk(scratch.0.to_str().unwrap());
+        assert_eq!(walked.errors, ["read huge: EFBIG (27)"]);
+        let entry = &walked.entries[1];
+        let last = entry.runs.last().unwrap();
+        assert_eq!(
+            (&*last.kind, last.start, last.length, last.value),
+            ("unreadable", 16, 7, 27)
+        );
+        assert_eq!((entry.size, &*entry.digest), (23, ""));
+    }
+
+    #[test]
+    fn xattrs_are_found_on_files_and_directories() {
+        let scratch = Scratch::new("xattrs");
+        let path = scratch.0.join("file");
+        fs::write(&path, b"").unwrap();
+        for (path, name) in [(&path, "user.b"), (&path, "user.a"), (&scratch.0, "user.c")] {
+            match lsetxattr(path, name, name.as_bytes(), XattrFlags::empty()) {
+                // A file system without them, such as an old tmpfs: nothing to be seen.
+                Err(Errno::OPNOTSUPP) => return,
+                done => done.unwrap(),
+            }
+        }
+        let walked = scratch.walk();
+        let names = |i: usize| -> Vec<_> {
+            let xattrs = &walked.entries[i].xattrs;
+            xattrs.iter().map(|x| (&*x.name, &*x.value)).collect()
+        };
+        assert_eq!(names(0), [("user.c", &b"user.c"[..])]);
+        assert_eq!(
+            names(1),
+            [("user.a", &b"user.a"[..]), ("user.b", &b"user.b"[..])]
+        );
+    }
+
+    #[test]
+    fn a_tree_too_deep_is_cut_and_told() {
+        let scratch = Scratch::new("deep");
+        let deep = vec!["d"; DEPTH_LIMIT + 3].join("/");
+        fs::create_dir_all(scratch.0.join(deep)).unwrap();
+        let walked = scratch.walk();
+        assert_eq!(walked.entries.len(), DEPTH_LIMIT + 1);
+        assert_eq!(walked.errors.len(), 1);
+        assert!(
+            walked.errors[0].starts_with("too deep at d/d/"),
+            "{}",
+            walked.errors[0]
+        );
+        assert!(
+            walked.errors[0].ends_with(": ELOOP (40)"),
+            "{}",
+            walked.errors[0]
+        );
+    }
+
+    #[test]
+    fn a_missing_root_is_an_error_line() {
+        let walked = Walker::new().walk("/no/such/directory");
+        assert!(walked.entries.is_empty());
+        assert_eq!(walked.errors, ["statx: ENOENT (2)"]);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_costs_only_itself() {
+        // A directory's descriptor refuses pread with EISDIR, wherever it is tried.
+        let scratch = Scratch::new("refused");
+        let directory = OwnedFd::from(fs::File::open(&scratch.0).unwrap());
+        let mut reading = Reading {
+            classifier: Classifier::default(),
+            hash: Xxh3::new(),
+            errors: Vec::new(),
+        };
+        reading.data(&directory, 0, 10_000, 10_000, &mut [0; 8192]);
+        let expected = Run {
+            kind: "unreadable".to_owned(),
+            length: 10_000,
+            value: 21,
+            ..Run::default()
+        };
+        assert_eq!(reading.errors, [Errno::ISDIR]);
+        assert_eq!(reading.classifier.finish(), [expected]);
     }
 }
