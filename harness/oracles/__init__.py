@@ -1,0 +1,121 @@
+"""Does what came back after the power cut keep what the mode promised? Pure functions, no I/O.
+
+    judge = Judge(contract, history, checks=workload.checks, error_patterns=profile.console.errors)
+    judgement = judge.judge(history.position(state.prefix), outcome)
+
+What is modelled, and what is not checked, stands at the head of each module: `replay` (operations),
+`names` (the namespace), `allowance` (sizes and bytes), `contents` (naming what is wrong), `surface` (mount,
+reading, kernel log, fsck, programs). `vms/filesystems/CONTRACTS.md` holds the rules and their evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.errors import UsageError
+from harness.model import Check, History, Judgement, Outcome, Position, Violation
+from harness.oracles import surface
+from harness.oracles.case import Case, Oracle
+from harness.oracles.contents import Bench
+from harness.oracles.contract import Contract
+from harness.oracles.doubt import Doubt
+from harness.oracles.replay import replay
+
+MAX_VIOLATIONS = 20
+"""Reported for one crash state; one that lost everything needs no longer list."""
+
+
+def _of_the_model(name: str) -> Oracle:
+    """An oracle whose violations come from holding names and contents against the model."""
+
+    def oracle(case: Case) -> Iterator[Violation | Doubt]:
+        if not case.mounted:
+            return
+        if case.judges_names:
+            yield from (v for v in case.names.violations if v.oracle == name)
+        yield from (f for f in case.faults if isinstance(f, Violation) and f.oracle == name)
+        if name == "contents":
+            yield from (f for f in case.faults if isinstance(f, Doubt))
+
+    return oracle
+
+
+ORACLES: Mapping[str, Oracle] = {
+    "mountable": surface.mountable,
+    "readable": surface.readable,
+    "kernel-log": surface.kernel_log,
+    "fsck": surface.fsck,
+    "durability": _of_the_model("durability"),
+    "atomicity": _of_the_model("atomicity"),
+    "stale": _of_the_model("stale"),
+    "foreign": _of_the_model("foreign"),
+    "size": _of_the_model("size"),
+    "contents": _of_the_model("contents"),
+    "program": surface.program,
+}
+"""Every oracle by name, in the order of reporting: what explains the most comes first."""
+
+
+class Judge:
+    """Judges the crash states of one case.
+
+    What does not depend on the crash state is computed here, once. Raises UsageError for a history that
+    cannot have happened, or a pattern that is no regular expression.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        history: History,
+        *,
+        checks: Sequence[Check] = (),
+        error_patterns: Sequence[str],
+        oracles: Mapping[str, Oracle] = ORACLES,
+    ) -> None:
+        self.contract = contract
+        self.timeline = replay(contract, history)
+        self._bench = Bench(contract, self.timeline)
+        self._checks = tuple(checks)
+        self._errors = _any_of(error_patterns)
+        self._oracles = oracles
+
+    def judge(self, position: Position, outcome: Outcome) -> Judgement:
+        """The verdict on one recovered crash state, and its reasons.
+
+        An oracle that raises has judged nothing: that makes the state UNKNOWN at best.
+        """
+        case = Case(self.contract, self.timeline, self._bench, self._checks, self._errors, position, outcome)
+        violations: list[Violation] = []
+        unknown: list[str] = []
+        for name, oracle in self._oracles.items():
+            try:
+                found = list(oracle(case))
+            except Exception as e:  # whatever it is, the oracle has not judged
+                unknown.append(f"oracle {name} failed: {type(e).__name__}: {e}")
+                continue
+            violations += [f for f in found if isinstance(f, Violation)]
+            unknown += [f.what for f in found if isinstance(f, Doubt)]
+        return Judgement(tuple(violations[:MAX_VIOLATIONS]), tuple(dict.fromkeys(unknown)))
+
+
+def judge(
+    contract: Contract,
+    workload_checks: Sequence[Check],
+    history: History,
+    position: Position,
+    outcome: Outcome,
+    error_patterns: Sequence[str] = (),
+) -> Judgement:
+    """One state alone; for many of the same history keep a `Judge`."""
+    one = Judge(contract, history, checks=workload_checks, error_patterns=error_patterns)
+    return one.judge(position, outcome)
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as e:
+            raise UsageError(f"error pattern {pattern!r}: {e}", "correct it in filesystem.toml") from e
+    return re.compile("|".join(f"(?:{p})" for p in patterns)) if patterns else None

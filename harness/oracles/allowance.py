@@ -1,0 +1,207 @@
+"""What one file may hold after the power cut: sizes, and for every byte the origins it may have.
+
+The file's history is cut by four numbers (`Cut`): events that a persistence point made durable, events
+whose operations lie within the recovered namespace's j operations (*committed*), whether operation j
+itself, of which some steps may be committed, is an event of this file, and events begun.
+
+Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesystems/CONTRACTS.md):
+
+ 1. A byte holds what the last persistence point made durable, or what any later begun write put
+    there: a dirty page may be written back at any time. Sectors of both may mix.
+ 2. Zeroing whole blocks (shrink, punch, zero-range) is metadata: committed, nothing older is
+    left; not committed, nothing has happened. [code] ext4_punch_hole, ext4_truncate
+ 3. Zeroing part of a block is a write to the page, which may arrive early; in ordered mode it arrives
+    with the commit at the latest. [code] __ext4_block_zero_page_range: ext4_jbd2_inode_add_write
+ 4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
+    unwritten (`zeros_in_new_blocks`). [code] ext4_map_blocks orders only blocks that are new and not
+    unwritten; ext4_should_dioread_nolock. Without it, a committed write's new blocks hold its data; but
+    an append into a block that was there already may still show zeros, its page is not ordered.
+ 5. The size follows writeback where it lags, and never overtakes the operations committed.
+    [code] mpage_map_and_submit_extent, ext4_da_do_write_end; ext4_setattr sets it at once.
+ 6. data=journal: exactly the committed operations; of operation j, a write's pages in their order.
+    [code] ext4_write_begin opens a handle for each page, ext4_journalled_write_end closes it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from harness.model import BLOCK_BYTES
+from harness.oracles.contract import Contract
+from harness.oracles.timeline import (
+    ENDLESS,
+    ZERO,
+    Content,
+    EventKind,
+    FileEvent,
+    FileHistory,
+    blocks_of,
+    whole_blocks,
+)
+
+Origins = frozenset[int]
+"""Operations whose data a byte may hold, and ZERO."""
+ANYTHING: Origins = frozenset({-2})
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Numbers of events of one file; see the module. `partly`: event `committed` is of operation j."""
+
+    durable: int
+    committed: int
+    partly: bool
+    begun: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """`sizes`: intervals, bounds included, the usual one first. `size_base`: number of events that
+    fixes the lower bound. `starts[i]`, `origins[i]`: the cell from there to the next start.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+    size_base: int
+    starts: tuple[int, ...]
+    origins: tuple[Origins, ...]
+
+    def allows_size(self, size: int) -> bool:
+        return any(low <= size <= high for low, high in self.sizes)
+
+    def cells(self, start: int, end: int) -> Iterator[tuple[int, int, Origins]]:
+        """The parts of this range with their origins."""
+        i = bisect.bisect_right(self.starts, start) - 1
+        while start < end:
+            after = self.starts[i + 1] if i + 1 < len(self.starts) else ENDLESS
+            yield start, min(end, after), self.origins[i]
+            start, i = after, i + 1
+
+
+class _Cells:
+    """A file's bytes, cut wherever an event begins or ends."""
+
+    def __init__(self, content: Content, bounds: Iterable[int]) -> None:
+        cuts = {0, *bounds, *(b for start, end, _ in content for b in (start, end))}
+        self.starts = sorted(cuts - {ENDLESS})
+        self.index = {start: i for i, start in enumerate(self.starts)}
+        self.index[ENDLESS] = len(self.starts)
+        self.origins: list[Origins] = [frozenset({ZERO})] * len(self.starts)
+        for start, end, origin in content:
+            self.put(start, end, frozenset({origin}))
+
+    def put(self, start: int, end: int, origins: Origins) -> None:
+        for i in range(self.index[start], self.index[end]):
+            self.origins[i] = origins
+
+    def add(self, start: int, end: int, origin: int) -> None:
+        for i in range(self.index[start], self.index[end]):
+            if self.origins[i] is not ANYTHING:
+                self.origins[i] |= {origin}
+
+
+def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
+    """What `file` may hold in ordered and writeback modes (rules 1 to 5)."""
+    events = file.events[cut.durable : cut.begun]
+    cells = _Cells(file.content(cut.durable), (b for e in events for b in _bounds(e)))
+    for k, event in enumerate(events, cut.durable):
+        committed, partly = k < cut.committed, cut.partly and k == cut.committed
+        if event.kind is EventKind.WRITE:
+            _write(contract, cells, event, committed)
+        elif event.kind is EventKind.ZERO:
+            _zero(contract, cells, event, committed, partly)
+    sizes, base = _sizes(contract, file, cut)
+    return Allowance(sizes, base, tuple(cells.starts), tuple(cells.origins))
+
+
+def _bounds(event: FileEvent) -> Iterator[int]:
+    """Where an event's effect on the bytes may change."""
+    yield from (event.start, event.end)
+    if event.kind is EventKind.ZERO:
+        yield from whole_blocks(event.start, event.end)
+    for start, end in event.fresh:
+        yield from (start, end)
+        yield from _around(start, end)
+
+
+def _around(start: int, end: int) -> tuple[int, int]:
+    blocks = blocks_of(start, end)
+    return blocks.start * BLOCK_BYTES, blocks.stop * BLOCK_BYTES
+
+
+def _write(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) -> None:
+    cells.add(event.start, event.end, event.index)
+    for start, end in event.fresh:
+        if contract.stale_allowed:
+            cells.put(*_around(start, end), ANYTHING)
+        elif committed and not contract.zeros_in_new_blocks:
+            cells.put(start, end, frozenset({event.index}))
+
+
+def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool, partly: bool) -> None:
+    low, high = whole_blocks(event.start, event.end)
+    if low < high:
+        if committed:
+            cells.put(low, high, frozenset({ZERO}))
+        elif partly:
+            cells.add(low, high, ZERO)
+        parts = [(event.start, low), (high, event.end)]
+    else:
+        parts = [(event.start, event.end)]
+    for start, end in parts:
+        if committed and contract.data == "ordered":
+            cells.put(start, end, frozenset({ZERO}))
+        else:
+            cells.add(start, end, ZERO)
+
+
+def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Rule 5: the sizes allowed, and the number of events that fixes the lower bound."""
+    last = max(cut.committed, cut.durable)
+    base = last
+    if contract.size_lags:
+        base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
+    low, high = file.size_at(base), file.size_at(last)
+    if not cut.partly or last != cut.committed:
+        return ((low, high),), base
+    after = file.size_at(last + 1)
+    if after < high:
+        return ((low, high), (after, after)), base
+    return ((low, after),), base
+
+
+def journaled(file: FileHistory, cut: Cut, reach: int) -> list[Allowance]:
+    """What `file` may hold in data=journal (rule 6), the usual first. `reach`: how far the recovered
+    file holds data of operation j, counted from that write's start; it picks the pages to try.
+    """
+    events = max(cut.committed, cut.durable)
+    size = file.size_at(events)
+    content = file.content(events)
+    allowed = [_exactly(content, events, ((size, size),))]
+    if not cut.partly or events != cut.committed:
+        return allowed
+    event = file.events[events]
+    if event.kind is EventKind.WRITE:
+        page = reach // BLOCK_BYTES * BLOCK_BYTES
+        for end in (page, page + BLOCK_BYTES):
+            if event.start < end < event.end:
+                cells = _Cells(content, (event.start, end))
+                cells.put(event.start, end, frozenset({event.index}))
+                grown = max(size, end)
+                allowed.append(
+                    Allowance(((grown, grown),), events, tuple(cells.starts), tuple(cells.origins))
+                )
+        return allowed
+    cells = _Cells(content, _bounds(event))
+    if event.kind is EventKind.ZERO:
+        cells.add(event.start, event.end, ZERO)
+    after = event.size_after
+    sizes = ((size, after),) if after >= size else ((size, size), (after, after))
+    allowed.append(Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins)))
+    return allowed
+
+
+def _exactly(content: Content, events: int, sizes: tuple[tuple[int, int], ...]) -> Allowance:
+    cells = _Cells(content, ())
+    return Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins))

@@ -1,0 +1,53 @@
+"""One crash state before the oracles: what was promised, what was done, what came back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.model import Check, Outcome, Position, Violation
+from harness.oracles.contents import Bench, Fault
+from harness.oracles.contract import Contract
+from harness.oracles.doubt import Doubt
+from harness.oracles.names import NamesFound, find_names
+from harness.oracles.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Case:
+    """What every oracle is handed. `errors`: matches the kernel's complaints."""
+
+    contract: Contract
+    timeline: Timeline
+    bench: Bench
+    checks: tuple[Check, ...]
+    errors: re.Pattern[str] | None
+    position: Position
+    outcome: Outcome
+
+    @property
+    def mounted(self) -> bool:
+        return not self.outcome.mount_errno and not self.outcome.lost
+
+    @property
+    def judges_names(self) -> bool:
+        return self.mounted and self.contract.namespace == "prefix" and not self.timeline.opaque
+
+    @cached_property
+    def names(self) -> NamesFound:
+        """The recovered namespace, held against the model's."""
+        return find_names(self.timeline, self.position, self.outcome.tree)
+
+    @cached_property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong with the contents, under the number of operations that explains them best."""
+        tree = self.outcome.tree
+        if self.judges_names and self.names.candidates:
+            return self.bench.judge(self.names.candidates, self.position, tree)
+        return self.bench.glance(self.position, tree)
+
+
+Oracle = Callable[[Case], Iterable[Violation | Doubt]]
+"""Judges one promise. Pure. What it raises becomes a doubt."""

@@ -1,0 +1,313 @@
+"""The contents of files: hold what came back against what was allowed, and name what is wrong.
+
+A recovered file is found in the model through its name after j operations. Every stretch of it must have
+an origin that `allowance` allows there. Accepted without a look: which sectors of a page are new and
+which old, and the mixing of bytes inside a stretch too short to carry a whole word of the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import Position, Run, RunKind, Tree, TreeEntry, Violation
+from harness.oracles.allowance import ANYTHING, Allowance, Cut, Origins, allowance, journaled
+from harness.oracles.contract import Contract
+from harness.oracles.doubt import Doubt
+from harness.oracles.pattern import WORD_BYTES, fill
+from harness.oracles.timeline import ZERO, EventKind, FileHistory, Timeline
+
+Fault = Violation | Doubt
+_CACHE_ENTRIES = 100_000
+
+
+class Bench:
+    """Judges contents for one contract and history; remembers what it has judged (a recovered file is
+    mostly the same from one crash state to the next).
+    """
+
+    def __init__(self, contract: Contract, timeline: Timeline) -> None:
+        self._contract = contract
+        self._timeline = timeline
+        self._allowances: dict[tuple[int, Cut], Allowance] = {}
+        self._judged: dict[tuple[object, ...], tuple[Fault, ...]] = {}
+
+    def judge(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
+        """The faults under the number of operations, among `candidates`, that leaves fewest."""
+        best: tuple[Fault, ...] = ()
+        best_weight = None
+        for j in candidates:
+            faults = tuple(self._tree(j, position, tree))
+            if not faults:
+                return ()
+            weight = sum(1000 if isinstance(f, Violation) else 1 for f in faults)
+            if best_weight is None or weight < best_weight:
+                best, best_weight = faults, weight
+        return best
+
+    def glance(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
+        """What is wrong whatever the names are: poison, and data from the future."""
+        faults: list[Violation] = []
+        for path, entry in tree.items():
+            for run in entry.runs:
+                if run.kind is RunKind.POISON and not self._contract.stale_allowed:
+                    faults.append(_stretch("stale", path, run.start, run.end, *_poison(run)))
+                elif (
+                    run.kind in (RunKind.WRITTEN, RunKind.MISPLACED)
+                    and run.value >= position.begun
+                    and not self._timeline.opaque
+                ):
+                    faults.append(_stretch("foreign", path, run.start, run.end, *self._future(run)))
+        return tuple(_folded(faults))
+
+    def _tree(self, j: int, position: Position, tree: Tree) -> Iterator[Fault]:
+        inodes = self._timeline.snapshots[j].inodes
+        told: set[int] = set()
+        for path, entry in tree.items():
+            if entry.kind != "file":
+                continue
+            if entry.links > 1:
+                if entry.inode in told:
+                    continue
+                told.add(entry.inode)
+            yield from self._file(self._timeline.files[inodes[path]], j, position, entry)
+
+    def _file(self, file: FileHistory, j: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
+        point, durable = file.durable(position.acked)
+        committed = file.before(j)
+        begun = file.before(position.begun)
+        partly = committed < begun and file.events[committed].index == j
+        cut = Cut(durable, committed, partly, begun)
+        key = (file.inode, cut, position.begun, entry.path, entry.size, entry.runs)
+        faults = self._judged.get(key)
+        if faults is None:
+            if len(self._judged) >= _CACHE_ENTRIES:
+                self._judged.clear()
+            faults = self._compare(_Subject(self._timeline, file, cut, point, position.begun, entry))
+            self._judged[key] = faults
+        return faults
+
+    def _compare(self, subject: _Subject) -> tuple[Fault, ...]:
+        best: tuple[Fault, ...] | None = None
+        for allowed in self._allowed(subject):
+            faults = tuple(_folded(subject.faults(allowed)))
+            if best is None or len(faults) < len(best):
+                best = faults
+            if not best:
+                break
+        return best or ()
+
+    def _allowed(self, subject: _Subject) -> Iterable[Allowance]:
+        if self._contract.data == "journal":
+            return journaled(subject.file, subject.cut, subject.reach())
+        key = (subject.file.inode, subject.cut)
+        if key not in self._allowances:
+            if len(self._allowances) >= _CACHE_ENTRIES // 100:
+                self._allowances.clear()
+            self._allowances[key] = allowance(self._contract, subject.file, subject.cut)
+        return (self._allowances[key],)
+
+    def _future(self, run: Run) -> tuple[str, str]:
+        return _future(self._timeline, run.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """One recovered file and its place in the history. `point`: its last persistence point, or -1."""
+
+    timeline: Timeline
+    file: FileHistory
+    cut: Cut
+    point: int
+    begun: int
+    entry: TreeEntry
+
+    def reach(self) -> int:
+        """How far the file holds data of the operation that may be committed in part."""
+        if not self.cut.partly or self.file.events[self.cut.committed].kind is not EventKind.WRITE:
+            return 0
+        event = self.file.events[self.cut.committed]
+        reach = event.start
+        for run in self.entry.runs:
+            short = run.length < WORD_BYTES * 2
+            if run.end > reach and run.start <= reach:
+                if not short and not (run.kind is RunKind.WRITTEN and run.value == event.index):
+                    break
+                reach = run.end
+        return min(reach, event.end)
+
+    def faults(self, allowed: Allowance) -> Iterator[Fault]:
+        if not allowed.allows_size(self.entry.size):
+            yield self._size_fault(allowed)
+        for run in self.entry.runs:
+            if run.kind is not RunKind.UNREADABLE:
+                for start, end, origins in allowed.cells(run.start, run.end):
+                    if not _fits(run, start, end, origins):
+                        yield self._fault(run, start, end, origins)
+
+    # --- naming what is wrong ---
+
+    def _size_fault(self, allowed: Allowance) -> Violation:
+        path, size = self.entry.path, self.entry.size
+        expected = " or ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in allowed.sizes)
+        durable = self.file.size_at(self.cut.durable)
+        earlier = (self.file.size_at(k) for k in range(self.cut.durable))
+        if self.point >= 0 and allowed.size_base == self.cut.durable and (size < durable or size in earlier):
+            told = self.timeline.told(self.point)
+            what = (
+                f"{durable - size} bytes acknowledged by {told} are gone"
+                if size < durable
+                else f"the shorter size acknowledged by {told} is undone"
+            )
+            return Violation(
+                "durability", path, f"{path}: {what}: size is {size}", f"size {expected}", f"size {size}",
+                f"{path}: size after {self.point}",
+            )  # fmt: skip
+        base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
+        because = f"; {self.timeline.told(base.index)} is there" if base else ""
+        word = "too small" if size < allowed.sizes[0][0] else "too large"
+        return Violation(
+            "size", path, f"{path}: size {size} is {word}{because}", f"size {expected}", f"size {size}",
+            f"{path}: size {word}" + (f", {base.kind.value}" if base else ""),
+        )  # fmt: skip
+
+    def _fault(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
+        if run.kind is RunKind.POISON:
+            return _stretch("stale", self.entry.path, start, end, *_poison(run))
+        if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
+            return self._odd_bytes(run, start, end, origins)
+        if run.kind is RunKind.ZERO:
+            return self._wrong_time(start, end, origins, ZERO)
+        return self._alien(run, start, end) or self._wrong_time(start, end, origins, run.value)
+
+    def _alien(self, run: Run, start: int, end: int) -> Violation | None:
+        """Marked data that never belonged at this place of this file."""
+        path, told = self.entry.path, self.timeline.told
+        owner = self.timeline.written.get(run.value)
+        oracle = "foreign"
+        if run.value >= self.begun:
+            what, signature = _future(self.timeline, run.value)
+        elif owner is None:
+            what = f"bytes marked as data of operation {run.value}, which writes none"
+            signature = "data of no write"
+        elif owner is not self.file:
+            oracle = "stale"
+            what, signature = f"data of another file: {told(run.value)}", f"data of operation {run.value}"
+        elif run.kind is RunKind.MISPLACED:
+            oracle = "contents"
+            what = f"data of {told(run.value)} that belongs at offset {run.origin + start - run.start}"
+            signature = f"misplaced data of operation {run.value}"
+        else:
+            return None
+        return _stretch(oracle, path, start, end, what, signature)
+
+    def _odd_bytes(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
+        """Bytes that are no whole words of the pattern."""
+        path = self.entry.path
+        seen_end = min(end, run.start + len(run.data))
+        if start >= seen_end or _explained(run, start, seen_end, origins):
+            return Doubt(f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough")
+        mine = frozenset({ZERO, *(e.index for e in self.file.events[: self.cut.begun])})
+        if _explained(run, start, seen_end, mine):
+            return self._wrong_time(start, end, origins, None)
+        data = run.data[start - run.start : seen_end - run.start][:16].hex(" ")
+        told = f"bytes that nobody wrote ({data})"
+        return _stretch("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
+
+    def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
+        """Bytes of the right file that cannot be there now. `found`: their origin, None when mixed."""
+        durable = self._durable_origin(start)
+        words = "bytes of several operations" if found is None else self._origin(found)
+        path = self.entry.path
+        order = 0 if found is None or found == ZERO else self.file.before(found)
+        if self.point >= 0 and durable in origins and order < self.cut.durable and found != durable:
+            promised = f"acknowledged by {self.timeline.told(self.point)}"
+            told = f"{words} instead of {self._origin(durable)}, {promised}"
+            lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
+            return _stretch(
+                "durability", path, start, end, told, f"{path}: {lost} lost", self._origin(durable)
+            )
+        expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
+        kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
+        told = f"{words}, where only {expected} can be"
+        return _stretch("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
+
+    def _durable_origin(self, at: int) -> int:
+        for start, end, origin in self.file.content(self.cut.durable):
+            if start <= at < end:
+                return origin
+        return ZERO
+
+    def _origin(self, origin: int) -> str:
+        return "zeros" if origin == ZERO else f"data of {self.timeline.told(origin)}"
+
+
+def _fits(run: Run, start: int, end: int, origins: Origins) -> bool:
+    """Whether this part of a run has an allowed origin."""
+    if origins is ANYTHING:
+        return True
+    if run.kind is RunKind.WRITTEN and run.value in origins:
+        return True
+    if run.kind is RunKind.ZERO and ZERO in origins:
+        return True
+    if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
+        return end <= run.start + len(run.data) and _explained(run, start, end, origins)
+    # Part of a word may equal another writer's: bytes 4 to 8 of a word hold only its place.
+    return end - start < WORD_BYTES and _explained(run, start, end, origins)
+
+
+def _explained(run: Run, start: int, end: int, origins: Origins) -> bool:
+    """Whether each byte of this part equals an allowed origin's byte there."""
+    found = _bytes(run, start, end)
+    if found is None:
+        return False
+    could = [fill(o, start, end - start) if o != ZERO else bytes(end - start) for o in origins]
+    return all(any(c[i] == byte for c in could) for i, byte in enumerate(found))
+
+
+def _bytes(run: Run, start: int, end: int) -> bytes | None:
+    if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
+        return run.data[start - run.start : end - run.start]
+    if run.kind is RunKind.WRITTEN:
+        return fill(run.value, start, end - start)
+    if run.kind is RunKind.ZERO:
+        return bytes(end - start)
+    return None
+
+
+def _poison(run: Run) -> tuple[str, str]:
+    return f"what the device held before mkfs (device block {run.value})", "poison"
+
+
+def _future(timeline: Timeline, index: int) -> tuple[str, str]:
+    known = f": `{timeline.operations[index]}`" if index < len(timeline.operations) else ""
+    return f"data of operation {index}, which had not begun{known}", "data from the future"
+
+
+def _stretch(
+    oracle: str,
+    path: str,
+    start: int,
+    end: int,
+    told: str,
+    signature: str,
+    expected: str = "data of this file",
+) -> Violation:
+    return Violation(
+        oracle=oracle,
+        subject=path,
+        summary=f"{path}: bytes {start} to {end} hold {told}",
+        expected=expected,
+        found=told,
+        signature=signature if signature.startswith(path) else f"{path}: {signature}",
+    )
+
+
+def _folded(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """The first of each kind."""
+    told: set[tuple[str, str]] = set()
+    for fault in faults:
+        key = (fault.oracle, fault.signature) if isinstance(fault, Violation) else ("", fault.what)
+        if key not in told:
+            told.add(key)
+            yield fault

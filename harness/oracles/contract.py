@@ -1,0 +1,110 @@
+"""What a mode promises, as data. The rules behind each field: `vms/filesystems/CONTRACTS.md`.
+
+A contract states which recovered states are *allowed*. It is read from the `[contract]` table of a
+mode's file in `vms/filesystems/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The promises of one mode.
+
+    `namespace`: `prefix` - names, links, permissions, symbolic links and extended attributes are those
+        after some number of whole operations, in their order. `none` - no order; names and contents
+        are not judged (only poison, the mount, the kernel log, fsck and programs' own checks are).
+    `persists`: `transaction` - fsync of an inode makes durable the last operation that changed it and,
+        by the journal's order, every operation before that. `nothing` - no operation does.
+    `data`: `journal` - contents follow the operations too, page by page. `ordered` - what a committed
+        block maps to was written before the commit. `writeback` - it may be written after it.
+    `size_lags`: the size on disk follows writeback, not write(2) (delayed allocation).
+    `zeros_in_new_blocks`: a block that a committed write allocated may still read as zeros.
+    `stale_allowed`: such a block may hold whatever the device held before.
+    `replace_is_safe`: rename over an existing file commits the new file's whole size first.
+    `fsck_clean`: fsck finds nothing to repair once recovery has run.
+    """
+
+    namespace: str
+    persists: str
+    data: str
+    size_lags: bool
+    zeros_in_new_blocks: bool
+    stale_allowed: bool
+    replace_is_safe: bool
+    fsck_clean: bool
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed or type(value) is not type(allowed[0]):
+                _refuse(f"contract: {name} = {value!r} is not allowed", str(value), allowed)
+        for wrong, reason in _contradictions(self):
+            if wrong:
+                raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> Contract:
+        """From the `[contract]` table of a mode's TOML file; every field must be there.
+
+        Raises UsageError that names what is unknown, missing or contradictory, and the nearest
+        allowed words.
+        """
+        for key in table:
+            if key not in CHOICES:
+                _refuse(f"contract: unknown key {key!r}", key, list(CHOICES))
+        missing = [name for name in CHOICES if name not in table]
+        if missing:
+            lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)
+            raise UsageError(f"contract: {', '.join(missing)} missing", f"add {lines}")
+        return cls(**table)  # type: ignore[arg-type]  # __post_init__ checks every value's type
+
+
+_YES_NO: Sequence[object] = (False, True)
+CHOICES: Mapping[str, Sequence[object]] = {
+    "namespace": ("prefix", "none"),
+    "persists": ("transaction", "nothing"),
+    "data": ("journal", "ordered", "writeback"),
+    **{f.name: _YES_NO for f in dataclasses.fields(Contract) if f.type == "bool"},
+}
+
+
+def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
+    journal = c.data == "journal"
+    return (
+        (journal and c.size_lags, "data = 'journal' writes sizes with the data: size_lags must be false"),
+        (
+            journal and c.zeros_in_new_blocks,
+            "data = 'journal' writes new blocks with their data: zeros_in_new_blocks must be false",
+        ),
+        (
+            c.stale_allowed and c.data != "writeback",
+            "stale_allowed needs data = 'writeback': the others write data before its block is committed",
+        ),
+        (
+            c.size_lags and not c.zeros_in_new_blocks,
+            "size_lags leaves open when blocks are allocated, so zeros_in_new_blocks must be true",
+        ),
+        (
+            c.namespace == "none" and c.persists != "nothing",
+            "namespace = 'none' gives persists = 'transaction' no order to refer to: use 'nothing'",
+        ),
+    )
+
+
+def _one_of(values: Sequence[object]) -> str:
+    return " or ".join(repr(v).lower() if isinstance(v, bool) else repr(v) for v in values)
+
+
+def _refuse(what: str, given: str, allowed: Sequence[object]) -> NoReturn:
+    words = [str(a) for a in allowed]
+    near = difflib.get_close_matches(given, words, n=3, cutoff=0.4)
+    raise UsageError(what, f"try {_one_of(near or allowed)}")

@@ -1,0 +1,212 @@
+"""The namespace: which number of whole operations explains the names that came back?
+
+[doc] fs/jbd2 groups handles into transactions that commit in order, whole or not at all
+(Documentation/filesystems/ext4/journal.rst); [code] each namespace operation of fs/ext4/namei.c is one
+handle. So after recovery the names are those after exactly j operations, and j is at least what the
+last persistence point covers and at most the number of operations begun.
+
+Not checked: timestamps, owners, a directory's link count (fsck does), the root's own permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from harness.model import OperationKind, Position, Tree, Violation
+from harness.oracles.timeline import Name, Snapshot, Timeline
+
+LOST_AND_FOUND = "lost+found"
+Names = dict[str, Name]
+
+
+@dataclass(frozen=True, slots=True)
+class NamesFound:
+    """`candidates`: numbers of operations, within what was promised, after which the names were so,
+    descending. `violations`: why there is none.
+    """
+
+    candidates: tuple[int, ...]
+    violations: tuple[Violation, ...] = ()
+
+
+def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
+    """What can be seen of a recovered tree. Extended attributes outside `user.` count only where the
+    history used them: a kernel may add its own (security labels). The root and an empty lost+found
+    are left out.
+    """
+    groups: dict[int, list[str]] = {}
+    for path, entry in tree.items():
+        if entry.kind != "directory":
+            groups.setdefault(entry.inode, []).append(path)
+    names: Names = {}
+    for path, e in tree.items():
+        if not path or (path == LOST_AND_FOUND and e.kind == "directory"):
+            continue
+        xattrs: tuple[tuple[str, bytes], ...] = ()
+        if e.xattrs:
+            kept = ((n, v) for n, v in e.xattrs.items() if n.startswith("user.") or n in attributes)
+            xattrs = tuple(sorted(kept))
+        if e.kind == "directory":
+            names[path] = Name(e.kind, (), 0, e.mode, b"", xattrs)
+            continue
+        group = tuple(sorted(groups[e.inode]))
+        mode = 0 if e.kind == "symlink" else e.mode
+        names[path] = Name(e.kind, group, e.links, mode, e.target, xattrs)
+    return names
+
+
+def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound:
+    """Hold a recovered tree against the model."""
+    found = recovered_names(tree, timeline.attributes)
+    floor = timeline.floors[position.acked]
+    matching = timeline.matching.get(frozenset(found.items()), ())
+    fitting = tuple(j for j in reversed(matching) if floor <= j <= position.begun)
+    if fitting:
+        return NamesFound(fitting)
+    older = [j for j in matching if j < floor]
+    if older:
+        return NamesFound((), (_undone(timeline, position, older[-1]),))
+    return NamesFound((), tuple(_torn(timeline, position, floor, found)))
+
+
+def _undone(timeline: Timeline, position: Position, back: int) -> Violation:
+    """The names are those of a time before the last persistence point."""
+    point = min(
+        (p for p in timeline.persistence if p.floor > back and p.index < position.acked),
+        key=lambda p: p.index,
+    )
+    lost = next(
+        i
+        for i in range(back, point.floor)
+        if timeline.snapshots[i].key != timeline.snapshots[i + 1].key or i + 1 == point.floor
+    )
+    return Violation(
+        oracle="durability",
+        subject=timeline.operations[lost].path,
+        summary=f"{timeline.told(lost)} is undone, although {timeline.told(point.index)} was acknowledged",
+        expected=f"the names after at least the first {point.floor} operations",
+        found=f"the names after the first {back}",
+        signature=f"names undone after {point.index}",
+    )
+
+
+def _torn(timeline: Timeline, position: Position, floor: int, found: Names) -> Iterator[Violation]:
+    """The names are those of no time at all: say how they differ from the nearest one."""
+    begun = position.begun
+    key = frozenset(found.items())
+    nearest = min(range(floor, begun + 1), key=lambda j: (len(key ^ timeline.snapshots[j].key), -j))
+    differing = {path for path, _ in key ^ timeline.snapshots[nearest].key}
+    for i in sorted(range(begun), key=lambda i: abs(2 * i + 1 - 2 * nearest)):
+        op = timeline.operations[i]
+        if op.kind is OperationKind.RENAME and {op.path, op.target} & differing:
+            violation = _torn_rename(timeline, i, found, timeline.snapshots[nearest].names)
+            if violation:
+                yield violation
+                differing -= {op.path, op.target}
+    for path in sorted(differing):
+        snapshot = timeline.snapshots[nearest]
+        yield _differs(timeline, position, floor, snapshot, nearest, path, found.get(path))
+
+
+def _torn_rename(timeline: Timeline, i: int, found: Names, nearest: Names) -> Violation | None:
+    op = timeline.operations[i]
+    before, after = timeline.snapshots[i].names, timeline.snapshots[i + 1].names
+    if op.path not in before or op.path in after:
+        return None  # it renamed a file to another of its names: nothing happened
+    old, new = op.path in found, op.target in found
+    there = (op.path in nearest) + (op.target in nearest)
+    if not old and not new and there:
+        what, seen = "neither the old nor the new name is there", "neither"
+    elif old and new and there < 2 and _same(found, op.path, op.target):
+        what, seen = "both the old and the new name are there", "both"
+    else:
+        return None
+    return Violation(
+        oracle="atomicity",
+        subject=op.target,
+        summary=f"{timeline.told(i)}: {what}",
+        expected=f"either {op.path} or {op.target}",
+        found=seen,
+        signature=f"rename {i}: {seen}",
+    )
+
+
+def _same(found: Names, path: str, other: str) -> bool:
+    """Whether two names may be one inode (for directories: as far as can be told)."""
+    return path in found[other].group or found[path].kind == found[other].kind == "directory"
+
+
+def _differs(
+    timeline: Timeline,
+    position: Position,
+    floor: int,
+    snapshot: Snapshot,
+    nearest: int,
+    path: str,
+    found: Name | None,
+) -> Violation:
+    expected = snapshot.names.get(path)
+    word = _difference(expected, found)
+    lost = _lost_promise(timeline, position, floor, path, found)
+    since = "" if nearest == 0 else f" (nearest: the names after {timeline.told(nearest - 1)})"
+    promise = f", although {timeline.told(lost)} was acknowledged" if lost is not None else ""
+    return Violation(
+        oracle="atomicity" if lost is None else "durability",
+        subject=path,
+        summary=f"{path}: {word}{promise or ', and no number of whole operations leaves it so'}",
+        expected=f"{_tell(expected)}{since}",
+        found=_tell(found),
+        signature=f"{path}: {word}",
+    )
+
+
+def _lost_promise(
+    timeline: Timeline, position: Position, floor: int, path: str, found: Name | None
+) -> int | None:
+    """The persistence point whose promise for this one name is broken: everything that was allowed
+    agrees on it, and what is found is what was there before.
+    """
+    allowed = {timeline.snapshots[j].names.get(path) for j in range(floor, position.begun + 1)}
+    older = {timeline.snapshots[j].names.get(path) for j in range(floor)}
+    if len(allowed) > 1 or found not in older:
+        return None
+    changed = max(j for j in range(floor) if timeline.snapshots[j].names.get(path) not in allowed) + 1
+    covering = (p.index for p in timeline.persistence if p.floor >= changed and p.index < position.acked)
+    return min(covering, default=None)
+
+
+def _difference(expected: Name | None, found: Name | None) -> str:
+    """The kind of difference, in words that do not depend on the crash point."""
+    if found is None:
+        return "missing"
+    if expected is None:
+        return "should not be there"
+    for attribute, word in (
+        ("kind", "of another kind"),
+        ("mode", "other permissions"),
+        ("target", "another symbolic link"),
+        ("xattrs", "other extended attributes"),
+        ("group", "other hard links"),
+    ):
+        if getattr(expected, attribute) != getattr(found, attribute):
+            return word
+    return "another link count"
+
+
+def _tell(name: Name | None) -> str:
+    if name is None:
+        return "no such name"
+    words = [name.kind]
+    if name.kind != "symlink":
+        words.append(f"{name.mode:04o}")
+    if name.target:
+        words.append(f"to {name.target!r}")
+    words += [f"{attribute}={value!r}" for attribute, value in name.xattrs]
+    if name.links > 1 or len(name.group) > 1:
+        words.append(f"links={name.links} {_list(name.group)}")
+    return " ".join(words)
+
+
+def _list(paths: Iterable[str]) -> str:
+    return "{" + ", ".join(paths) + "}"

@@ -1,0 +1,55 @@
+"""Data that says where it comes from: the host's side of `vms/protocol/src/pattern.rs`.
+
+Both sides are tested against `vms/protocol/pattern_vectors.json`. A word is eight bytes, little-endian:
+bits 0..16 check, 16..32 writer (the index of the operation; 0xffff for poison), 32..64 place (file
+offset / 8; for poison the number of the 4 KiB device block).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+POISON = 0xFFFF
+WORD_BYTES = 8
+POISON_BLOCK_BYTES = 4096
+_CHUNK_BLOCKS = 256
+_U64 = (1 << 64) - 1
+
+
+def word(writer: int, place: int) -> int:
+    """The word of `writer` at `place`; `place` is taken modulo 2**32."""
+    body = (place & 0xFFFFFFFF) << 32 | writer << 16
+    return body | _check(body)
+
+
+def _check(body: int) -> int:
+    """splitmix64 (Steele, Lea, Flood 2014), folded to 16 bits."""
+    z = (body + 0x9E3779B97F4A7C15) & _U64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _U64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _U64
+    z ^= z >> 31
+    z ^= z >> 32
+    return (z ^ (z >> 16)) & 0xFFFF
+
+
+def fill(writer: int, offset: int, length: int) -> bytes:
+    """The bytes that `writer` puts at file offsets `offset` to `offset + length`."""
+    first = offset // WORD_BYTES
+    last = (offset + length + WORD_BYTES - 1) // WORD_BYTES
+    words = [word(writer, place) for place in range(first, last)]
+    skip = offset - first * WORD_BYTES
+    return struct.pack(f"<{len(words)}Q", *words)[skip : skip + length]
+
+
+def poison(device_bytes: int) -> Iterator[bytes]:
+    """Chunks that fill a device of `device_bytes` before mkfs, in order; a multiple of 4096 bytes."""
+    if device_bytes % POISON_BLOCK_BYTES:
+        raise ValueError(f"device size {device_bytes} is no multiple of {POISON_BLOCK_BYTES}")
+    blocks = device_bytes // POISON_BLOCK_BYTES
+    words_in_block = POISON_BLOCK_BYTES // WORD_BYTES
+    for first in range(0, blocks, _CHUNK_BLOCKS):
+        yield b"".join(
+            struct.pack("<Q", word(POISON, block)) * words_in_block
+            for block in range(first, min(first + _CHUNK_BLOCKS, blocks))
+        )

@@ -1,0 +1,396 @@
+"""From a history to its `Timeline`: each kind of operation, applied to the reference model.
+
+Which operation changes which inode decides what an fsync makes durable, so an operation counts as a
+change of an inode only where the kernel certainly dirties it in that operation's own transaction or a
+later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
+
+- a new inode (ialloc.c, __ext4_new_inode), its directory (namei.c, add_dirent_to_buf);
+- link, rename, unlink: the inode's ctime or link count, and the directories (namei.c);
+- chmod, setxattr and removexattr that change something;
+- a write that grows the file or fills a hole (inode.c, ext4_do_update_inode: i_disksize; extents.c).
+  An overwrite in place dirties the inode only if the clock has ticked since (inode_needs_update_time),
+  so it counts only where data is journaled (ext4_journalled_write_end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.errors import UsageError
+from harness.model import BLOCK_BYTES, History, Operation, OperationKind
+from harness.oracles.contract import Contract
+from harness.oracles.timeline import (
+    ENDLESS,
+    ROOT,
+    EventKind,
+    FileEvent,
+    FileHistory,
+    Name,
+    Persistence,
+    Snapshot,
+    Timeline,
+    blocks_of,
+    fresh_parts,
+    whole_blocks,
+)
+
+# vms/agent/src/operations.rs creates with these permissions.
+FILE_MODE = 0o644
+DIRECTORY_MODE = 0o755
+_SETGID = 0o2000
+
+
+@dataclass(slots=True)
+class _Node:
+    """An inode. `allocated`: blocks that may have been allocated by now, and never fewer."""
+
+    kind: str
+    mode: int
+    target: bytes = b""
+    paths: set[str] = field(default_factory=set)
+    xattrs: dict[str, bytes] = field(default_factory=dict)
+    allocated: set[int] = field(default_factory=set)
+
+
+class _Model:
+    """The file system as the operations so far have left it."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+        self.nodes = {ROOT: _Node("directory", DIRECTORY_MODE, paths={""})}
+        self.inodes: dict[str, int] = {"": ROOT}
+        self.names: dict[str, Name] = {}
+        self.files: dict[int, FileHistory] = {}
+        self.changed: dict[int, int] = {ROOT: -1}  # inode to the last operation an fsync covers
+        self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
+        self.persistence: list[Persistence] = []
+        self.snapshots = [Snapshot({}, {"": ROOT}, frozenset())]
+        self.dirty = False
+
+    # --- finding ---
+
+    def inode(self, path: str, *kinds: str) -> int:
+        found = self.inodes.get(path)
+        if found is None:
+            raise _Misfit(f"{path or '.'} does not exist")
+        if kinds and self.nodes[found].kind not in kinds:
+            raise _Misfit(f"{path or '.'} is a {self.nodes[found].kind}, not a {' or '.join(kinds)}")
+        return found
+
+    def parent(self, path: str) -> int:
+        return self.inode(path.rpartition("/")[0], "directory")
+
+    def absent(self, path: str) -> None:
+        if path in self.inodes:
+            raise _Misfit(f"{path or '.'} exists already")
+
+    def below(self, path: str) -> list[str]:
+        return [p for p in self.inodes if p.startswith(path + "/")]
+
+    # --- changing ---
+
+    def touch(self, index: int, *inodes: int) -> None:
+        for inode in inodes:
+            self.changed[inode] = index
+
+    def touch_data(self, index: int, inode: int) -> None:
+        self.changed[inode] = self.data_changed[inode] = index
+
+    def add(self, path: str, inode: int) -> None:
+        self.inodes[path] = inode
+        self.nodes[inode].paths.add(path)
+        self.show(inode)
+
+    def remove(self, path: str) -> int:
+        inode = self.inodes.pop(path)
+        self.names.pop(path)
+        self.nodes[inode].paths.discard(path)
+        self.show(inode)
+        return inode
+
+    def show(self, inode: int) -> None:
+        """Bring the names of an inode up to date."""
+        node = self.nodes[inode]
+        group = () if node.kind == "directory" else tuple(sorted(node.paths))
+        mode = 0 if node.kind == "symlink" else node.mode
+        for path in node.paths - {""}:
+            self.names[path] = Name(
+                node.kind, group, len(group), mode, node.target, tuple(sorted(node.xattrs.items()))
+            )
+        self.dirty = True
+
+    def snapshot(self) -> None:
+        if self.dirty:
+            self.snapshots.append(
+                Snapshot(dict(self.names), dict(self.inodes), frozenset(self.names.items()))
+            )
+        else:
+            self.snapshots.append(self.snapshots[-1])
+        self.dirty = False
+
+    def happened(self, inode: int, event: FileEvent) -> None:
+        self.files[inode].events.append(event)
+
+
+class _Misfit(Exception):
+    """The operation cannot have succeeded on what those before it left. Becomes a UsageError."""
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
+    def make(m: _Model, i: int, op: Operation) -> None:
+        m.absent(op.path)
+        parent = m.parent(op.path)
+        inherited = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
+        m.nodes[i] = _Node(kind, mode | inherited, target=_raw(op.target) if kind == "symlink" else b"")
+        if kind == "file":
+            m.files[i] = FileHistory(i, op.path)
+        m.add(op.path, i)
+        m.touch(i, parent)
+        m.touch_data(i, i)
+
+    return make
+
+
+def _raw(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _link(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file", "symlink")
+    m.absent(op.target)
+    parent = m.parent(op.target)
+    m.add(op.target, inode)
+    m.touch(i, inode, parent)
+
+
+def _unlink(m: _Model, i: int, op: Operation) -> None:
+    m.inode(op.path, "file", "symlink")
+    m.touch(i, m.remove(op.path), m.parent(op.path))
+
+
+def _rmdir(m: _Model, i: int, op: Operation) -> None:
+    m.inode(op.path, "directory")
+    if not op.path or m.below(op.path):
+        raise _Misfit(f"{op.path or '.'} is not empty")
+    m.touch(i, m.remove(op.path), m.parent(op.path))
+
+
+def _rename(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path)
+    replaced = m.inodes.get(op.target)
+    if replaced == inode:
+        return  # rename(2): both names are one file; nothing happens
+    parents = (m.parent(op.path), m.parent(op.target))
+    if m.nodes[inode].kind == "directory" and f"{op.target}/".startswith(f"{op.path}/"):
+        raise _Misfit(f"{op.target} lies in {op.path}")
+    if replaced is not None:
+        if m.below(op.target) or (m.nodes[inode].kind == "directory") != (
+            m.nodes[replaced].kind == "directory"
+        ):
+            raise _Misfit(f"{op.target} cannot be replaced")
+        m.touch(i, m.remove(op.target))
+        _settle(m, i, inode)
+    inner = [(path, m.inodes[path]) for path in m.below(op.path)]
+    for path, _ in inner:
+        m.remove(path)
+    m.remove(op.path)
+    m.add(op.target, inode)
+    for path, there in inner:
+        m.add(op.target + path.removeprefix(op.path), there)
+    m.touch(i, inode, *parents)
+
+
+def _settle(m: _Model, i: int, inode: int) -> None:
+    """[doc] ext4.rst, auto_da_alloc; [code] ext4_rename: ext4_alloc_da_blocks comes before the handle."""
+    if m.contract.replace_is_safe and inode in m.files:
+        size = m.files[inode].size
+        m.happened(inode, FileEvent(i, EventKind.SETTLE, 0, 0, size, size))
+
+
+def _chmod(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file", "directory")
+    if m.nodes[inode].mode != op.length & 0o7777:
+        m.nodes[inode].mode = op.length & 0o7777
+        m.show(inode)
+        m.touch(i, inode)
+
+
+def _setxattr(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path)
+    xattrs = m.nodes[inode].xattrs
+    if xattrs.get(op.name) != op.value:
+        xattrs[op.name] = op.value
+        m.show(inode)
+        m.touch(i, inode)
+
+
+def _removexattr(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path)
+    if m.nodes[inode].xattrs.pop(op.name, None) is None:
+        raise _Misfit(f"{op.path} has no attribute {op.name}")
+    m.show(inode)
+    m.touch(i, inode)
+
+
+# --- contents --------------------------------------------------------------------------------
+
+
+def _write(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file")
+    size = m.files[inode].size
+    start = size if op.kind is OperationKind.APPEND else op.offset
+    end = start + op.length
+    if op.length:
+        allocated = m.nodes[inode].allocated
+        new = [b for b in blocks_of(start, end) if b not in allocated]
+        allocated.update(new)
+        grown = max(size, end)
+        m.happened(
+            inode, FileEvent(i, EventKind.WRITE, start, end, size, grown, fresh_parts(start, end, new))
+        )
+        if new or grown > size or m.contract.data == "journal":
+            m.touch_data(i, inode)
+    if op.length and {"sync", "dsync"} & set(op.flags):
+        _persist(m, i, inode, data_only="sync" not in op.flags)
+
+
+def _truncate(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file")
+    size = m.files[inode].size
+    if op.length == size:
+        return
+    if op.length < size:
+        kept = blocks_of(0, op.length)
+        m.nodes[inode].allocated = {b for b in m.nodes[inode].allocated if b in kept}
+        event = FileEvent(i, EventKind.ZERO, op.length, ENDLESS, size, op.length)
+    else:
+        event = FileEvent(i, EventKind.SIZE, 0, 0, size, op.length)
+    m.happened(inode, event)
+    m.touch_data(i, inode)
+
+
+def _fallocate(m: _Model, i: int, op: Operation) -> None:
+    """[code] extents.c: ext4_do_fallocate, ext4_zero_range; inode.c: ext4_punch_hole."""
+    inode = m.inode(op.path, "file")
+    size, start, end = m.files[inode].size, op.offset, op.offset + op.length
+    allocated = m.nodes[inode].allocated
+    if "punch-hole" in op.flags:
+        if start >= size:
+            return
+        end = min(end, -(-size // BLOCK_BYTES) * BLOCK_BYTES)
+        low, high = whole_blocks(start, end)
+        allocated.difference_update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
+        m.happened(inode, FileEvent(i, EventKind.ZERO, start, end, size, size))
+        m.touch_data(i, inode)
+        return
+    allocated.update(blocks_of(start, end))
+    grown = size if "keep-size" in op.flags else max(size, end)
+    if "zero-range" in op.flags:
+        m.happened(inode, FileEvent(i, EventKind.ZERO, start, end, size, grown))
+        m.touch_data(i, inode)
+    elif grown > size:
+        m.happened(inode, FileEvent(i, EventKind.SIZE, 0, 0, size, grown))
+        m.touch_data(i, inode)
+
+
+# --- persistence -----------------------------------------------------------------------------
+
+
+def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
+    """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
+    i_datasync_tid). Nothing is made durable where the contract says so.
+    """
+    if m.contract.persists == "nothing":
+        return
+    last = (m.data_changed if data_only else m.changed)[inode]
+    m.persistence.append(Persistence(i, last + 1))
+    if inode in m.files:
+        m.files[inode].persists.append((i, len(m.files[inode].events)))
+
+
+def _fsync(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file", "directory")
+    _persist(m, i, inode, data_only=op.kind is OperationKind.FDATASYNC)
+
+
+def _sync(m: _Model, i: int, op: Operation) -> None:
+    """[code] super.c, ext4_sync_fs: every inode's data, then the running transaction."""
+    if m.contract.persists == "nothing":
+        return
+    m.persistence.append(Persistence(i, i))
+    for file in m.files.values():
+        file.persists.append((i, len(file.events)))
+
+
+def _run(m: _Model, i: int, op: Operation) -> None:
+    """A program's doings are not modelled; `Timeline.opaque` keeps names and contents from being judged."""
+
+
+_APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
+    OperationKind.CREATE: _make("file", FILE_MODE),
+    OperationKind.MKDIR: _make("directory", DIRECTORY_MODE),
+    OperationKind.SYMLINK: _make("symlink", 0),
+    OperationKind.LINK: _link,
+    OperationKind.UNLINK: _unlink,
+    OperationKind.RMDIR: _rmdir,
+    OperationKind.RENAME: _rename,
+    OperationKind.CHMOD: _chmod,
+    OperationKind.SETXATTR: _setxattr,
+    OperationKind.REMOVEXATTR: _removexattr,
+    OperationKind.WRITE: _write,
+    OperationKind.APPEND: _write,
+    OperationKind.TRUNCATE: _truncate,
+    OperationKind.FALLOCATE: _fallocate,
+    OperationKind.FSYNC: _fsync,
+    OperationKind.FDATASYNC: _fsync,
+    OperationKind.SYNC: _sync,
+    OperationKind.RUN: _run,
+}
+
+
+def replay(contract: Contract, history: History) -> Timeline:
+    """The timeline of the operations that had begun when the log ended.
+
+    Raises UsageError for an operation that cannot have succeeded after those before it.
+    """
+    operations = tuple(s.operation for s in history.steps if s.begin is not None)
+    opaque = any(op.kind is OperationKind.RUN for op in operations)
+    m = _Model(contract)
+    for i, op in enumerate(operations):
+        try:
+            if not opaque:
+                _APPLY[op.kind](m, i, op)
+        except _Misfit as e:
+            raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
+        m.snapshot()
+    return Timeline(
+        operations=operations,
+        opaque=opaque,
+        snapshots=tuple(m.snapshots),
+        files=m.files,
+        persistence=tuple(m.persistence),
+        floors=_floors(m.persistence, len(operations)),
+        matching=_matching(m.snapshots),
+        attributes=frozenset(op.name for op in operations if op.name),
+        written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
+    )
+
+
+def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, ...]:
+    floors = [0] * (operations + 1)
+    for point in persistence:
+        floors[point.index + 1] = max(floors[point.index + 1], point.floor)
+    for acked in range(operations):
+        floors[acked + 1] = max(floors[acked + 1], floors[acked])
+    return tuple(floors)
+
+
+def _matching(snapshots: Sequence[Snapshot]) -> dict[frozenset[tuple[str, Name]], tuple[int, ...]]:
+    found: dict[frozenset[tuple[str, Name]], list[int]] = {}
+    for j, snapshot in enumerate(snapshots):
+        found.setdefault(snapshot.key, []).append(j)
+    return {key: tuple(js) for key, js in found.items()}

@@ -1,0 +1,147 @@
+"""Oracles that need no model of the contents: does it mount, can it be read, does anybody complain?"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+
+from harness.model import FsckClass, RunKind, Violation
+from harness.oracles.case import Case
+from harness.oracles.doubt import Doubt
+
+# With these errnos mount(2) says that it could not try, rather than that it does not like the disk.
+_COULD_NOT_TRY = frozenset(
+    {errno.ENODEV, errno.EPERM, errno.EACCES, errno.ENOMEM, errno.ENOENT, errno.EBUSY, errno.ENOTBLK}
+)
+_TIMESTAMP = re.compile(r"^(<\d+>)?\s*\[\s*[\d.]+\](\[\s*\w+\])?\s*")
+_NUMBER = re.compile(r"\b(0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b")
+
+
+def _errno_name(number: int) -> str:
+    return errno.errorcode.get(abs(number), str(number))
+
+
+def _folded(line: str) -> str:
+    """A message without what changes from state to state: time stamps and numbers."""
+    return _NUMBER.sub("N", _TIMESTAMP.sub("", line)).strip()
+
+
+def mountable(case: Case) -> Iterator[Violation | Doubt]:
+    """The kernel mounts what the power cut left, and survives doing so."""
+    seen = case.outcome
+    if seen.lost:
+        yield Violation(
+            "mountable",
+            "recovery",
+            f"the kernel did not survive recovery: {seen.lost.strip().splitlines()[0]}",
+            "recovery that ends",
+            seen.lost,
+            f"lost: {_folded(seen.lost.strip().splitlines()[0])}",
+        )
+    elif abs(seen.mount_errno) in _COULD_NOT_TRY:
+        yield Doubt(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
+    elif seen.mount_errno:
+        name = _errno_name(seen.mount_errno)
+        yield Violation(
+            "mountable", "mount", f"mount fails with {name}", "a mount that succeeds", name, f"mount: {name}"
+        )
+
+
+def readable(case: Case) -> Iterator[Violation | Doubt]:
+    """Every directory can be listed, every file read to its end, and the file system unmounted."""
+    if not case.mounted:
+        return
+    for line in case.outcome.walk_errors:
+        yield Violation(
+            "readable", line.split(":")[0], f"cannot be read: {line}", "a readable tree", line, line
+        )
+    for path, entry in case.outcome.tree.items():
+        for run in entry.runs:
+            if run.kind is RunKind.UNREADABLE:
+                name = _errno_name(run.value)
+                yield Violation(
+                    "readable",
+                    path,
+                    f"{path}: read fails with {name} at offset {run.start}",
+                    f"{entry.size} readable bytes",
+                    f"{name} for bytes {run.start} to {run.end}",
+                    f"{path}: {name}",
+                )
+                break
+    if abs(case.outcome.unmount_errno) == errno.EBUSY:
+        yield Doubt("unmount: EBUSY, something still used the file system")
+    elif case.outcome.unmount_errno:
+        name = _errno_name(case.outcome.unmount_errno)
+        yield Violation(
+            "readable", "unmount", f"unmount fails with {name}", "an unmount", name, f"unmount: {name}"
+        )
+
+
+def kernel_log(case: Case) -> Iterator[Violation | Doubt]:
+    """The kernel met nothing that its file system calls an error. One violation for each kind of line."""
+    if case.errors is None:
+        return
+    told: set[str] = set()
+    for line in case.outcome.kernel_log:
+        if not case.errors.search(line) or _folded(line) in told:
+            continue
+        told.add(_folded(line))
+        text = _TIMESTAMP.sub("", line)
+        yield Violation(
+            "kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, _folded(line)
+        )
+
+
+def fsck(case: Case) -> Iterator[Violation | Doubt]:
+    """fsck finds nothing to repair in what recovery left."""
+    if not case.contract.fsck_clean:
+        return
+    result = case.outcome.fsck
+    if result is None:
+        yield Doubt("fsck was not run")
+    elif result.classified is FsckClass.FAILED:
+        yield Doubt(
+            f"fsck could not do its work: exit code {result.exit_code}: {result.output.strip()[:200]}"
+        )
+    elif result.classified is not FsckClass.CLEAN:
+        complaint = _first_complaint(result.output)
+        yield Violation(
+            "fsck",
+            "file system",
+            f"fsck finds errors after recovery: {complaint}",
+            "nothing to repair",
+            f"exit code {result.exit_code}: {complaint}",
+            f"fsck: {_folded(complaint)}",
+        )
+
+
+def _first_complaint(output: str) -> str:
+    """The first line that is neither a banner, a progress line nor a question's answer."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = (line for line in lines if not re.match(r"(e2fsck|fsck)\b.* \d|Pass \d|\S+: recovering", line))
+    return next(telling, lines[0] if lines else "no output")
+
+
+def program(case: Case) -> Iterator[Violation | Doubt]:
+    """A workload's own checks of what its acknowledged RUN operations left."""
+    if not case.mounted:
+        return
+    results = {r.operation: r for r in case.outcome.checks}
+    for check in case.checks:
+        if check.operation >= case.position.acked:
+            continue
+        result = results.get(check.operation)
+        command = " ".join(check.argv)
+        if result is None or result.exit_code is None:
+            why = f": {result.output.strip()[:200]}" if result else ""
+            yield Doubt(f"check `{command}` of operation {check.operation} was not run{why}")
+        elif result.exit_code:
+            yield Violation(
+                "program",
+                f"operation {check.operation}",
+                f"`{command}` rejects what {case.timeline.told(check.operation)} left",
+                "exit code 0",
+                f"exit code {result.exit_code}: {result.output.strip()[-400:]}",
+                f"check {check.operation}: exit code {result.exit_code}",
+            )

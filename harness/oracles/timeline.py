@@ -1,0 +1,210 @@
+"""The reference model: what a history's operations make of an empty file system, step by step.
+
+Computed once for a history, looked up for every crash state. An *inode* is named by the index of the
+operation that made it (the root is -1), so that a file keeps its identity through renames and links.
+
+Not modelled: timestamps, owners, mmap, holes made by SEEK_DATA, paths that lead through a symbolic link,
+block sizes other than 4096.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.model import BLOCK_BYTES, Operation
+
+ROOT = -1
+ZERO = -1  # the origin of a byte that nobody wrote
+ENDLESS = 1 << 63
+
+
+class Name(NamedTuple):
+    """What can be seen of a name, times and numbers apart. `group`: every name of a file, itself
+    included (hard links); empty for a directory, whose link count is not judged.
+    """
+
+    kind: str
+    group: tuple[str, ...]
+    links: int
+    mode: int
+    target: bytes
+    xattrs: tuple[tuple[str, bytes], ...]
+
+
+class EventKind(enum.Enum):
+    WRITE = "write"
+    ZERO = "zero"  # the range reads as zeros from here on: shrink, punch, zero-range
+    SIZE = "size"  # only the size changes
+    SETTLE = "settle"  # the size must be on disk from here on: replace by rename
+
+
+@dataclass(frozen=True, slots=True)
+class FileEvent:
+    """What operation `index` did to a file's contents. Bytes `start` to `end`; sizes before and after.
+
+    `fresh`: the parts of a write that fell into blocks which no operation had allocated before.
+    """
+
+    index: int
+    kind: EventKind
+    start: int
+    end: int
+    size_before: int
+    size_after: int
+    fresh: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sets_size(self) -> bool:
+        """Whether the size on disk is known once this has been committed (it is not for a write
+        whose blocks are allocated later).
+        """
+        return self.kind is EventKind.SETTLE or (
+            self.kind is not EventKind.WRITE and self.size_before != self.size_after
+        )
+
+
+Extent = tuple[int, int, int]
+"""Bytes `start` to `end`, origin."""
+Content = tuple[Extent, ...]
+"""What was written and is still there, in order; the gaps are zeros."""
+
+
+@dataclass(slots=True)
+class FileHistory:
+    """One regular file's contents through time. `persists`: (operation, events it made durable),
+    both ascending.
+    """
+
+    inode: int
+    path: str
+    events: list[FileEvent] = field(default_factory=list)
+    persists: list[tuple[int, int]] = field(default_factory=list)
+    _contents: dict[int, Content] = field(default_factory=lambda: {0: ()})
+
+    @property
+    def size(self) -> int:
+        return self.events[-1].size_after if self.events else 0
+
+    def size_at(self, events: int) -> int:
+        return self.events[events - 1].size_after if events else 0
+
+    def before(self, index: int) -> int:
+        """Number of events of operations below `index`."""
+        return bisect.bisect_left(self.events, index, key=_index_of)
+
+    def durable(self, acked: int) -> tuple[int, int]:
+        """(persistence point, number of events it made durable) when `acked` operations had returned;
+        (-1, 0) without one.
+        """
+        at = bisect.bisect_left(self.persists, (acked, 0))
+        return self.persists[at - 1] if at else (-1, 0)
+
+    def content(self, events: int) -> Content:
+        """After so many events."""
+        known = events
+        while known not in self._contents:
+            known -= 1
+        content = self._contents[known]
+        for event in self.events[known:events]:
+            content = _apply(content, event)
+        self._contents[events] = content
+        return content
+
+    def writes(self, index: int) -> bool:
+        """Whether operation `index` wrote to this file."""
+        at = self.before(index)
+        return (
+            at < len(self.events)
+            and self.events[at].index == index
+            and self.events[at].kind is EventKind.WRITE
+        )
+
+
+def _index_of(event: FileEvent) -> int:
+    return event.index
+
+
+def _apply(content: Content, event: FileEvent) -> Content:
+    if event.kind not in (EventKind.WRITE, EventKind.ZERO):
+        return content
+    start, end = event.start, event.end
+    first = bisect.bisect_right(content, start, key=lambda e: e[1])
+    last = bisect.bisect_left(content, end, key=lambda e: e[0])
+    middle: list[Extent] = []
+    if first < last and content[first][0] < start:
+        middle.append((content[first][0], start, content[first][2]))
+    if event.kind is EventKind.WRITE:
+        middle.append((start, end, event.index))
+    if first < last and content[last - 1][1] > end:
+        middle.append((end, content[last - 1][1], content[last - 1][2]))
+    return (*content[:first], *middle, *content[last:])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The namespace after some number of operations."""
+
+    names: dict[str, Name]
+    inodes: dict[str, int]
+    key: frozenset[tuple[str, Name]]
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """A persistence point: once operation `index` has returned, the first `floor` operations are
+    durable.
+    """
+
+    index: int
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything about a history that does not depend on the crash state.
+
+    `snapshots[j]`: after j operations. `floors[a]`: operations that are durable once `a` have
+    returned. `matching`: namespace to the numbers of operations after which it was so, ascending.
+    `attributes`: names of the extended attributes that the history uses.
+    """
+
+    operations: tuple[Operation, ...]
+    opaque: bool
+    snapshots: tuple[Snapshot, ...]
+    files: dict[int, FileHistory]
+    persistence: tuple[Persistence, ...]
+    floors: tuple[int, ...]
+    matching: dict[frozenset[tuple[str, Name]], tuple[int, ...]]
+    attributes: frozenset[str]
+    written: dict[int, FileHistory]
+
+    def told(self, index: int) -> str:
+        """An operation in words: `append f 4096 (operation 3)`."""
+        return f"`{self.operations[index]}` (operation {index})"
+
+
+def blocks_of(start: int, end: int) -> range:
+    """Blocks that the bytes touch."""
+    return range(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+
+
+def whole_blocks(start: int, end: int) -> tuple[int, int]:
+    """The part of the range that consists of whole blocks, in bytes; empty when the second is not larger."""
+    return -(-start // BLOCK_BYTES) * BLOCK_BYTES, (
+        end if end == ENDLESS else end // BLOCK_BYTES * BLOCK_BYTES
+    )
+
+
+def fresh_parts(start: int, end: int, blocks: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The bytes of a write that lie in these blocks, which ascend."""
+    parts: list[tuple[int, int]] = []
+    for block in blocks:
+        low, high = max(start, block * BLOCK_BYTES), min(end, (block + 1) * BLOCK_BYTES)
+        if parts and parts[-1][1] == low:
+            low = parts.pop()[0]
+        parts.append((low, high))
+    return tuple(parts)
