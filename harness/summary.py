@@ -45,7 +45,7 @@ class CaseSummary:
         counts = self.counts
         unfinished = {
             CaseStatus.PLANNED: "the run ended before it was begun",
-            CaseStatus.RECORDED: f"the run ended after {counts.checked} of {counts.distinct} states",
+            CaseStatus.RECORDED: f"the run ended after {counts.checked:,} of {counts.distinct:,} states",
             CaseStatus.UNKNOWN: "it could not be decided",
         }
         if self.status in unfinished:
@@ -53,9 +53,9 @@ class CaseSummary:
         if self.status is CaseStatus.NOT_RUN:
             return ""
         if counts.unknown:
-            return f"{counts.unknown} of {counts.checked} states could not be decided"
+            return f"{counts.unknown:,} of {counts.checked:,} states could not be decided"
         if counts.checked < counts.distinct:
-            return f"only {counts.checked} of {counts.distinct} distinct states were checked"
+            return f"only {counts.checked:,} of {counts.distinct:,} distinct states were checked"
         return "" if counts.checked else "no state was checked"
 
     @property

@@ -171,19 +171,42 @@ def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, height: float) -> t
 
 
 def _operations(steps: Sequence[Step], scale: _Scale) -> tuple[Shape, ...]:
-    shapes = []
+    """One shape an operation, or one for the several that begin on the same pixels."""
+    cells: dict[int, list[tuple[Step, int]]] = {}
     for step in steps:
-        if step.begin is None:
-            continue
-        end = scale.entries if step.ack is None else step.ack + 1
-        width = max((end - step.begin) * scale.step - 1, 1.5)
-        until = "not acknowledged" if step.ack is None else f"acknowledged at entry {number(step.ack)}"
-        title = f"{step.index}: {step.text}\nbegun at entry {number(step.begin)}, {until}"
-        persists = step.text.split(" ", 1)[0] in ("fsync", "fdatasync", "sync")
-        kind = "persist" if persists or {"sync", "dsync"} & set(step.text.split(" ")[3:]) else "operation"
-        x = _px(scale.x(step.begin))
-        shapes.append(Shape(x, _OPS_Y, _px(width), _OPS_HEIGHT, kind, title, _fit(step.text, width - 8)))
-    return tuple(shapes)
+        if step.begin is not None:
+            cells.setdefault(int(scale.x(step.begin) / _CELL_WIDTH), []).append((step, step.begin))
+    return tuple(
+        _operation(*cell[0], scale) if len(cell) == 1 else _operations_cell(cell, scale)
+        for cell in cells.values()
+    )
+
+
+def _operation(step: Step, begin: int, scale: _Scale) -> Shape:
+    end = scale.entries if step.ack is None else step.ack + 1
+    width = max((end - begin) * scale.step - 1, 1.5)
+    until = "not acknowledged" if step.ack is None else f"acknowledged at entry {number(step.ack)}"
+    title = f"{step.index}: {step.text}\nbegun at entry {number(begin)}, {until}"
+    kind = "persist" if _persists(step) else "operation"
+    label = _fit(step.text, width - 8)
+    return Shape(_px(scale.x(begin)), _OPS_Y, _px(width), _OPS_HEIGHT, kind, title, label)
+
+
+def _operations_cell(cell: Sequence[tuple[Step, int]], scale: _Scale) -> Shape:
+    (first, begin), (last, _) = cell[0], cell[-1]
+    kind = "persist" if any(_persists(step) for step, _ in cell) else "operation"
+    title = (
+        f"{first.index} to {last.index}: {plural(len(cell), 'operation')}, from {first.text} to {last.text}"
+    )
+    return Shape(_px(scale.x(begin)), _OPS_Y, _CELL_WIDTH - 0.5, _OPS_HEIGHT, kind, title)
+
+
+def _persists(step: Step) -> bool:
+    """Whether the operation asks for durability: an fsync, or a write with O_SYNC or O_DSYNC."""
+    kind, *rest = step.text.split(" ")
+    return kind in ("fsync", "fdatasync", "sync") or (
+        kind in ("write", "append") and not {"sync", "dsync"}.isdisjoint(rest[2:])
+    )
 
 
 def _fit(text: str, width: float) -> str:

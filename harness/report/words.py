@@ -103,24 +103,39 @@ def headline(summary: Summary) -> str:
     if not run or not summary.checked:
         return f"{subject}: nothing was checked, so nothing is known."
     kept = [name for name, verdict in run.items() if verdict is CaseVerdict.PASS]
-    parts = [_kept(summary, kept, len(run))]
-    for verdict, said, tail in (
-        (CaseVerdict.FAIL, "broke promises", ""),
-        (CaseVerdict.XFAIL, "broke promises", ", as expected"),
-        (CaseVerdict.UNKNOWN, "could not be decided", ""),
-    ):
+    parts = [_kept(summary, kept, len(run))] if kept or len(run) > 1 else []
+    for verdict in (CaseVerdict.FAIL, CaseVerdict.XFAIL, CaseVerdict.UNKNOWN):
         names = [name for name, seen in run.items() if seen is verdict]
-        if names:
-            who = " and ".join(names) if len(names) <= _NAMED_MODES else str(len(names))
-            parts.append(f"{who} {said}{tail}")
+        if len(names) > _NAMED_MODES:
+            parts.append(f"{len(names)} {_did(verdict, '')}")
+        else:
+            parts += [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
     return f"{subject}: {'; '.join(parts)}."
+
+
+def _did(verdict: CaseVerdict, oracles: str) -> str:
+    said = {
+        CaseVerdict.FAIL: f"broke promises{oracles}",
+        CaseVerdict.XFAIL: f"broke promises{oracles}, as expected",
+    }
+    return said.get(verdict, "could not be decided")
+
+
+def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
+    """` (durability, fsck)`: whose promises a mode broke."""
+    names = {
+        f.oracle
+        for f in summary.findings
+        if f.case.configuration == mode and (f.expectation is None) == (verdict is CaseVerdict.FAIL)
+    }
+    return f" ({', '.join(sorted(names))})" if names else ""
 
 
 def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     by_mode = modes(summary)
     states = sum(c.counts.checked for name in kept for c in by_mode[name])
     if not kept:
-        return "no mode kept every promise" if of > 1 else "the mode did not keep every promise"
+        return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
     return f"{who} kept every promise at every one of {number(states)} crash states"
 

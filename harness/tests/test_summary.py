@@ -1,0 +1,185 @@
+"""What a run comes to: exit codes, expected failures, and that nothing is never green."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode, UsageError
+from harness.expectations import Expectation, parse_expectations, read_expectations
+from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.store import CaseInfo, CaseStatus, JudgedState, RunStore
+from harness.summary import CaseVerdict, Summary, exit_code, summarise, worst
+from harness.tests.test_store import CASE, INFO, OTHER
+
+OK = Judgement()
+BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))
+LOST = Judgement(unknown=("guest lost",))
+KNOWN = Expectation("ext4/*", "*", "durability", "no flush", "known.txt:1")
+DONE, NOT_RUN = CaseStatus.DONE, CaseStatus.NOT_RUN
+
+Plan = dict[CaseId, tuple[CaseStatus, list[Judgement]]]
+
+
+def summary_of(
+    root: Path,
+    plan: Plan,
+    *known: Expectation,
+    distinct: int | None = None,
+    finished: bool = True,
+    interrupted: bool = False,
+    oracles: tuple[str, ...] = (),
+) -> Summary:
+    with RunStore.create(root, "t", INFO) as store:
+        store.set_expectations(known)
+        for case, (status, judgements) in plan.items():
+            store.add_case(
+                CaseInfo(case, distinct=len(judgements) if distinct is None else distinct, oracles=oracles)
+            )
+            states = [JudgedState(CrashState(i), "h", j) for i, j in enumerate(judgements)]
+            store.put_judgements(case, states)
+            store.set_case_status(case, status, "because")
+        if finished:
+            store.finish(datetime(2026, 1, 2, tzinfo=UTC), interrupted=interrupted)
+        return summarise(store)
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        ({}, ExitCode.NOTHING_RUN),
+        ({CASE: (NOT_RUN, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, []), OTHER: (NOT_RUN, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, [OK, OK])}, ExitCode.CONSISTENT),
+        ({CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}, ExitCode.CONSISTENT),
+        ({CASE: (DONE, [OK]), OTHER: (DONE, [])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK, LOST])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [LOST])}, ExitCode.UNDECIDED),
+        ({CASE: (CaseStatus.UNKNOWN, [])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK]), OTHER: (CaseStatus.UNKNOWN, [])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK]), OTHER: (CaseStatus.PLANNED, [])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK]), OTHER: (CaseStatus.RECORDED, [OK])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK, BAD])}, ExitCode.INCONSISTENT),
+        ({CASE: (DONE, [BAD, LOST]), OTHER: (CaseStatus.UNKNOWN, [])}, ExitCode.INCONSISTENT),
+        ({CASE: (CaseStatus.RECORDED, [BAD])}, ExitCode.INCONSISTENT),
+    ],
+)
+def test_exit_codes(tmp_path: Path, plan: Plan, code: ExitCode) -> None:
+    assert exit_code(summary_of(tmp_path, plan)) is code
+
+
+def test_a_run_that_was_stopped_is_undecided(tmp_path: Path) -> None:
+    good: Plan = {CASE: (DONE, [OK])}
+    assert exit_code(summary_of(tmp_path, good, finished=False)) is ExitCode.UNDECIDED
+    assert exit_code(summary_of(tmp_path, good, interrupted=True)) is ExitCode.UNDECIDED
+    assert exit_code(summary_of(tmp_path, {}, interrupted=True)) is ExitCode.UNDECIDED
+
+
+def test_a_finding_counts_even_when_the_run_was_stopped(tmp_path: Path) -> None:
+    assert exit_code(summary_of(tmp_path, {CASE: (DONE, [BAD])}, finished=False)) is ExitCode.INCONSISTENT
+
+
+def test_a_case_that_says_done_with_states_missing_is_not_green(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, {CASE: (DONE, [OK])}, distinct=1234)
+    assert exit_code(summary) is ExitCode.UNDECIDED
+    assert summary.cases[0].undecided == "only 1 of 1,234 distinct states were checked"
+
+
+def test_counts_add_up(tmp_path: Path) -> None:
+    counts = summary_of(tmp_path, {CASE: (DONE, [OK, OK, BAD, LOST])}).cases[0].counts
+    assert (counts.passed, counts.failed, counts.unknown, counts.checked) == (2, 1, 1, 4)
+
+
+def test_the_worst_of_nothing_is_not_green() -> None:
+    assert worst([]) is CaseVerdict.NOT_RUN
+    assert worst([CaseVerdict.PASS, CaseVerdict.XFAIL]) is CaseVerdict.XFAIL
+    assert worst([CaseVerdict.PASS, CaseVerdict.NOT_RUN]) is CaseVerdict.PASS
+    assert worst([CaseVerdict.UNKNOWN, CaseVerdict.FAIL]) is CaseVerdict.FAIL
+
+
+# --- expected failures -----------------------------------------------------------------------
+
+
+def test_an_expected_finding_is_xfail_and_keeps_its_counts(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, {CASE: (DONE, [OK, BAD])}, KNOWN)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.XFAIL
+    assert case.counts.failed == 1
+    assert case.findings[0].expectation == KNOWN
+    assert exit_code(summary) is ExitCode.CONSISTENT
+    assert summary.unmet == ()
+
+
+def test_an_expectation_does_not_cover_another_oracle(tmp_path: Path) -> None:
+    other = Expectation("ext4/*", "*", "fsck", "no flush")
+    summary = summary_of(tmp_path, {CASE: (DONE, [BAD])}, other)
+    assert exit_code(summary) is ExitCode.INCONSISTENT
+    assert summary.unmet == (other,)
+
+
+def test_expected_and_undecided_is_undecided(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, {CASE: (DONE, [BAD, LOST])}, KNOWN)
+    assert summary.cases[0].verdict is CaseVerdict.UNKNOWN
+    assert exit_code(summary) is ExitCode.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("plan", "unmet"),
+    [
+        ({CASE: (DONE, [OK])}, True),
+        ({CASE: (DONE, [BAD])}, False),
+        ({OTHER: (DONE, [OK])}, False),  # it does not speak of XFS
+        ({CASE: (NOT_RUN, [])}, False),
+        ({CASE: (DONE, [OK, LOST])}, False),  # the failure may hide in the state that was lost
+        ({CASE: (CaseStatus.UNKNOWN, [])}, False),
+    ],
+)
+def test_xpass_needs_a_decided_case_without_the_failure(tmp_path: Path, plan: Plan, unmet: bool) -> None:
+    summary = summary_of(tmp_path, plan, KNOWN)
+    assert summary.unmet == ((KNOWN,) if unmet else ())
+
+
+def test_xpass_needs_an_oracle_that_was_asked(tmp_path: Path) -> None:
+    plan: Plan = {CASE: (DONE, [OK])}
+    assert summary_of(tmp_path, plan, KNOWN, oracles=("fsck",)).unmet == ()
+    assert summary_of(tmp_path, plan, KNOWN, oracles=("durability",)).unmet == (KNOWN,)
+
+
+def test_xpass_does_not_fail_the_run(tmp_path: Path) -> None:
+    assert exit_code(summary_of(tmp_path, {CASE: (DONE, [OK])}, KNOWN)) is ExitCode.CONSISTENT
+
+
+def test_the_file_of_expected_failures() -> None:
+    text = "# heading\n\n ext4/nobarrier  *  durability  # barrier=0 sends no # flush \n"
+    (one,) = parse_expectations(text, "known.txt")
+    assert one == Expectation(
+        "ext4/nobarrier", "*", "durability", "barrier=0 sends no # flush", "known.txt:3"
+    )
+    assert one.matches(CaseId("ext4", "nobarrier", "x"), "durability")
+    assert not one.matches(CaseId("ext4", "nobarrier", "x"), "fsck")
+    assert not one.matches(CaseId("ext4", "ordered", "x"), "durability")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ext4/* * durability", "known.txt:2: the expected failure 'ext4/* * durability' has no reason"),
+        ("ext4/* * durability #  ", "known.txt:2: .* has no reason"),
+        ("ext4/* durability # why", "known.txt:2: 2 patterns where three belong"),
+        ("ext4/* * a b # why", "known.txt:2: 4 patterns where three belong"),
+    ],
+)
+def test_a_line_without_reason_or_pattern_is_refused(line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("*", "\\*").replace(".\\*", ".*")):
+        parse_expectations(f"# first\n{line}\n", "known.txt")
+
+
+def test_a_file_that_cannot_be_read_is_the_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read the expected failures"):
+        read_expectations(tmp_path / "none")
+    (tmp_path / "latin").write_bytes(b"ext4/* * fsck # caf\xe9")
+    with pytest.raises(UsageError, match="cannot read the expected failures"):
+        read_expectations(tmp_path / "latin")
