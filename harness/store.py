@@ -154,7 +154,10 @@ class How(enum.StrEnum):
 
 
 class DrawnEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a drawing needs of a log entry. `kind`: `write`, `flush`, `fua`, `flush+fua`, `discard`, `mark`."""
+    """What a drawing needs of a log entry.
+
+    `kind`: `write`, `flush`, `fua`, `flush+fua`, `discard` or `mark`.
+    """
 
     index: int
     kind: str
@@ -362,7 +365,7 @@ class RunStore:
             database.executescript(f"BEGIN; {_TABLES} COMMIT;")
             with database:
                 database.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
-            write_atomically(path / "run.json", _pretty(info))
+            write_atomically(path / "run.json", json_text(info))
             _point(root / "latest", path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
@@ -420,14 +423,14 @@ class RunStore:
 
     def update_info(self, info: RunInfo) -> None:
         """Replace run.json, when more has become known (a guest's release) or the run is resumed."""
-        write_atomically(self.path / "run.json", _pretty(info))
+        write_atomically(self.path / "run.json", json_text(info))
         self._info = info
 
     def set_expectations(self, expectations: Sequence[Expectation]) -> None:
         """Replace the failures that are known. They change what a finding means, not what was seen."""
         with self._transaction() as db:
             db.execute("DELETE FROM expectations")
-            db.executemany("INSERT INTO expectations VALUES (?, ?)", enumerate(map(_json, expectations)))
+            db.executemany("INSERT INTO expectations VALUES (?, ?)", enumerate(map(json_bytes, expectations)))
 
     def expectations(self) -> tuple[Expectation, ...]:
         """The known failures, in the order of their file."""
@@ -455,8 +458,8 @@ class RunStore:
         are known and differ: verdicts about another log say nothing about this one.
         """
         name = str(info.case)
-        known = _json(_clean_info(replace(info, timeline=())))
-        timeline = msgspec.json.encode(info.timeline)
+        known = json_bytes(replace(info, timeline=()))
+        timeline = json_bytes(info.timeline)
         with self._transaction() as db:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
@@ -516,7 +519,6 @@ class RunStore:
             number = self._number(case)
             for judged in batch:
                 name = str(judged.state)
-                unknown = [_clean(text) for text in judged.judgement.unknown]
                 db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
                 db.execute(
                     "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -528,7 +530,7 @@ class RunStore:
                         judged.content_hash,
                         judged.judgement.verdict.value,
                         judged.how.value,
-                        msgspec.json.encode(unknown),
+                        json_bytes(judged.judgement.unknown),
                     ),
                 )
                 db.executemany(
@@ -604,14 +606,8 @@ class RunStore:
 
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""
-        clean = replace(
-            evidence,
-            kernel_log=_clean(evidence.kernel_log),
-            fsck=_clean(evidence.fsck),
-            notes={_clean(k): _clean(v) for k, v in evidence.notes.items()},
-        )
         with self._transaction() as db:
-            row = (finding.id, self._number(finding.case), _json(clean))
+            row = (finding.id, self._number(finding.case), json_bytes(evidence))
             db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", row)
 
     def evidence(self, finding: Finding) -> Evidence | None:
@@ -686,6 +682,19 @@ def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> Non
     temporary.replace(path)
 
 
+def json_bytes(value: object) -> bytes:
+    """JSON of dataclasses, structs and plain values; foreign bytes in texts are written out."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
+
+
+def json_text(value: object) -> str:
+    """The same for people."""
+    return msgspec.json.format(json_bytes(value), indent=2).decode() + "\n"
+
+
 def _unique_directory(parent: Path, name: str) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     path, number = parent / name, 1
@@ -755,19 +764,18 @@ def _texts(v: Violation) -> tuple[str, ...]:
     return (v.oracle, v.signature, v.subject, v.summary, v.expected, v.found)
 
 
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value)
-
-
-def _pretty(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
 def _clean(text: str) -> str:
     """Text that is valid UTF-8: what came from undecodable bytes is written out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _clean_info(info: CaseInfo) -> CaseInfo:
-    steps = tuple(replace(step, text=_clean(step.text)) for step in info.steps)
-    return replace(info, workload_summary=_clean(info.workload_summary), steps=steps)
+def _cleaned(value: object) -> object:
+    """JSON values with every text made valid."""
+    match value:
+        case str():
+            return _clean(value)
+        case list() | tuple():
+            return [_cleaned(item) for item in value]
+        case dict():
+            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    return value

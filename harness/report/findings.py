@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.report.words import history_lines, kernel_name, machine_name, printable, reproduce, where
-from harness.store import CaseInfo, Evidence, Finding, RunInfo, RunStore, write_atomically
+from harness.store import CaseInfo, Evidence, Finding, RunInfo, RunStore, json_text, write_atomically
 from harness.summary import Summary
 
 _NO_EVIDENCE = "(not kept)\n"
@@ -28,7 +28,7 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
         "report.txt": report_text(f, info, store.info, evidence, source),
         "dmesg": evidence.kernel_log if evidence else _NO_EVIDENCE,
         "fsck.txt": evidence.fsck if evidence else _NO_EVIDENCE,
-        "crash.json": _pretty(crash(f, info, store.info, evidence)),
+        "crash.json": json_text(crash(f, info, store.info, evidence)),
     }
     for name, text in files.items():
         write_atomically(folder / name, text)
@@ -98,7 +98,3 @@ def repro_script(f: Finding) -> str:
     """A shell script that finds the run two folders above itself, wherever the run has been copied to."""
     command = reproduce(f.case, f.state, "RUN").replace("--from RUN", '--from "$run"')
     return f'#!/bin/sh\nset -eu\nrun=$(cd "$(dirname "$0")/../.." && pwd)\nexec {command} "$@"\n'
-
-
-def _pretty(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

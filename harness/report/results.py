@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.report.words import EXIT_WORDS, headline, reproduce
-from harness.store import Finding
+from harness.store import Finding, json_text
 from harness.summary import CaseSummary, Summary, exit_code
 
 RESULTS_SCHEMA = 1
@@ -49,7 +49,7 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
 
 def results_json(summary: Summary, source: str) -> str:
     """`results` as text."""
-    return msgspec.json.format(msgspec.json.encode(results(summary, source)), indent=2).decode() + "\n"
+    return json_text(results(summary, source))
 
 
 def _case(c: CaseSummary, source: str) -> dict[str, Any]:

@@ -1,0 +1,164 @@
+"""report.html: well-formed, one file, everything said, nothing that breaks out."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from harness.model import CaseId, CrashState, Judgement
+from harness.report.html import report_html
+from harness.store import JudgedState, RunStore
+from harness.summary import Summary, summarise
+from harness.tests.report.conftest import SOURCE
+from harness.tests.report.demo import FINISHED, run_info
+from harness.tests.report.test_machine_readable import HOSTILE, hostile
+
+__all__ = ["hostile"]  # a fixture
+
+VOID = {"meta", "link", "br", "wbr", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """The page as a tree of tags; complains about what is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []  # innermost tag, text
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"{tag} says an attribute twice: {names}"
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        return re.sub(
+            r"\s+", " ", " ".join(text for tag, text in self.texts if tag not in ("style", "script"))
+        )
+
+
+@pytest.fixture(scope="module")
+def html(demo: RunStore, summary: Summary) -> str:
+    return report_html(summary, demo, SOURCE)
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_the_page_is_complete_and_needs_no_network(html: str, page: Page) -> None:
+    assert html.lstrip().startswith("<!DOCTYPE html>")
+    assert "://" not in html
+    assert not re.search(r"@import|url\(", html)
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "action"):
+            assert attributes.get(name, "#").startswith("#"), f"{tag} {name}={attributes[name]}"
+    assert page.all("script") == [{}]
+    assert page.all("html") == [{"lang": "en"}]
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
+
+
+def test_every_identifier_is_there_once_and_every_link_has_its_target(page: Page) -> None:
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in page.tags:
+        for name in ("href", "aria-labelledby", "aria-describedby"):
+            if name in attributes:
+                assert attributes[name].lstrip("#") in ids, f"{tag} {name}={attributes[name]}"
+
+
+def test_every_finding_and_unknown_has_its_command(page: Page, summary: Summary) -> None:
+    codes = [text for tag, text in page.texts if tag == "code"]
+    for finding in summary.findings:
+        assert f"reproduce: powercut repro {finding.crash_point} --from reports/latest" in codes
+        for violation in finding.violations:
+            assert violation.expected in page.text
+            assert violation.found in page.text
+    reasons = [(c.case, r) for c in summary.cases for r in c.unknown_reasons]
+    assert reasons
+    for case, reason in reasons:
+        assert f"reproduce: powercut repro {case}{reason.example} --from reports/latest" in codes
+        assert reason.reason in page.text
+
+
+def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summary) -> None:
+    assert "2 of 5 modes kept every promise at every one of 326 crash states" in page.text
+    assert "XFS has no nobarrier option" in page.text
+    assert "Expected to fail, and did not: ext4/journal * atomicity" in page.text
+    for fact in (summary.info.kernel.sha256, summary.info.host, "QEMU 7.2.22 (tcg)", "d5aef4e0c9"):
+        assert fact in page.text
+
+
+def test_the_matrix_is_a_table_with_headers_and_words(page: Page, summary: Summary) -> None:
+    scopes = [attributes.get("scope") for attributes in page.all("th")]
+    assert scopes.count("row") >= 6
+    assert None not in scopes
+    words = [text for tag, text in page.texts if tag == "span"]
+    for word in ("kept", "broken", "expected", "undecided", "not run"):  # not by colour alone
+        assert word in words
+    cells = [attributes for attributes in page.all("td") if attributes.get("class") in ("pass", "fail")]
+    assert len(cells) == sum(c.verdict.value in ("pass", "fail") for c in summary.cases)
+
+
+def test_a_case_that_broke_is_open_and_one_that_kept_is_not(page: Page) -> None:
+    cases = {a["id"]: a for a in page.all("details") if "id" in a}
+    assert "open" in cases["case-ext4-writeback-nodelalloc-rename-replace"]
+    assert "open" in cases["case-xfs-default-create-many"]
+    assert "open" not in cases["case-ext4-ordered-append-fsync"]
+
+
+def test_the_history_shows_where_the_power_failed(page: Page) -> None:
+    assert page.text.count("the power failed here") == 3
+
+
+def test_hostile_text_is_shown_not_obeyed(hostile: RunStore) -> None:
+    text = report_html(summarise(hostile), hostile, HOSTILE)
+    page = Page(text)
+    assert page.all("script") == [{}]
+    assert "<script>alert" not in text
+    assert "</script><script>alert(1)</script> ]]> \\x1b[31m \\x00 \\udcff & \"'" in page.text
+    text.encode()
+
+
+def test_a_run_of_nothing_is_not_green(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.finish(FINISHED)
+        page = Page(report_html(summarise(store), store, SOURCE))
+    assert "Nothing was checked, so nothing is known." in page.text
+    assert page.all("header") == [{"class": "unknown"}]
+
+
+def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        kept = demo.case(CaseId("ext4", "ordered", "create-many"))
+        assert kept is not None
+        store.add_case(kept.info)
+        store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
+        page = Page(report_html(summarise(store), store, SOURCE))
+    assert page.all("header") == [{"class": "unknown"}]
+    assert "The run was interrupted before its plan was done." in page.text

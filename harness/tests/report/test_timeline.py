@@ -1,0 +1,181 @@
+"""Where the shapes of a drawing go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.model import CaseId, CrashState, Verdict, Violation
+from harness.report.timeline import LEFT, RIGHT, WIDTH, Shape, draw
+from harness.store import DrawnEntry, Finding, How, StateVerdict, Step
+
+CASE = CaseId("ext4", "ordered", "w")
+
+
+def seen(prefix: int, verdict: Verdict = Verdict.PASS, how: How = How.JUDGED) -> StateVerdict:
+    return StateVerdict(CrashState(prefix), "", verdict, how, ())
+
+
+def writes(count: int) -> list[DrawnEntry]:
+    return [DrawnEntry(i, "write", i * 8, 8) for i in range(count)]
+
+
+def test_no_log_no_drawing() -> None:
+    assert draw([], [], [], []) is None
+
+
+@st.composite
+def logs(draw_: st.DrawFn) -> list[DrawnEntry]:
+    kinds = draw_(
+        st.lists(st.sampled_from(["write", "flush", "fua", "flush+fua", "discard", "mark"]), max_size=60)
+    )
+    repeat = draw_(st.sampled_from([1, 1, 40]))
+    sectors = st.integers(0, 1 << 40)
+    return [
+        DrawnEntry(i, kind, draw_(sectors) if repeat == 1 else i * 8, 0 if kind == "mark" else i % 3 * 8)
+        for i, kind in enumerate(kinds * repeat)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(log=logs(), prefixes=st.lists(st.integers(0, 2400), max_size=30))
+def test_every_shape_lies_in_the_drawing_however_odd_the_log(
+    log: list[DrawnEntry], prefixes: list[int]
+) -> None:
+    verdicts = [seen(min(p, len(log)), list(Verdict)[p % 3]) for p in prefixes]
+    steps = [Step(i, f"fsync f{i}", i, None) for i in range(0, len(log), 7)]
+    drawing = draw(log, steps, verdicts, [])
+    if not log:
+        assert drawing is None
+        return
+    assert drawing is not None
+    everything = (
+        drawing.bands
+        + drawing.areas
+        + drawing.writes
+        + drawing.flushes
+        + drawing.operations
+        + drawing.crash_points
+    )
+    for shape in everything:
+        assert shape.x >= LEFT - 3.1, shape
+        assert shape.x + shape.width <= WIDTH - RIGHT + 3.1, shape
+        assert shape.y >= 0, shape
+        assert shape.y + shape.height <= drawing.height + 0.2, shape
+        assert shape.width > 0, shape
+        assert shape.height > 0, shape
+    assert {e.kind for e in drawing.crash_points} <= {v.verdict.value for v in verdicts}
+
+
+def test_neighbours_of_one_verdict_become_one_shape() -> None:
+    verdicts = [seen(p) for p in range(20)] + [seen(20, Verdict.FAIL)] + [seen(p) for p in range(21, 40)]
+    drawing = draw(writes(40), [], verdicts, [])
+    assert drawing is not None
+    assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
+    assert drawing.crash_points[0].title == "crash points @0 to @19: 20 pass"
+
+
+def test_crash_points_that_were_not_judged_leave_a_gap() -> None:
+    drawing = draw(writes(40), [], [seen(5), seen(6), seen(30)], [])
+    assert drawing is not None
+    first, second = drawing.crash_points
+    assert first.x + first.width < second.x
+
+
+@pytest.mark.parametrize(
+    ("others", "kind"),
+    [([Verdict.PASS], "pass"), ([Verdict.UNKNOWN], "unknown"), ([Verdict.UNKNOWN, Verdict.FAIL], "fail")],
+)
+def test_a_crash_point_has_the_worst_verdict_of_its_states(others: list[Verdict], kind: str) -> None:
+    drawing = draw(writes(9), [], [seen(3), *(seen(3, v) for v in others)], [])
+    assert drawing is not None
+    assert [s.kind for s in drawing.crash_points] == [kind]
+
+
+def test_one_failure_among_ten_thousand_states_is_drawn() -> None:
+    verdicts = [seen(p, Verdict.FAIL if p == 7321 else Verdict.PASS) for p in range(10_000)]
+    drawing = draw(writes(10_000), [], verdicts, [])
+    assert drawing is not None
+    assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
+    (failure,) = (s for s in drawing.crash_points if s.kind == "fail")
+    assert "1 fail" in failure.title
+    assert failure.width >= 1
+
+
+def test_long_logs_stay_small_and_lose_no_entry() -> None:
+    drawing = draw(writes(20_000), [Step(i, "fsync a", i, i + 1) for i in range(0, 20_000, 2)], [], [])
+    assert drawing is not None
+    assert len(drawing.writes) < 1000
+    assert len(drawing.operations) < 400
+    told = [s.title.split(": ")[1].split(" write")[0].replace(",", "") for s in drawing.writes]
+    assert sum(map(int, told)) == 20_000
+
+
+def test_states_of_a_reduction_are_not_drawn() -> None:
+    drawing = draw(writes(9), [], [seen(3, Verdict.FAIL, How.REDUCED)], [])
+    assert drawing is not None
+    assert drawing.crash_points == ()
+
+
+def test_epochs_end_with_their_flush() -> None:
+    log = [
+        *writes(4),
+        DrawnEntry(4, "flush", 0, 0),
+        DrawnEntry(5, "write", 0, 8),
+        DrawnEntry(6, "flush+fua", 8, 8),
+    ]
+    drawing = draw(log, [], [], [])
+    assert drawing is not None
+    assert [b.title for b in drawing.bands] == ["epoch 0: entries 0 to 4", "epoch 1: entries 5 to 6"]
+
+
+def test_operations_span_their_marks_and_say_so() -> None:
+    steps = [Step(0, "write a 0 4096", 0, 3), Step(1, "fsync a", 4, None), Step(2, "unlink a", None, None)]
+    drawing = draw(writes(10), steps, [], [])
+    assert drawing is not None
+    first, second = drawing.operations
+    assert (first.kind, second.kind) == ("operation", "persist")
+    assert first.label == "write a 0 4096"
+    assert "acknowledged at entry 3" in first.title
+    assert "not acknowledged" in second.title
+    assert second.x + second.width == pytest.approx(WIDTH - RIGHT - 1)
+
+
+def test_an_o_sync_write_is_shown_as_asking_for_durability() -> None:
+    steps = [
+        Step(0, "write a 0 4096 sync", 0, 2),
+        Step(1, "append a 4096 dsync", 3, 5),
+        Step(2, "write sync 0 1", 6, 7),
+    ]
+    drawing = draw(writes(9), steps, [], [])
+    assert drawing is not None
+    assert [s.kind for s in drawing.operations] == ["persist", "persist", "operation"]
+
+
+def test_places_far_apart_get_areas_of_their_own() -> None:
+    log = [
+        DrawnEntry(0, "write", 0, 8),
+        DrawnEntry(1, "write", 100_000, 8),
+        DrawnEntry(2, "write", 100_008, 8),
+    ]
+    drawing = draw(log, [], [], [])
+    assert drawing is not None
+    assert [a.label for a in drawing.areas] == ["0 MiB", "49 MiB"]
+    low, high = (a for a in drawing.areas)
+
+    def inside(shape: Shape, area: Shape) -> bool:
+        return area.y <= shape.y and shape.y + shape.height <= area.y + area.height + 0.2
+
+    assert [inside(w, low) for w in drawing.writes] == [True, False, False]
+    assert [inside(w, high) for w in drawing.writes] == [False, True, True]
+
+
+def test_findings_mark_their_crash_point() -> None:
+    violation = Violation("fsck", "a", "errors", "e", "f", "s")
+    finding = Finding(CASE, "fsck", "s", CrashState(5), (violation,), 1)
+    drawing = draw(writes(10), [], [], [finding, finding])
+    assert drawing is not None
+    (marker,) = drawing.markers
+    assert marker.x == pytest.approx(LEFT + (WIDTH - LEFT - RIGHT) / 2, abs=0.1)
+    assert (marker.kind, marker.title) == ("fail", "@5 fsck: errors\n@5 fsck: errors")
