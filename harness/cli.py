@@ -16,7 +16,6 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from harness import __version__, doctor
 from harness.errors import ExitCode, PowercutError, UsageError
@@ -93,16 +92,42 @@ def main() -> None:
 
 
 kernel_options = [
-    click.option("--kernel", default="debian-6.12", show_default=True, metavar="K",
-                 help="A pin of kernels/ (debian-6.12), an exact version (debian-6.12.117), or a bzImage or vmlinux."),
-    click.option("--modules", type=click.Path(path_type=Path), metavar="DIR",
-                 help="Modules of a kernel of your own: what make modules_install filled."),
-    click.option("--module", "replaced", multiple=True, type=click.Path(path_type=Path), metavar="FILE.ko",
-                 help="Use this module in place of the kernel's own of that name; may be repeated."),
-    click.option("--machine", type=click.Choice(["qemu"]), default="qemu", show_default=True, help="How the kernel is run."),
-    click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
-                 help="QEMU's accelerator. auto tries the real kernel under KVM, falls back to TCG, and remembers."),
-]  # fmt: skip
+    click.option(
+        "--kernel",
+        default="debian-6.12",
+        show_default=True,
+        metavar="K",
+        help="A pin of kernels/ (debian-6.12), an exact version (debian-6.12.117), or a bzImage or vmlinux.",
+    ),
+    click.option(
+        "--modules",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Modules of a kernel of your own: what make modules_install filled.",
+    ),
+    click.option(
+        "--module",
+        "replaced",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE.ko",
+        help="Use this module in place of the kernel's own of that name; may be repeated.",
+    ),
+    click.option(
+        "--machine",
+        type=click.Choice(["qemu"]),
+        default="qemu",
+        show_default=True,
+        help="How the kernel is run.",
+    ),
+    click.option(
+        "--accel",
+        type=click.Choice(["auto", "kvm", "tcg"]),
+        default="auto",
+        show_default=True,
+        help="QEMU's accelerator. auto tries the real kernel under KVM, falls back to TCG, and remembers.",
+    ),
+]
 
 
 def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
@@ -117,13 +142,33 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 
 
 @main.command()
-@click.option("-c", "--config", "configurations", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="File systems in modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.")  # fmt: skip
-@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
-              help="Workloads by name, your own by file, or all. Default: all.")  # fmt: skip
+@click.option(
+    "-c",
+    "--config",
+    "configurations",
+    multiple=True,
+    callback=listed,
+    metavar="FS/MODE,...",
+    help="File systems in modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.",
+)
+@click.option(
+    "-w",
+    "--workload",
+    "workloads",
+    multiple=True,
+    callback=listed,
+    metavar="NAME,...",
+    help="Workloads by name, your own by file, or all. Default: all.",
+)
 @with_options(kernel_options)
-@click.option("--fault-model", "fault_models", multiple=True, callback=listed, metavar="NAME,...",
-              help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix, the log cut at every entry.")  # fmt: skip
+@click.option(
+    "--fault-model",
+    "fault_models",
+    multiple=True,
+    callback=listed,
+    metavar="NAME,...",
+    help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix, the log cut at every entry.",
+)
 @click.option(
     "-j",
     "--jobs",
@@ -132,8 +177,12 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     show_default=True,
     help="Guests at once.",
 )
-@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-              help="Known failures, a line each, with the reason; they are shown and do not fail the run.")  # fmt: skip
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Known failures, a line each, with the reason; they are shown and do not fail the run.",
+)
 @click.option(
     "--log-size",
     "log_mib",
@@ -181,7 +230,7 @@ def run(**given: Any) -> ExitCode:
         replaced=[str(p.resolve()) for p in given["replaced"]],
         accel=given["accel"],
         jobs=given["jobs"],
-        fault_models=_known_models(given["fault_models"] or ["prefix"]),
+        fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
         log_bytes=given["log_mib"] << 20,
         argv=sys.argv[1:],
     )
@@ -229,7 +278,7 @@ def _known_models(names: list[str]) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """A file of the user's by its full path, so that a run can be resumed from elsewhere; other names as they are."""
+    """A file of the user's by its full path, so that a run can be resumed from elsewhere."""
     path = Path(name)
     return str(path.resolve()) if path.is_file() and name not in workload_files() else name
 
@@ -245,10 +294,15 @@ def _shown(path: Path) -> str:
 def smoke(**given: Any) -> ExitCode:
     """One mode, one workload, every crash state: does everything work here? Under a minute."""
     plan = Plan(
-        configurations=SMOKE[0], workloads=SMOKE[1], kernel=given["kernel"], accel=given["accel"],
-        modules=str(given["modules"]) if given["modules"] else None, replaced=[*map(str, given["replaced"])],
-        jobs=os.cpu_count() or 1, argv=sys.argv[1:],
-    )  # fmt: skip
+        configurations=SMOKE[0],
+        workloads=SMOKE[1],
+        kernel=given["kernel"],
+        accel=given["accel"],
+        modules=str(given["modules"]) if given["modules"] else None,
+        replaced=[*map(str, given["replaced"])],
+        jobs=os.cpu_count() or 1,
+        argv=sys.argv[1:],
+    )
     with create_run(plan, given["out"], "smoke") as store:
         return _execute(plan, store)
 
@@ -281,8 +335,16 @@ def smoke(**given: Any) -> ExitCode:
 )
 @click.option("--bisect", is_flag=True, help="Exit 125 where undecided, as git bisect run expects.")
 @guarded
-def repro_command(point: str, source: Path, kernel: str | None, replaced: Sequence[Path], accel: str,
-                  want_shell: bool, export_file: Path | None, bisect: bool) -> ExitCode:  # fmt: skip
+def repro_command(
+    point: str,
+    source: Path,
+    kernel: str | None,
+    replaced: Sequence[Path],
+    accel: str,
+    want_shell: bool,
+    export_file: Path | None,
+    bisect: bool,
+) -> ExitCode:
     """Rebuild one crash state in a fresh guest and judge it again.
 
     \b
@@ -290,7 +352,7 @@ def repro_command(point: str, source: Path, kernel: str | None, replaced: Sequen
     powercut repro ext4-nobarrier/append-fsync@41 --shell
     git bisect run sh -c 'make -j8 bzImage && powercut repro ID --kernel arch/x86/boot/bzImage --bisect'
 
-    Exits 0 where the state is consistent, 1 where not, 3 (with --bisect 125) where that could not be found out.
+    Exits 0 where the state is consistent, 1 where not, 3 (with --bisect 125) where undecided.
     """
     try:
         with RunStore.open(source) as store:
@@ -360,10 +422,10 @@ def report(run: Path, expect: Path | None) -> ExitCode:
 @guarded
 def list_command(what: str, out: Path) -> None:
     """What can be named: file systems and modes, workloads, kernels, and the runs that are kept."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for row in _rows(what, out):
-        table.add_row(*row)
-    console.print(table)
+    rows = _rows(what, out)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    for row in rows:
+        click.echo("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _rows(what: str, out: Path) -> list[tuple[str, ...]]:

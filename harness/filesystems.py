@@ -48,9 +48,13 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Run it on an image file, output and errors together in `stdout`."""
         return subprocess.run(
             [self.path(), *self.arguments, *more, image],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=os.environ | self.environment, timeout=FSCK_TIMEOUT_S, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | self.environment,
+            timeout=FSCK_TIMEOUT_S,
+            check=False,
+        )
 
 
 class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,9 +108,8 @@ class Profile:
         """mkfs on an image file that has its final size. Raises EnvironmentLacks with what mkfs said."""
         done = self.mkfs.run(image, self.mkfs_arguments)
         if done.returncode:
-            raise EnvironmentLacks(
-                f"{self.mkfs.program} failed with {done.returncode}: {done.stdout.decode(errors='replace').strip()}"
-            )
+            said = done.stdout.decode(errors="replace").strip()
+            raise EnvironmentLacks(f"{self.mkfs.program} failed with {done.returncode}: {said}")
 
     def check_filesystem(self, image: Path) -> FsckResult:
         """The native fsck on an image file, its exit code decoded as the profile says."""

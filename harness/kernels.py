@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import zstandard
 
 from harness.cache import cache_dir
 from harness.errors import EnvironmentLacks, KernelError, UsageError
@@ -178,8 +179,12 @@ def _download(package: str, root: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache_dir("kernels")) as scratch:
         got = subprocess.run(
             ["apt-get", "download", "-q", package],
-            cwd=scratch, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False,
-        )  # fmt: skip
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT_S,
+            check=False,
+        )
         debs = list(Path(scratch).glob("*.deb"))
         if got.returncode or not debs:
             raise KernelError(
@@ -310,7 +315,5 @@ def read_module(path: Path) -> bytes:
     if path.suffix == ".xz":
         return lzma.decompress(data)
     if path.suffix == ".zst":
-        import zstandard  # only kernels that compress so need it
-
         return zstandard.ZstdDecompressor().decompressobj().decompress(data)
     return data

@@ -1,4 +1,4 @@
-"""How a run shows on the terminal: bars with rate and time left, or plain lines where there is no terminal."""
+"""How a run shows: bars with rate and time left, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
-            console=console, transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description:>9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
         self._tasks: dict[str, TaskID] = {}
         self._totals: dict[str, int] = {}
 

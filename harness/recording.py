@@ -1,7 +1,7 @@
 """Recordings: a base image, the write log of a workload on it, and the history that the log's marks tell.
 
 In a run directory: `cases/<fs>-<mode>/base.img.zst` (shared by the workloads of that mode), and
-`cases/<fs>-<mode>/<workload>/log.zst` with `history.json`. Worked on uncompressed, in the run's scratch folder.
+`cases/<fs>-<mode>/<workload>/log.zst` with `history.json`. Worked on uncompressed, in a scratch folder.
 """
 
 from __future__ import annotations
@@ -66,9 +66,15 @@ def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
 
 
 def record(
-    worker: Worker, profile: Profile, workload: Workload, case: CaseId, base: Path, kept: Path, scratch: Path,
+    worker: Worker,
+    profile: Profile,
+    workload: Workload,
+    case: CaseId,
+    base: Path,
+    kept: Path,
+    scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> Recording:  # fmt: skip
+) -> Recording:
     """Run the workload in the worker's guest and keep its log and history in the folder `kept`.
 
     Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
@@ -91,7 +97,7 @@ def record(
 def load_recording(
     case: CaseId, profile: Profile, workload: Workload, cases: Path, scratch: Path
 ) -> Recording:
-    """One that a run directory keeps; `cases` is its folder of that name. Raises StoreError where it is missing."""
+    """One that a run directory keeps; `cases` is its folder of that name. Raises StoreError."""
     folder = cases / f"{case.filesystem}-{case.mode}"
     kept = folder / case.workload
     try:

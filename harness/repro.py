@@ -45,6 +45,7 @@ class Scene:
     recording: Recording
     kernel: Kernel
     kit: GuestKit
+    accel: str
     directory: Path
 
 
@@ -94,8 +95,8 @@ def scene(
         if point.state.prefix > len(recording.write_log.entries):
             raise UsageError(f"{point} lies behind the end of the log")
         plan = msgspec.structs.replace(plan, accel=accel)
-        kit, _ = make_kit(plan, found, [profile], [workload], recording.base, directory)
-        yield Scene(point, recording, found, kit, directory)
+        kit, chosen = make_kit(plan, found, [profile], [workload], recording.base, directory)
+        yield Scene(point, recording, found, kit, chosen.name, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -110,7 +111,7 @@ def reproduce(shown: Scene) -> Reproduction:
 
 
 def export(shown: Scene, file: Path) -> None:
-    """Write the crashed disk, before any recovery, as a raw image. Raises UsageError where `file` is there."""
+    """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` is there."""
     if file.exists():
         raise UsageError(f"{file} exists already", "name a file that does not")
     with Worker(shown.kit, shown.directory / "worker") as worker:
@@ -136,7 +137,6 @@ def shell(shown: Scene) -> int:
             disk_socket=disk.socket,
             log=worker.log_device,
             directory=worker.directory,
-            shell=f"{profile.fstype}:{profile.mount_options}",
+            shell_mount=f"{profile.fstype}:{profile.mount_options}",
         )
-        accel = shown.kit.machine.accel
-        return subprocess.run(qemu.command(boot, accel, None), check=False).returncode
+        return subprocess.run(qemu.command(boot, shown.accel, None), check=False).returncode

@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replaced: list[str] = []
     accel: str = "auto"
     jobs: int = 1
-    fault_models: list[str] = ["prefix"]
+    fault_models: tuple[str, ...] = ("prefix",)
     log_bytes: int = LOG_BYTES
     argv: list[str] = []
 
@@ -211,10 +211,16 @@ class _Session:
 
     def _recorded(self, pool: Pool, case: _Case, recording: Recording, groups: Sequence[Group]) -> None:
         generated = sum(len(g.states) for g in groups)
-        self._store.add_case(replace(
-            self._info(case), generated=generated, distinct=len(groups), log_hash=groups[-1].content_hash,
-            steps=steps_of(recording.history), timeline=timeline_of(recording.write_log.entries),
-        ))  # fmt: skip
+        self._store.add_case(
+            replace(
+                self._info(case),
+                generated=generated,
+                distinct=len(groups),
+                log_hash=groups[-1].content_hash,
+                steps=steps_of(recording.history),
+                timeline=timeline_of(recording.write_log.entries),
+            )
+        )
         known = self._store.judged_states(case.id, decided_only=True)
         left = [g for g in groups if not known.issuperset(map(str, g.states))]
         self._progress.advance("recorded", 1)
@@ -371,21 +377,27 @@ def make_kit(
 
 
 def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
-    """A new run directory with its plan. The names in the plan are looked up first: a typing error costs nothing."""
+    """A new run directory with its plan. Its names are looked up first: a typing error costs nothing."""
     select_profiles(plan.configurations)
     select_workloads(plan.workloads)
     info = RunInfo(
-        name=name, powercut=__version__, git_head=_git_head(), argv=tuple(plan.argv), kernel=KernelInfo(plan.kernel),
-        machine=MachineInfo("qemu"), host=f"{platform.system()} {platform.release()} {platform.machine()}",
-        started=datetime.now(UTC), jobs=plan.jobs,
-    )  # fmt: skip
+        name=name,
+        powercut=__version__,
+        git_head=_git_head(),
+        argv=tuple(plan.argv),
+        kernel=KernelInfo(plan.kernel),
+        machine=MachineInfo("qemu"),
+        host=f"{platform.system()} {platform.release()} {platform.machine()}",
+        started=datetime.now(UTC),
+        jobs=plan.jobs,
+    )
     store = RunStore.create(reports, name, info)
     write_atomically(store.path / "plan.json", msgspec.json.encode(plan))
     return store
 
 
 def load_plan(store: RunStore) -> Plan:
-    """The plan of a run that is to be resumed. Raises StoreError where it is missing or of another version."""
+    """The plan of a run that is to be resumed. Raises StoreError where it is of another version."""
     path = store.path / "plan.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Plan)
@@ -413,7 +425,7 @@ def _release(kernel: Kernel) -> str:
 def _git_head() -> str:
     """Of the checkout that powercut runs from; empty for an installed one."""
     here = Path(__file__).parent
-    command = ["git", "-C", here, "rev-parse", "HEAD"]
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
     if not shutil.which("git") or not (here.parent / ".git").exists():
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -43,8 +43,10 @@ class Initramfs:
         """
         found = shutil.which(name)
         if not found:
-            raise EnvironmentLacks(f"the program {name}, which a workload runs in the guest, is not installed",
-                                   f"run: apt-get install {name}")  # fmt: skip
+            raise EnvironmentLacks(
+                f"the program {name}, which a workload runs in the guest, is not installed",
+                f"run: apt-get install {name}",
+            )
         path = Path(found).resolve()
         self.add(f"bin/{name}", path.read_bytes(), 0o755)
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ from harness.machines.guest import Guest
 @dataclass(frozen=True, slots=True)
 class Boot:
     """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `log`: the
-    file behind its log device; `directory`: for its console. `shell`: not empty, `FSTYPE:OPTIONS`:
+    file behind its log device; `directory`: for its console. `shell_mount`: not empty, `FSTYPE:OPTIONS`:
     instead of answering, the agent opens a shell on the terminal and shows this as the mount to try.
     """
 
@@ -21,7 +21,7 @@ class Boot:
     disk_socket: Path
     log: Path
     directory: Path
-    shell: str = ""
+    shell_mount: str = ""
 
 
 class Machine(Protocol):

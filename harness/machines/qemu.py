@@ -83,8 +83,8 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     # the archive stands in memory twice while the kernel unpacks it
     memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
     kernel_words = [*profile().command_line, f"powercut.port={profile().channel}"]
-    if boot.shell:
-        kernel_words += [f"powercut.shell=1 powercut.mount={boot.shell}"]
+    if boot.shell_mount:
+        kernel_words += [f"powercut.shell=1 powercut.mount={boot.shell_mount}"]
         kernel_words += [f"powercut.device={profile().data_device}"]
     arguments: list[tuple[str, str] | tuple[str]] = [
         ("-nodefaults",),
@@ -101,7 +101,7 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
         ("-kernel", str(boot.kernel_image)),
         ("-initrd", str(boot.initramfs)),
         ("-append", " ".join(kernel_words)),
-        ("-serial", "mon:stdio" if boot.shell else f"file:{boot.directory / 'console.txt'}"),
+        ("-serial", "mon:stdio" if boot.shell_mount else f"file:{boot.directory / 'console.txt'}"),
         ("-chardev", f"socket,id=disk,path={boot.disk_socket}"),
         ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
         ("-drive", f"file={boot.log},format=raw,if=none,id=log,cache=unsafe,aio=threads"),
@@ -125,9 +125,12 @@ def start(boot: Boot, accel: str) -> Guest:
         stderr = (boot.directory / "qemu.txt").open("wb")
         with stderr:
             process = subprocess.Popen(
-                die_with_parent(line), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+                die_with_parent(line),
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
                 pass_fds=[theirs.fileno()],
-            )  # fmt: skip
+            )
     guest = Guest(process, ours, boot.directory / "console.txt")
     try:
         guest.wait_until_up(BOOT_TIMEOUT_S[accel])
@@ -179,7 +182,7 @@ def choose_accel(wanted: str, try_kvm: Callable[[], None]) -> Accel:
             try_kvm()
             known[key] = ""
         except PowercutError as e:
-            known[key] = e.what
+            known[key] = e.what.splitlines()[0].partition("; machine")[0]
         memory.write_text(json.dumps(known, indent=1))
     if known[key]:
         return Accel("tcg", f"/dev/kvm opens, but a kernel does not come up under it ({known[key]})")

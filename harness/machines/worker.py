@@ -289,9 +289,16 @@ def _run_check(guest: Guest, check: Check) -> CheckResult:
 
 def _to_wire(op: Operation) -> wire.Operation:
     return wire.Operation(
-        kind=op.kind.value, path=op.path, target=op.target, offset=op.offset, length=op.length,
-        name=op.name, value=op.value, flags=list(op.flags), argv=list(op.argv),
-    )  # fmt: skip
+        kind=op.kind.value,
+        path=op.path,
+        target=op.target,
+        offset=op.offset,
+        length=op.length,
+        name=op.name,
+        value=op.value,
+        flags=list(op.flags),
+        argv=list(op.argv),
+    )
 
 
 def _to_outcome(seen: wire.Recovered) -> Outcome:
@@ -306,11 +313,20 @@ def _to_outcome(seen: wire.Recovered) -> Outcome:
 
 def _to_entry(e: wire.TreeEntry) -> TreeEntry:
     return TreeEntry(
-        path=os.fsdecode(e.path), kind=e.kind, inode=e.inode, mode=e.mode, links=e.links, uid=e.uid, gid=e.gid,
-        size=e.size, blocks=e.blocks, target=e.target, xattrs={x.name: x.value for x in e.xattrs},
+        path=os.fsdecode(e.path),
+        kind=e.kind,
+        inode=e.inode,
+        mode=e.mode,
+        links=e.links,
+        uid=e.uid,
+        gid=e.gid,
+        size=e.size,
+        blocks=e.blocks,
+        target=e.target,
+        xattrs={x.name: x.value for x in e.xattrs},
         runs=tuple(Run(RunKind(r.kind), r.start, r.length, r.value, r.origin, r.data) for r in e.runs),
         digest=e.digest,
-    )  # fmt: skip
+    )
 
 
 def find_agent() -> Path:

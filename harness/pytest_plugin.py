@@ -1,0 +1,164 @@
+"""pytest: one test for every pair of file system mode and workload that a test names.
+
+    @pytest.mark.crash_consistency(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    def test_crash(crash_case):
+        crash_case.check()
+
+gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
+guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from rich.console import Console
+
+from harness.errors import PowercutError
+from harness.filesystems import select_profiles
+from harness.model import CaseId
+from harness.progress import Lines
+from harness.report.words import reproduce
+from harness.run import Plan, create_run, execute
+from harness.summary import CaseSummary, CaseVerdict
+from harness.workloads import load_workload
+
+MARKER = "crash_consistency"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("powercut", "crash consistency of file systems")
+    group.addoption(
+        "--powercut-kernel", default="debian-6.12", metavar="K", help="pin, version, bzImage or vmlinux"
+    )
+    group.addoption("--powercut-modules", default=None, metavar="DIR", help="modules of a kernel of your own")
+    group.addoption(
+        "--powercut-accel", default="auto", choices=["auto", "kvm", "tcg"], help="QEMU's accelerator"
+    )
+    group.addoption("--powercut-reports", default="reports", metavar="DIR", help="where runs are kept")
+    group.addoption(
+        "--powercut-jobs", default=os.cpu_count() or 1, type=int, metavar="N", help="guests at once"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(configurations, workloads): one test for each pair, through the fixture crash_case",
+    )
+    config.stash[_RUNS] = _Runs(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that uses `crash_case` becomes one for each pair that its marker names."""
+    if "crash_case" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker(MARKER)
+    if marker is None:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid} uses crash_case: mark it with "
+            f'@pytest.mark.{MARKER}(configurations=["ext4/ordered"], workloads=["append-fsync"])'
+        )
+    try:
+        chosen = select_profiles(marker.kwargs["configurations"])
+        pairs = [
+            (CaseId(p.filesystem, p.mode, load_workload(name).name), name)
+            for p in chosen
+            for name in marker.kwargs["workloads"]
+        ]
+    except KeyError as e:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker {MARKER} lacks {e}") from e
+    except PowercutError as e:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: {e}") from e
+    ids = [f"{case.filesystem}-{case.mode}-{case.workload.replace('-', '_')}" for case, _ in pairs]
+    metafunc.parametrize("crash_case", pairs, ids=ids, indirect=True)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Only what was selected (-k, -m) is run."""
+    runs = session.config.stash[_RUNS]
+    for item in session.items:
+        call = getattr(item, "callspec", None)
+        if call is not None and "crash_case" in call.params:
+            runs.select(*call.params["crash_case"])
+
+
+@pytest.fixture
+def crash_case(request: pytest.FixtureRequest) -> CrashCase:
+    """The pair of this test; nothing is run before `check` or `summary`."""
+    case, _ = request.param
+    return CrashCase(case, request.config.stash[_RUNS])
+
+
+@dataclass(frozen=True)
+class CrashCase:
+    """A file system mode under a workload."""
+
+    case: CaseId
+    _runs: _Runs
+
+    def summary(self) -> CaseSummary:
+        """Counts, findings and verdict over all crash states."""
+        return self._runs.result(self.case)
+
+    def check(self) -> None:
+        """Fail the test with the findings and how to reproduce them, or with why nothing could be decided."""
+        seen = self.summary()
+        if seen.verdict is not CaseVerdict.PASS:
+            _fail(seen, self._runs.source(self.case))
+
+
+def _fail(seen: CaseSummary, source: str) -> NoReturn:
+    lines = [f"{seen.case}: {seen.verdict.value} ({seen.counts.checked} crash states checked)"]
+    for finding in seen.findings:
+        lines += [f"{finding.oracle}: {finding.summary}"]
+        lines += [f"  expected: {v.expected}\n  found:    {v.found}" for v in finding.violations[:1]]
+        lines += [f"reproduce: {reproduce(finding.case, finding.state, source)}"]
+    if seen.undecided:
+        lines += [f"undecided: {seen.undecided}"]
+    pytest.fail("\n".join(lines), pytrace=False)
+
+
+class _Runs:
+    """One run for each configuration, of all its selected workloads, when the first is asked for."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._selected: dict[str, dict[str, None]] = defaultdict(dict)
+        self._results: dict[CaseId, CaseSummary] = {}
+        self._sources: dict[str, Path] = {}
+
+    def select(self, case: CaseId, workload: str) -> None:
+        self._selected[case.configuration][workload] = None
+
+    def source(self, case: CaseId) -> str:
+        return str(self._sources[case.configuration])
+
+    def result(self, case: CaseId) -> CaseSummary:
+        if case not in self._results:
+            self._run(case.configuration)
+        return self._results[case]
+
+    def _run(self, configuration: str) -> None:
+        option = self._config.getoption
+        plan = Plan(
+            configurations=[configuration],
+            workloads=list(self._selected[configuration]),
+            kernel=option("--powercut-kernel"),
+            modules=option("--powercut-modules"),
+            accel=option("--powercut-accel"),
+            jobs=option("--powercut-jobs"),
+            argv=["pytest", *self._config.invocation_params.args],
+        )
+        with create_run(plan, Path(option("--powercut-reports")), "pytest") as store:
+            self._sources[configuration] = store.path
+            summary = execute(plan, store, Lines(Console(quiet=True)))
+        self._results.update({c.case: c for c in summary.cases})
+
+
+_RUNS = pytest.StashKey[_Runs]()

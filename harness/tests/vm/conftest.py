@@ -1,0 +1,60 @@
+"""What tests with real guests share: a check that guests can be had, and one recorded run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.errors import PowercutError
+from harness.kernels import find_kernel
+from harness.machines import qemu
+from harness.machines.disk import find_binary
+from harness.machines.worker import find_agent
+from harness.progress import Lines
+from harness.run import Plan, create_run, execute
+from harness.store import RunStore
+from harness.summary import Summary
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.vm)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def guests_can_be_had() -> None:
+    """Skip with the reason where a guest cannot be booted; fail where that must not be."""
+    try:
+        qemu.version()
+        find_binary()
+        find_agent()
+        find_kernel("debian-6.12")
+    except PowercutError as e:
+        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
+            pytest.fail(f"POWERCUT_REQUIRE_VM=1, and no guest can be booted: {e}")
+        pytest.skip(f"no guest can be booted here: {e}")  # the reason is the exception's
+
+
+def run_plan(plan: Plan, reports: Path) -> tuple[Summary, Path]:
+    """Execute a plan in a new run directory; where it is, and what it came to."""
+    with create_run(plan, reports, "test") as store:
+        return execute(plan, store, Lines(Console(quiet=True))), store.path
+
+
+@pytest.fixture(scope="session")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Summary, Path]]:
+    """ext4 as it should be and without barriers, under one small workload."""
+    plan = Plan(configurations=["ext4/ordered", "ext4/nobarrier"], workloads=["append-fsync"], jobs=2)
+    yield run_plan(plan, tmp_path_factory.mktemp("compared"))
+
+
+@pytest.fixture
+def compared_store(compared: tuple[Summary, Path]) -> Iterator[RunStore]:
+    with RunStore.open(compared[1]) as store:
+        yield store

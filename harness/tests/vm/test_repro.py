@@ -1,0 +1,84 @@
+"""One crash point again: the same verdict in fresh guests, and the exact bytes as a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode, UsageError
+from harness.model import CrashPoint, CrashState, Verdict
+from harness.repro import export, find_point, reproduce, scene
+from harness.states import replay
+from harness.store import RunStore
+from harness.summary import Summary
+
+REPEATS = 3
+
+
+def test_a_finding_gives_the_same_verdict_in_fresh_guests(compared_store: RunStore) -> None:
+    finding = next(f for f in compared_store.findings() if f.oracle == "durability")
+    for _ in range(REPEATS):
+        with scene(compared_store, finding.crash_point, None, [], "auto") as shown:
+            again = reproduce(shown)
+        assert again.judgement.verdict is Verdict.FAIL
+        assert (finding.oracle, finding.signature) in {
+            (v.oracle, v.signature) for v in again.judgement.violations
+        }
+
+
+def test_the_printed_command_works_and_exits_1(compared: tuple[Summary, Path]) -> None:
+    summary, path = compared
+    finding = summary.unexpected[0]
+    script = path / "findings" / finding.id / "repro.sh"
+    assert "powercut repro" in script.read_text()
+    command = [sys.executable, "-m", "harness.cli", "repro", str(finding.crash_point), "--from", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INCONSISTENT, done.stdout + done.stderr
+    assert "FAIL" in done.stdout
+
+
+def test_a_state_that_passed_passes_again(compared_store: RunStore) -> None:
+    point = find_point("ext4-ordered/append-fsync@40", compared_store)
+    with scene(compared_store, point, None, [], "auto") as shown:
+        assert reproduce(shown).judgement.verdict is Verdict.PASS
+
+
+def test_a_durable_write_that_is_dropped_is_seen(compared_store: RunStore) -> None:
+    """The oracles are not asleep on a real kernel: take away a journal commit that an fsync waited for."""
+    case = next(c.case for c in compared_store.cases() if c.case.mode == "ordered")
+    with scene(compared_store, CrashPoint(case, CrashState(0)), None, [], "auto") as shown:
+        history, log = shown.recording.history, shown.recording.write_log
+        fsync = next(s for s in history.steps if str(s.operation) == "fsync f")
+        assert fsync.ack is not None
+        commits = [e.index for e in log.entries if e.flags.FUA in e.flags and e.index < fsync.ack]
+        state = CrashState(fsync.ack + 1, tuple(commits))
+        seen = reproduce(dataclasses.replace(shown, point=CrashPoint(case, state)))
+    assert {v.oracle for v in seen.judgement.violations} & {"durability", "mountable", "fsck"}
+
+
+def test_export_writes_the_crashed_disk(compared_store: RunStore, tmp_path: Path) -> None:
+    point = find_point("ext4-ordered/append-fsync@50", compared_store)
+    with scene(compared_store, point, None, [], "auto") as shown:
+        export(shown, tmp_path / "crashed.img")
+        expected = replay(shown.recording.base.read_bytes(), shown.recording.write_log, point.state)
+        with pytest.raises(UsageError):
+            export(shown, tmp_path / "crashed.img")
+    assert (tmp_path / "crashed.img").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ext4-ordered/append-fsync", "ext4-ordered/append-fsync@417"),
+        ("ext4-journal/append-fsync@4", "it has: ext4-ordered/append-fsync"),
+        ("ext4-ordered/append-fsync@999999", "behind its end"),
+    ],
+)
+def test_a_point_that_is_not_there_says_what_is(compared_store: RunStore, text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_point(text, compared_store)
+    assert says in str(caught.value)

@@ -1,0 +1,225 @@
+"""From a real kernel to a verdict: what a run finds, and that it finds it whatever happens to its guests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from harness.errors import ExitCode
+from harness.kernels import find_kernel, read_module, resolve_modules
+from harness.machines import qemu
+from harness.model import CaseId
+from harness.progress import Lines
+from harness.run import Plan, code_of, create_run, execute
+from harness.store import CaseStatus, RunStore
+from harness.summary import CaseVerdict, Summary
+from harness.tests.vm.conftest import run_plan
+
+ORDERED = CaseId("ext4", "ordered", "append-fsync")
+NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")
+
+
+def verdicts(path: Path, case: CaseId) -> dict[str, str]:
+    with RunStore.open(path) as store:
+        return {str(v.state): v.verdict.value for v in store.iter_verdicts(case)}
+
+
+def test_every_state_of_ordered_keeps_its_promises(compared: tuple[Summary, Path]) -> None:
+    summary, path = compared
+    case = next(c for c in summary.cases if c.case == ORDERED)
+    with RunStore.open(path) as store:
+        entries = len(store.timeline(ORDERED))
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    assert case.counts.generated == case.counts.passed == entries + 1
+    assert 0 < case.counts.distinct < case.counts.generated
+
+
+def test_without_barriers_fsynced_data_is_lost(compared: tuple[Summary, Path]) -> None:
+    summary, _ = compared
+    case = next(c for c in summary.cases if c.case == NOBARRIER)
+    assert case.verdict is CaseVerdict.FAIL
+    assert any(f.oracle == "durability" for f in case.findings)
+    assert code_of(summary) is ExitCode.INCONSISTENT
+
+
+def test_reports_are_written(compared: tuple[Summary, Path]) -> None:
+    _, path = compared
+    results = msgspec.json.decode((path / "results.json").read_bytes())
+    assert [c["mode"] for c in results["cases"]] == ["ordered", "nobarrier"]
+    for name in ("report.html", "junit.xml", "summary.txt"):
+        assert "append-fsync" in (path / name).read_text()
+    finding = results["cases"][1]["findings"][0]
+    script = path / "findings" / finding["id"] / "repro.sh"
+    assert os.access(script, os.X_OK)
+
+
+class _KillsGuests(Lines):
+    """Kills the run's guests, once, when a few states are judged."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(quiet=True))
+        self.killed: list[int] = []
+
+    def advance(self, what: str, count: int) -> None:
+        super().advance(what, count)
+        if what == "states" and self._done["states"] > 5 and not self.killed:
+            self.killed = _children("qemu-system")
+            for pid in self.killed:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _children(name: str) -> list[int]:
+    """Processes of this one with that name, grandchildren among them."""
+    listed = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [
+        (int(pid), int(ppid), comm)
+        for pid, ppid, comm in (line.split(None, 2) for line in listed.splitlines())
+    ]
+    family = {os.getpid()}
+    for _ in range(4):
+        family |= {pid for pid, ppid, _ in rows if ppid in family}
+    return [pid for pid, _, comm in rows if pid in family and comm.startswith(name)]
+
+
+def test_killed_guests_cost_no_verdict(tmp_path: Path, compared: tuple[Summary, Path]) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=2)
+    progress = _KillsGuests()
+    with create_run(plan, tmp_path, "killed") as store:
+        summary = execute(plan, store, progress)
+    assert progress.killed
+    (case,) = summary.cases
+    assert case.counts.checked == case.counts.generated
+    assert case.verdict is CaseVerdict.PASS
+
+
+def test_a_killed_run_is_resumed_without_judging_twice(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli",
+        "run",
+        "-c",
+        "ext4/ordered",
+        "-w",
+        "append-fsync,overwrite",
+        "--out",
+        str(tmp_path),
+        "-j",
+        "1",
+    ]
+    with (tmp_path / "out.txt").open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+        latest = tmp_path / "latest"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (latest.exists() and _judged(latest)):
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    before = _judged(latest)
+    assert before, (tmp_path / "out.txt").read_text()
+    with RunStore.open(latest) as store:
+        assert store.info.finished is None
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "run", "--resume", str(latest)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with RunStore.open(latest) as store:
+        assert {c.status for c in store.cases()} == {CaseStatus.DONE}
+        for record in store.cases():
+            assert len(store.judged_states(record.case)) == record.info.generated
+
+
+def _judged(path: Path) -> int:
+    with RunStore.open(path) as store:
+        return sum(len(store.judged_states(c.case)) for c in store.cases())
+
+
+def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
+    class Interrupts(Lines):
+        def advance(self, what: str, count: int) -> None:
+            super().advance(what, count)
+            if what == "states" and self._done["states"] > 5:
+                raise KeyboardInterrupt
+
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync", "overwrite"], jobs=1)
+    with create_run(plan, tmp_path, "ctrl-c") as store:
+        summary = execute(plan, store, Interrupts(Console(quiet=True)))
+        judged = _judged(store.path)
+    assert judged > 5
+    assert summary.interrupted
+    assert code_of(summary) is ExitCode.INTERRUPTED
+    assert threading.active_count() < 8, "workers' threads have ended"
+    assert not _children("qemu-system")
+
+
+def test_a_full_log_device_is_unknown(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["stale"], log_bytes=1 << 20)
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.UNKNOWN
+    assert "--log-size" in case.undecided
+    assert code_of(summary) is ExitCode.UNDECIDED
+
+
+def test_a_kernel_without_dm_log_writes_says_so(tmp_path: Path) -> None:
+    image = find_kernel("debian-6.12").image
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], kernel=str(image))
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.UNKNOWN
+    assert "CONFIG_DM_LOG_WRITES" in case.undecided or "virtio" in case.undecided
+
+
+def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(qemu.BOOT_TIMEOUT_S, "tcg", 5.0)
+    image = tmp_path / "bzImage"
+    real = find_kernel("debian-6.12").image.read_bytes()
+    image.write_bytes(real[:0x10000] + bytes(len(real) - 0x10000))  # a header that promises a kernel
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], kernel=str(image), accel="tcg")
+    summary, _ = run_plan(plan, tmp_path)
+    assert code_of(summary) is ExitCode.UNDECIDED
+    assert "guest lost" in summary.cases[0].undecided
+
+
+def test_fio_runs_and_verifies_in_the_guest(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["fio-randwrite"], jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.PASS, (case.undecided, case.findings)
+    assert case.counts.checked == case.counts.generated > 50
+
+
+def test_fio_sees_what_is_lost_without_barriers(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/nobarrier"], workloads=["fio-randwrite"], jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    assert "program" in {f.oracle for f in summary.findings}
+
+
+def test_a_replaced_module_is_the_one_that_is_loaded(tmp_path: Path) -> None:
+    """Debian's own ext4.ko, unpacked: what a developer has after building one directory."""
+    kernel = find_kernel("debian-6.12")
+    own = next(p for p in resolve_modules(kernel, ["ext4"]) if p.name.startswith("ext4.ko"))
+    (tmp_path / "ext4.ko").write_bytes(read_module(own))
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=["append-fsync"],
+        replaced=[str(tmp_path / "ext4.ko")],
+        jobs=2,
+    )
+    summary, path = run_plan(plan, tmp_path)
+    assert code_of(summary) is ExitCode.CONSISTENT
+    assert "ext4.ko" in (path / "run.json").read_text()
