@@ -243,13 +243,16 @@ class UnknownReason:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one case. `checked` states have a verdict: checked == passed + failed + unknown."""
+    """Of one case. `checked` states have a verdict: checked == passed + failed + unknown.
+    `contents`: different contents among them.
+    """
 
     generated: int = 0
     distinct: int = 0
     passed: int = 0
     failed: int = 0
     unknown: int = 0
+    contents: int = 0
 
     @property
     def checked(self) -> int:
@@ -568,12 +571,18 @@ class RunStore:
             self._number(case),
         )
         by = {Verdict(verdict): int(count) for verdict, count in rows}
+        ((contents,),) = self._query(
+            "SELECT COUNT(DISTINCT iif(content_hash = '', state, content_hash))"
+            " FROM states WHERE case_id = ? AND how != 'reduced'",
+            self._number(case),
+        )
         return Counts(
             known.generated,
             known.distinct,
             by.get(Verdict.PASS, 0),
             by.get(Verdict.FAIL, 0),
             by.get(Verdict.UNKNOWN, 0),
+            contents,
         )
 
     def counts_by_how(self, case: CaseId) -> dict[How, int]:

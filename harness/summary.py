@@ -54,8 +54,8 @@ class CaseSummary:
             return ""
         if counts.unknown:
             return f"{counts.unknown:,} of {counts.checked:,} states could not be decided"
-        if counts.checked < counts.distinct:
-            return f"only {counts.checked:,} of {counts.distinct:,} distinct states were checked"
+        if counts.contents < counts.distinct:
+            return f"only {counts.contents:,} of {counts.distinct:,} distinct states were checked"
         return "" if counts.checked else "no state was checked"
 
     @property

@@ -432,9 +432,8 @@ def _size(sectors: int) -> str:
 
 def _mebibytes(sector: int) -> str:
     mebibytes = sector * SECTOR_BYTES / (1 << 20)
-    return (
-        f"{mebibytes:.0f} MiB" if mebibytes >= 10 or mebibytes == int(mebibytes) else f"{mebibytes:.1f} MiB"
-    )
+    digits = 1 if 0.05 <= mebibytes < 10 else 0
+    return f"{mebibytes:.{digits}f} MiB"
 
 
 def _px(value: float) -> float:

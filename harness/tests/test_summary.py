@@ -10,7 +10,7 @@ import pytest
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.store import CaseInfo, CaseStatus, JudgedState, RunStore
+from harness.store import CaseInfo, CaseStatus, How, JudgedState, RunStore
 from harness.summary import CaseVerdict, Summary, exit_code, summarise, worst
 from harness.tests.test_store import CASE, INFO, OTHER
 
@@ -38,7 +38,7 @@ def summary_of(
             store.add_case(
                 CaseInfo(case, distinct=len(judgements) if distinct is None else distinct, oracles=oracles)
             )
-            states = [JudgedState(CrashState(i), "h", j) for i, j in enumerate(judgements)]
+            states = [JudgedState(CrashState(i), f"{i:x}", j) for i, j in enumerate(judgements)]
             store.put_judgements(case, states)
             store.set_case_status(case, status, "because")
         if finished:
@@ -86,6 +86,18 @@ def test_a_case_that_says_done_with_states_missing_is_not_green(tmp_path: Path) 
     summary = summary_of(tmp_path, {CASE: (DONE, [OK])}, distinct=1234)
     assert exit_code(summary) is ExitCode.UNDECIDED
     assert summary.cases[0].undecided == "only 1 of 1,234 distinct states were checked"
+
+
+def test_many_states_of_one_content_do_not_stand_in_for_the_others(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.add_case(CaseInfo(CASE, generated=4, distinct=2))
+        store.put_judgements(CASE, [JudgedState(CrashState(i), "same", OK) for i in range(3)])
+        store.put_judgements(CASE, [JudgedState(CrashState(9), "other", OK, How.REDUCED)])
+        store.set_case_status(CASE, DONE)
+        store.finish(datetime(2026, 1, 2, tzinfo=UTC))
+        summary = summarise(store)
+    assert summary.cases[0].undecided == "only 1 of 2 distinct states were checked"
+    assert exit_code(summary) is ExitCode.UNDECIDED
 
 
 def test_counts_add_up(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ Judge = Callable[[CrashState], Judgement]
 
 def lost(state: CrashState) -> Judgement:
     """fsynced data that is gone, in the middle of the log."""
-    if not 30 <= state.prefix <= 70 or not state.dropped:
+    if not 33 <= state.prefix <= 70 or not state.dropped:
         return Judgement()
     violation = Violation(
         "durability",

@@ -155,7 +155,7 @@ def test_an_o_sync_write_is_shown_as_asking_for_durability() -> None:
 
 def test_places_far_apart_get_areas_of_their_own() -> None:
     log = [
-        DrawnEntry(0, "write", 0, 8),
+        DrawnEntry(0, "write", 2, 8),
         DrawnEntry(1, "write", 100_000, 8),
         DrawnEntry(2, "write", 100_008, 8),
     ]
