@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -141,14 +141,37 @@ class Disk:
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         """One 128-bit hexadecimal hash a state, equal exactly when the contents are."""
         found: list[str] = []
-        for start in range(0, len(states), _STATES_PER_REQUEST):
-            part = [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]
+        for part in _parts(states):
             found += self._ask(wire.Hashes(states=part), wire.Hashed).hashes
         return found
 
     def compare(self, log: Path) -> int | None:
         """First byte of the first sector in which what the guest left differs from base plus whole log."""
         return self._ask(wire.Compare(log=str(log.resolve())), wire.Compared).first_difference
+
+    def also_read(self, blocks: Iterable[int]) -> None:
+        """Count 4 KiB blocks of the device as read in this visit: a program of the host saw them in the
+        image. Needed before `remember` for every read that the guest did not make itself.
+        """
+        self._ask(wire.AlsoRead(blocks=sorted(set(blocks))), wire.Noted)
+
+    def remember(self, outcome: int) -> int | None:
+        """Keep the number `outcome` with the contents of all blocks that were read since the `switch`.
+
+        Returns the outcome that `recall` already gives for this state, if any; it is kept instead. If the
+        two do not mean the same, the outcome depends on more than what was read, and nothing that was
+        recalled in this run can be trusted.
+        """
+        return self._ask(wire.Remember(outcome=outcome), wire.Remembered).earlier
+
+    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
+        """For each state the outcome of a remembered one that agrees with it on every block that was read
+        there, or None. Never wrong where outcomes depend on what was read only; may miss.
+        """
+        found: list[int | None] = []
+        for part in _parts(states):
+            found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
+        return found
 
     def stats(self) -> wire.Counted:
         """Counters since the last `switch` or `open`."""
@@ -179,3 +202,9 @@ class Disk:
         except OSError:
             said = ""
         return f"{what}; the process {self.pid} {fate}" + (f" and said:\n{said}" if said else "")
+
+
+def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
+    """`states` in messages of bounded size."""
+    for start in range(0, len(states), _STATES_PER_REQUEST):
+        yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]

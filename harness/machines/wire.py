@@ -256,7 +256,19 @@ class Stats(_Message, tag="stats"):
     pass
 
 
-DiskRequest: TypeAlias = Open | Switch | Image | Hashes | Compare | Stats
+class AlsoRead(_Message, tag="also_read"):
+    blocks: list[int]
+
+
+class Remember(_Message, tag="remember"):
+    outcome: int
+
+
+class Recall(_Message, tag="recall"):
+    states: list[State]
+
+
+DiskRequest: TypeAlias = Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall
 
 
 # --- disk to host ----------------------------------------------------------------------------
@@ -296,13 +308,27 @@ class Counted(_Message, tag="counted"):
     overlay_bytes: int
 
 
+class Noted(_Message, tag="noted"):
+    pass
+
+
+class Remembered(_Message, tag="remembered"):
+    earlier: int | None
+
+
+class Recalled(_Message, tag="recalled"):
+    outcomes: list[int | None]
+
+
 class DiskFailed(_Message, tag="failed"):
     """`DiskReply::Failed`."""
 
     what: str
 
 
-DiskReply: TypeAlias = Opened | Switched | Imaged | Hashed | Compared | Counted | DiskFailed
+DiskReply: TypeAlias = (
+    Opened | Switched | Imaged | Hashed | Compared | Counted | Noted | Remembered | Recalled | DiskFailed
+)
 
 
 # --- frames ----------------------------------------------------------------------------------

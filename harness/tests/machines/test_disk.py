@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from harness.errors import DiskError, EnvironmentLacks
 from harness.machines import disk as disk_module
 from harness.machines.disk import Disk
-from harness.model import SECTOR_BYTES, CrashState
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import enumerate_prefixes, replay
 from harness.tests.states.logs import BASE, logs, states
 from harness.writelog import Discard, Step, Write, read_log, write_log
@@ -101,6 +102,76 @@ def test_compare_finds_the_first_byte(shared: Disk, tmp_path: Path, base: Path, 
     assert shared.compare(path) is None
 
 
+def _block(content: bytes, block: int) -> bytes:
+    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+
+
+def _recover(content: bytes) -> tuple[list[int], int]:
+    """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
+    blocks = [0]
+    outcome = 0
+    while len(blocks) < 4:
+        outcome = zlib.crc32(_block(content, blocks[-1]), outcome)
+        blocks.append(outcome % 4)
+    return blocks, zlib.crc32(_block(content, blocks[-1]), outcome)
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_recall_gives_what_recovery_would(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Recalled exactly for the states on which recovery reads what it has read before."""
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    chosen = data.draw(st.lists(states(steps), min_size=1, max_size=8))
+    contents = [replay(BASE, log, state) for state in chosen]
+    known: set[tuple[bytes, ...]] = set()
+    for state, content in zip(chosen, contents, strict=True):
+        traces = [tuple(_block(c, b) for b in _recover(c)[0]) for c in contents]
+        expected = [
+            _recover(c)[1] if trace in known else None for c, trace in zip(contents, traces, strict=True)
+        ]
+        assert shared.recall(chosen) == expected
+        shared.switch(state)
+        blocks, outcome = _recover(content)
+        for block in blocks:
+            shared.also_read([block])
+        assert shared.remember(outcome) in (None, outcome)
+        known.add(tuple(_block(content, b) for b in blocks))
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_recall_is_sound_for_any_reads_in_any_order(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Whatever was read: an outcome is recalled only where its visit's blocks have the same contents."""
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    visits: list[tuple[bytes, list[int]]] = []
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=8)):
+        read = data.draw(st.lists(st.integers(0, 3), max_size=5))
+        shared.switch(state)
+        for block in read:
+            shared.also_read([block])
+        content = replay(BASE, log, state)
+        earlier = shared.remember(len(visits))
+        visits.append((content, read))
+        assert earlier is None or _agree(content, visits[earlier])
+        assert shared.recall([state]) == [len(visits) - 1 if earlier is None else earlier]
+    asked = data.draw(st.lists(states(steps), min_size=1, max_size=8))
+    for state, outcome in zip(asked, shared.recall(asked), strict=True):
+        assert outcome is None or _agree(replay(BASE, log, state), visits[outcome]), state
+
+
+def _agree(content: bytes, visit: tuple[bytes, list[int]]) -> bool:
+    other, read = visit
+    return all(_block(content, block) == _block(other, block) for block in read)
+
+
 def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
     image = tmp_path / "image"
@@ -147,6 +218,12 @@ def test_logs_that_do_not_fit_are_refused(shared: Disk, tmp_path: Path, base: Pa
     odd.write_bytes(b"x" * 700)
     with pytest.raises(DiskError, match="700 bytes"):
         shared.open(odd)
+
+
+def test_reads_past_the_device_are_refused(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="block 4 was read, the device has 4"):
+        shared.also_read([3, 4])
 
 
 def test_nothing_can_be_asked_before_open() -> None:

@@ -104,7 +104,7 @@ fn read(device: &mut Device, sector: u64, into: &mut impl Write, room: usize) ->
     }
     device.stats.reads += 1;
     let mut data = vec![0; room];
-    device.read(sector, &mut data);
+    device.guest_read(sector, &mut data);
     into.write_all(&data)?;
     Ok(VIRTIO_BLK_S_OK)
 }

@@ -54,6 +54,19 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             })
         }
         DiskRequest::Stats {} => Ok(DiskReply::Counted(device.counted())),
+        DiskRequest::AlsoRead { blocks } => {
+            device.also_read(&blocks)?;
+            Ok(DiskReply::Noted {})
+        }
+        DiskRequest::Remember { outcome } => {
+            let earlier = device.remember(outcome);
+            Ok(DiskReply::Remembered { earlier })
+        }
+        DiskRequest::Recall { states } => {
+            let outcomes = states.iter().map(|state| device.recall(state));
+            let outcomes = outcomes.collect::<Answer<_>>()?;
+            Ok(DiskReply::Recalled { outcomes })
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     image::{self, Imaged},
     index::{base_sector, Index, Recipe},
     log::{map_file, Log},
+    memo::{Memo, ReadSet},
     overlay::Overlay,
     Answer, BLOCK_SECTORS, SECTOR_BYTES,
 };
@@ -26,6 +27,8 @@ pub struct Device {
     recipe: Recipe,
     overlay: Overlay,
     images: HashMap<PathBuf, Imaged>,
+    reads: ReadSet,
+    memo: Memo,
     pub stats: Stats,
 }
 
@@ -44,13 +47,16 @@ impl Device {
             Some(path) => Log::open(path, (map.len() / SECTOR_BYTES) as u64)?,
             None => Log::empty(),
         };
+        let index = Index::new(log, &map)?;
         Ok(Device {
             sources: [Some(base), source_log]
                 .into_iter()
                 .flatten()
                 .map(Path::to_path_buf)
                 .collect(),
-            index: Index::new(log, &map)?,
+            reads: ReadSet::new(index.slot_count()),
+            memo: Memo::default(),
+            index,
             base: map,
             recipe: Recipe::default(),
             overlay: Overlay::default(),
@@ -87,6 +93,7 @@ impl Device {
     pub fn switch(&mut self, state: &State) -> Answer<()> {
         self.recipe = self.index.recipe(state)?;
         self.overlay.clear();
+        self.reads.clear();
         self.stats = Stats::default();
         Ok(())
     }
@@ -110,7 +117,7 @@ impl Device {
             let part = |from: u64, to: u64| {
                 (from - sector) as usize * SECTOR_BYTES..(to - sector) as usize * SECTOR_BYTES
             };
-            if self.overlay.written(block) == 0 && !self.index.changes(block) {
+            if self.overlay.written(block) == 0 && self.index.slot(block).is_none() {
                 let start = at as usize * SECTOR_BYTES;
                 let range = part(at, stop);
                 let length = range.len();
@@ -122,6 +129,55 @@ impl Device {
             }
             at = stop;
         }
+    }
+
+    /// As [`read`](Self::read), for the guest: remembers what it saw of the state.
+    pub fn guest_read(&mut self, sector: u64, out: &mut [u8]) {
+        self.note(sector, (out.len() / SECTOR_BYTES) as u64);
+        self.read(sector, out);
+    }
+
+    /// Count blocks as read that a program of the host saw in the image.
+    pub fn also_read(&mut self, blocks: &[u64]) -> Answer<()> {
+        let last = self.sectors().div_ceil(BLOCK_SECTORS);
+        if let Some(past) = blocks.iter().find(|block| **block >= last) {
+            return Err(format!("block {past} was read, the device has {last}"));
+        }
+        for block in blocks {
+            self.note(block * BLOCK_SECTORS, BLOCK_SECTORS);
+        }
+        Ok(())
+    }
+
+    /// Enter into the read set the blocks of which these sectors show anything of the state.
+    fn note(&mut self, sector: u64, count: u64) {
+        let end = sector + count;
+        for block in sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS) {
+            let Some(slot) = self.index.slot(block) else {
+                continue;
+            };
+            let written = self.overlay.written(block);
+            let first = block * BLOCK_SECTORS;
+            let mut asked = (first.max(sector)..end.min(first + BLOCK_SECTORS)).map(|s| s - first);
+            if asked.any(|within| written & (1 << within) == 0) {
+                self.reads.add(slot);
+            }
+        }
+    }
+
+    /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`].
+    pub fn remember(&mut self, outcome: u64) -> Option<u64> {
+        let (index, recipe) = (&self.index, &self.recipe);
+        let content = |slot| index.block_hash(recipe, slot);
+        self.memo.remember(self.reads.slots(), content, outcome)
+    }
+
+    /// The outcome of a remembered state that agrees with `state` on all that was read there.
+    pub fn recall(&self, state: &State) -> Answer<Option<u64>> {
+        let recipe = self.index.recipe(state)?;
+        Ok(self
+            .memo
+            .recall(|slot| self.index.block_hash(&recipe, slot)))
     }
 
     /// Put the guest's `data`, whole sectors, at `sector`.
@@ -179,9 +235,9 @@ impl Device {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.retain(|block| {
-            (block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS).any(|sector| {
-                self.index.contribution(&old.recipe, sector)
-                    != self.index.contribution(&self.recipe, sector)
+            self.index.slot(*block).is_some_and(|slot| {
+                self.index.block_hash(&old.recipe, slot)
+                    != self.index.block_hash(&self.recipe, slot)
             })
         });
         blocks.extend(&old.written);
@@ -326,6 +382,57 @@ pub mod tests {
         std::fs::write(&target.0, b"other").unwrap();
         device.image(&target.0).unwrap();
         assert_eq!(std::fs::read(&target.0).unwrap(), device.base());
+    }
+
+    #[test]
+    fn what_the_guest_read_of_the_state_decides_the_outcome() {
+        let (mut device, _files) = device(&[
+            Step::Write(0, &[b'X'; 512]),
+            Step::Write(8, &[b'Y'; 512]),
+            Step::Write(16, &[b'Z'; 512]),
+        ]);
+        let mut sector = [0; 512];
+        device.switch(&prefix(1)).unwrap();
+        device.guest_read(1, &mut sector);
+        device.zero(8, 8);
+        device.guest_read(9, &mut sector);
+        assert_eq!(device.remember(7), None);
+        // the second block had been overwritten before it was read
+        let recalled: Vec<_> = (0..=3)
+            .map(|p| device.recall(&prefix(p)).unwrap())
+            .collect();
+        assert_eq!(recalled, [None, Some(7), Some(7), Some(7)]);
+    }
+
+    #[test]
+    fn a_block_that_was_overwritten_in_part_counts_as_read() {
+        let (mut device, _files) = device(&[Step::Write(0, &[b'X'; 512])]);
+        let mut sectors = [0; 1024];
+        device.write(0, &[b'G'; 512]);
+        device.guest_read(0, &mut sectors[..512]);
+        device.remember(1);
+        assert_eq!(device.recall(&prefix(1)).unwrap(), Some(1));
+        let (mut device, _files) = self::device(&[Step::Write(0, &[b'X'; 512])]);
+        device.write(0, &[b'G'; 512]);
+        device.guest_read(0, &mut sectors);
+        device.remember(1);
+        assert_eq!(device.recall(&prefix(1)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_the_host_read_counts_until_the_next_switch() {
+        let (mut device, _files) = device(&[Step::Write(8, &[b'Y'; 512])]);
+        assert!(device
+            .also_read(&[3])
+            .unwrap_err()
+            .contains("the device has 3"));
+        device.also_read(&[1, 2]).unwrap();
+        device.remember(1);
+        assert_eq!(device.recall(&prefix(1)).unwrap(), None);
+        device.switch(&prefix(1)).unwrap();
+        assert_eq!(device.remember(2), None);
+        assert_eq!(device.recall(&prefix(1)).unwrap(), Some(2));
+        assert_eq!(device.recall(&prefix(0)).unwrap(), Some(1));
     }
 
     #[test]

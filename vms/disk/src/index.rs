@@ -3,7 +3,8 @@
 //! Every sector that the log changes has the ascending list of the entries that change it: its versions.
 //! All lists stand behind one another in one array, the eight lists of a block being neighbours, so a
 //! look-up is one probe of a hash map and a binary search. A version costs 20 bytes (entry number and
-//! content hash), one per logged sector: 4 % of the log.
+//! content hash), one per logged sector: 4 % of the log. Blocks have such lists as well, so that the
+//! content hash of a block needs one search instead of eight.
 
 use powercut_protocol::State;
 
@@ -51,6 +52,17 @@ pub struct Index {
     contributions: Vec<u128>,
     /// The hash of the state of each prefix.
     prefix_hashes: Vec<u128>,
+    blocks: BlockVersions,
+}
+
+/// For every slot, the entries that change any of its block, and the block's hash after each.
+struct BlockVersions {
+    /// From slot to block.
+    numbers: Vec<u64>,
+    /// The versions of slot s are `starts[s]..starts[s + 1]`.
+    starts: Vec<u32>,
+    versions: Vec<u32>,
+    hashes: Vec<u128>,
 }
 
 impl Index {
@@ -64,8 +76,9 @@ impl Index {
                 u32::MAX
             ));
         }
-        let (slots, starts) = lay_out(&log.entries);
+        let (slots, starts, blocks) = lay_out(&log.entries);
         let mut index = Index {
+            blocks,
             versions: vec![0; total as usize],
             contributions: vec![0; total as usize],
             prefix_hashes: Vec::with_capacity(log.entries.len() + 1),
@@ -78,28 +91,54 @@ impl Index {
     }
 
     fn fill(&mut self, base: &[u8]) {
-        let mut used: Vec<u32> = self.starts.clone();
+        let mut used = self.starts.clone();
+        let mut blocks_used = self.blocks.starts.clone();
         let mut hash = 0u128;
         self.prefix_hashes.push(hash);
-        for (number, entry) in self.log.entries.iter().enumerate() {
-            for sector in entry.sector..entry.sector + entry.sectors {
-                let list = self.slots[&(sector / BLOCK_SECTORS)] as usize * 8
-                    + (sector % BLOCK_SECTORS) as usize;
-                let at = used[list] as usize;
-                let before = if used[list] == self.starts[list] {
-                    0
-                } else {
-                    self.contributions[at - 1]
+        for number in 0..self.log.entries.len() {
+            let entry = self.log.entries[number];
+            for block in entry_blocks(&entry) {
+                let slot = self.slots[&block] as usize;
+                let change = self.fill_block(number, block, &mut used, base);
+                let at = blocks_used[slot] as usize;
+                let before = match at == self.blocks.starts[slot] as usize {
+                    true => 0,
+                    false => self.blocks.hashes[at - 1],
                 };
-                let content = self.log.sector(entry, sector);
-                let added = contribution(sector, content, base_sector(base, sector));
-                self.versions[at] = number as u32;
-                self.contributions[at] = added;
-                used[list] += 1;
-                hash = hash.wrapping_add(added).wrapping_sub(before);
+                self.blocks.versions[at] = number as u32;
+                self.blocks.hashes[at] = before.wrapping_add(change);
+                blocks_used[slot] += 1;
+                hash = hash.wrapping_add(change);
             }
             self.prefix_hashes.push(hash);
         }
+    }
+
+    /// Enter what entry `number` does to `block`; `used` is the free place in each sector's list.
+    /// Returns the change of the block's hash.
+    fn fill_block(&mut self, number: usize, block: u64, used: &mut [u32], base: &[u8]) -> u128 {
+        let entry = &self.log.entries[number];
+        let first = self.slots[&block] as usize * 8;
+        let mut change = 0u128;
+        for within in 0..BLOCK_SECTORS {
+            let sector = block * BLOCK_SECTORS + within;
+            if !entry.covers(sector) {
+                continue;
+            }
+            let list = first + within as usize;
+            let at = used[list] as usize;
+            let before = match used[list] == self.starts[list] {
+                true => 0,
+                false => self.contributions[at - 1],
+            };
+            let content = self.log.sector(entry, sector);
+            let added = contribution(sector, content, base_sector(base, sector));
+            self.versions[at] = number as u32;
+            self.contributions[at] = added;
+            used[list] += 1;
+            change = change.wrapping_add(added).wrapping_sub(before);
+        }
+        change
     }
 
     /// Entries in the log.
@@ -186,10 +225,38 @@ impl Index {
         }
     }
 
-    /// Whether the log changes anything in `block`.
+    /// The number under which `block` is kept; `None` when the log never changes it.
     #[must_use]
-    pub fn changes(&self, block: u64) -> bool {
-        self.slots.contains_key(&block)
+    pub fn slot(&self, block: u64) -> Option<u32> {
+        self.slots.get(&block).copied()
+    }
+
+    /// Blocks that the log changes.
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What the block of `slot` adds to the hash of the state: equal for two states when its content is.
+    #[must_use]
+    pub fn block_hash(&self, recipe: &Recipe, slot: u32) -> u128 {
+        let block = self.blocks.numbers[slot as usize];
+        let lacks = |number| entry_blocks(&self.log.entries[number as usize]).contains(&block);
+        if recipe.lacking().any(lacks) {
+            return (0..BLOCK_SECTORS)
+                .map(|within| self.version_in_slot(recipe, slot, block * BLOCK_SECTORS + within))
+                .map(|found| found.map_or(0, |at| self.contributions[at]))
+                .fold(0, u128::wrapping_add);
+        }
+        let (start, end) = (
+            self.blocks.starts[slot as usize] as usize,
+            self.blocks.starts[slot as usize + 1] as usize,
+        );
+        let below = self.blocks.versions[start..end].partition_point(|n| *n < recipe.prefix);
+        match below {
+            0 => 0,
+            _ => self.blocks.hashes[start + below - 1],
+        }
     }
 
     /// What `sector` adds to the hash of the state.
@@ -273,32 +340,47 @@ fn entry_blocks(entry: &Entry) -> std::ops::Range<u64> {
     entry.sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS)
 }
 
-/// Give every changed block a slot, and every sector of it room for its versions.
-fn lay_out(entries: &[Entry]) -> (BlockMap<u32>, Vec<u32>) {
+/// Give every changed block a slot, and the block and each sector of it room for their versions.
+fn lay_out(entries: &[Entry]) -> (BlockMap<u32>, Vec<u32>, BlockVersions) {
     let mut slots = BlockMap::default();
-    let mut counts: Vec<u32> = Vec::new();
+    let mut numbers = Vec::new();
+    let mut sector_counts: Vec<u32> = Vec::new();
+    let mut block_counts: Vec<u32> = Vec::new();
     for entry in entries {
         for block in entry_blocks(entry) {
-            let next = slots.len() as u32;
+            let next = numbers.len() as u32;
             let slot = *slots.entry(block).or_insert(next);
             if slot == next {
-                counts.extend([0; 8]);
+                numbers.push(block);
+                sector_counts.extend([0; 8]);
+                block_counts.push(0);
             }
+            block_counts[slot as usize] += 1;
             for within in 0..BLOCK_SECTORS {
                 if entry.covers(block * BLOCK_SECTORS + within) {
-                    counts[slot as usize * 8 + within as usize] += 1;
+                    sector_counts[slot as usize * 8 + within as usize] += 1;
                 }
             }
         }
     }
-    let mut sum = 0;
-    let mut starts = Vec::with_capacity(counts.len() + 1);
-    starts.push(0);
-    for count in counts {
-        sum += count;
-        starts.push(sum);
-    }
-    (slots, starts)
+    let starts = running_sums(&block_counts);
+    let total = starts[starts.len() - 1] as usize;
+    let blocks = BlockVersions {
+        numbers,
+        starts,
+        versions: vec![0; total],
+        hashes: vec![0; total],
+    };
+    (slots, running_sums(&sector_counts), blocks)
+}
+
+/// 0, the first, the first two, ... : one more than there are counts.
+fn running_sums(counts: &[u32]) -> Vec<u32> {
+    let sums = counts.iter().scan(0, |sum, count| {
+        *sum += count;
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
 }
 
 #[cfg(test)]
@@ -383,7 +465,10 @@ mod tests {
         }
         let mut seen = std::collections::HashMap::new();
         for state in &states {
-            let hash = index.hash(&index.recipe(state).unwrap());
+            let recipe = index.recipe(state).unwrap();
+            let hash = index.hash(&recipe);
+            let blocks = (0..index.slot_count()).map(|slot| index.block_hash(&recipe, slot as u32));
+            assert_eq!(blocks.fold(0, u128::wrapping_add), hash, "{state:?}");
             let content = shown(&index, state);
             assert_eq!(
                 *seen.entry(hash).or_insert(content.clone()),

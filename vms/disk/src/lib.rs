@@ -12,6 +12,7 @@ pub mod hash;
 pub mod image;
 pub mod index;
 pub mod log;
+pub mod memo;
 pub mod overlay;
 pub mod vhost;
 

@@ -172,9 +172,18 @@ pub fn serve(shared: &Arc<Shared>, listener: &mut Listener) -> vhost_user_backen
             return error;
         }
         shared.guest.store(true, Ordering::Release);
-        if let Err(error) = daemon.wait() {
+        if let Err(error) = daemon.wait().or_else(is_farewell) {
             eprintln!("the guest's connection ended: {error}");
         }
         shared.guest.store(false, Ordering::Release);
+    }
+}
+
+/// A guest that ends closes its socket; that is no error.
+fn is_farewell(error: vhost_user_backend::Error) -> vhost_user_backend::Result<()> {
+    use vhost::vhost_user::Error::{Disconnected, PartialMessage};
+    match error {
+        vhost_user_backend::Error::HandleRequest(Disconnected | PartialMessage) => Ok(()),
+        other => Err(other),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One frame is a little-endian `u32` length followed by that many bytes of MessagePack. Every
 //! message is a map with a `type` entry that names the variant. The host's side is
-//! `harness/machines/protocol.py`; both sides are tested against `vms/protocol/vectors.json`.
+//! `harness/machines/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
 
 use std::io::{self, Read, Write};
 
@@ -242,6 +242,14 @@ pub enum DiskRequest {
     Compare { log: String },
     /// Counters since the last `Switch` or `Open`.
     Stats {},
+    /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
+    /// a host's program saw them in the `Image`.
+    AlsoRead { blocks: Vec<u64> },
+    /// What came of this state, by a number of the host's choice. Kept with the contents of all blocks
+    /// that were read since the `Switch`, until the next `Open`.
+    Remember { outcome: u64 },
+    /// Outcomes of states that agree with a remembered one on every block that was read there.
+    Recall { states: Vec<State> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -269,6 +277,16 @@ pub enum DiskReply {
         first_difference: Option<u64>,
     },
     Counted(Stats),
+    Noted {},
+    Remembered {
+        /// Another outcome that would have been recalled for this state; it stays the one recalled.
+        /// If the two mean different things, the outcome depends on more than what was read.
+        earlier: Option<u64>,
+    },
+    Recalled {
+        /// One a state; none where no remembered state agrees.
+        outcomes: Vec<Option<u64>>,
+    },
     Failed {
         what: String,
     },
