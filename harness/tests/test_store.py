@@ -286,7 +286,7 @@ judgements = st.lists(
 ).map(lambda vs: Judgement(tuple(Violation(o, subject, "gone", "x", "y", s) for o, s, subject in vs)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(by_state=st.dictionaries(states(), judgements, max_size=12), seed=st.integers(0, 999))
 def test_findings_do_not_depend_on_the_order_or_the_batches(
     tmp_path_factory: pytest.TempPathFactory, by_state: dict[CrashState, Judgement], seed: int
