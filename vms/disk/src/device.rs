@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     path::{Path, PathBuf},
 };
 
@@ -23,6 +24,7 @@ pub struct Device {
     /// Base image and log, which no image may overwrite.
     sources: Vec<PathBuf>,
     base: Mmap,
+    base_file: File,
     index: Index,
     recipe: Recipe,
     overlay: Overlay,
@@ -35,7 +37,7 @@ pub struct Device {
 impl Device {
     /// Show the base image with nothing of the log on it: the state of 0 entries.
     pub fn open(base: &Path, source_log: Option<&Path>) -> Answer<Self> {
-        let map = map_file(base)?;
+        let (map, base_file) = map_file(base)?;
         if map.len() % SECTOR_BYTES != 0 {
             return Err(format!(
                 "{}: {} bytes are no whole number of sectors of {SECTOR_BYTES}",
@@ -58,6 +60,7 @@ impl Device {
             memo: Memo::default(),
             index,
             base: map,
+            base_file,
             recipe: Recipe::default(),
             overlay: Overlay::default(),
             images: HashMap::new(),
@@ -260,6 +263,12 @@ impl Device {
     #[must_use]
     pub fn base(&self) -> &[u8] {
         &self.base
+    }
+
+    /// The base image's file, for its holes.
+    #[must_use]
+    pub fn base_file(&self) -> &File {
+        &self.base_file
     }
 
     /// The first sector in which the device differs from the base after the whole of the log at `path`.

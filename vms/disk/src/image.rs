@@ -6,9 +6,11 @@ use std::{
     path::Path,
 };
 
+use rustix::fs::SeekFrom;
+
 use crate::{device::Device, index::Recipe, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
-/// Holes of the base are looked for in pieces of this size.
+/// Zeros of the base are looked for in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// What a file was made to hold.
@@ -62,20 +64,36 @@ fn lost(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write the image {}: {error}", path.display())
 }
 
-/// Write the whole device, leaving holes where the base has zeros. Returns the bytes written.
+/// Write the whole device, leaving holes where the base has holes or zeros. Returns the bytes written.
 pub fn create(path: &Path, device: &Device) -> Answer<u64> {
     let file = File::create(path).map_err(|e| lost(path, &e))?;
     file.set_len(device.size_bytes())
         .map_err(|e| lost(path, &e))?;
     let mut copied = 0;
-    for (number, piece) in device.base().chunks(PIECE_BYTES).enumerate() {
-        if piece.iter().any(|byte| *byte != 0) {
-            file.write_all_at(piece, (number * PIECE_BYTES) as u64)
-                .map_err(|e| lost(path, &e))?;
-            copied += piece.len() as u64;
+    let mut at = 0;
+    while let Some(data) = next_data(device.base_file(), at) {
+        let from = data.start as usize;
+        for (number, piece) in device.base()[from..data.end as usize]
+            .chunks(PIECE_BYTES)
+            .enumerate()
+        {
+            if piece.iter().any(|byte| *byte != 0) {
+                file.write_all_at(piece, (from + number * PIECE_BYTES) as u64)
+                    .map_err(|e| lost(path, &e))?;
+                copied += piece.len() as u64;
+            }
         }
+        at = data.end;
     }
     Ok(copied + write_blocks(path, &file, device, device.changed_blocks())?)
+}
+
+/// The next stretch of `file` from `at` on that is no hole; `None` at its end. A file system that
+/// knows no holes says that all is data (lseek(2)).
+fn next_data(file: &File, at: u64) -> Option<std::ops::Range<u64>> {
+    let start = rustix::fs::seek(file, SeekFrom::Data(at)).ok()?;
+    let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
+    Some(start..end)
 }
 
 /// Write these blocks of the device. Returns the bytes written.

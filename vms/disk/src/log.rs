@@ -52,7 +52,7 @@ impl Log {
     /// before its last entry, and for an entry that reaches past a device of `device_sectors`.
     pub fn open(path: &Path, device_sectors: u64) -> Answer<Self> {
         let shown = path.display();
-        let map = map_file(path)?;
+        let (map, _) = map_file(path)?;
         let unit = read_super(&map).map_err(|e| format!("{shown}: {e}"))?;
         let count = u64_at(&map, 16);
         let mut entries = Vec::with_capacity(count.min(map.len() as u64 / unit) as usize);
@@ -84,7 +84,7 @@ impl Log {
 }
 
 /// Map a regular file for reading.
-pub fn map_file(path: &Path) -> Answer<Mmap> {
+pub fn map_file(path: &Path) -> Answer<(Mmap, File)> {
     let shown = path.display();
     let file = File::open(path).map_err(|e| format!("cannot open {shown}: {e}"))?;
     let length = file
@@ -96,7 +96,8 @@ pub fn map_file(path: &Path) -> Answer<Mmap> {
     }
     // SAFETY: the mapping is read-only, and nobody writes a base image or a log once it has been
     // handed to the disk; that is the contract of `Open` and `Compare`.
-    unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot map {shown}: {e}"))
+    let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot map {shown}: {e}"))?;
+    Ok((map, file))
 }
 
 fn u64_at(map: &[u8], at: u64) -> u64 {
