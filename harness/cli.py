@@ -28,7 +28,7 @@ from harness.machines.machine import Boot
 from harness.model import Verdict
 from harness.progress import progress_for
 from harness.recording import unpack
-from harness.report import print_summary, write_reports
+from harness.report import print_summary, shown_path, write_reports
 from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
 from harness.run import Plan, code_of, create_run, execute, load_plan
 from harness.states import FAULT_MODELS
@@ -245,10 +245,12 @@ def run(**given: Any) -> ExitCode:
 def _execute(plan: Plan, store: RunStore) -> ExitCode:
     with progress_for(console) as progress:
         summary = execute(plan, store, progress)
-    print_summary(summary, str(store.path), console)
+    print_summary(summary, shown_path(store.path), console)
     if summary.info.interrupted:
-        console.print(f"interrupted; go on with: powercut run --resume {_shown(store.path)}", highlight=False)
-    console.print(f"report: {_shown(store.path / 'report.html')}", highlight=False)
+        console.print(
+            f"interrupted; go on with: powercut run --resume {shown_path(store.path)}", highlight=False
+        )
+    console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
     return code_of(summary)
 
 
@@ -281,10 +283,6 @@ def _absolute(name: str) -> str:
     """A file of the user's by its full path, so that a run can be resumed from elsewhere."""
     path = Path(name)
     return str(path.resolve()) if path.is_file() and name not in workload_files() else name
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @main.command()
@@ -411,8 +409,8 @@ def report(run: Path, expect: Path | None) -> ExitCode:
             store.set_expectations(read_expectations(expect))
         write_reports(store)
         summary = summarise(store)
-        print_summary(summary, str(store.path), console)
-        console.print(f"report: {_shown(store.path / 'report.html')}", highlight=False)
+        print_summary(summary, shown_path(store.path), console)
+        console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         return code_of(summary)
 
 

@@ -227,6 +227,9 @@ class _Session:
         self._progress.begin("states", generated)
         self._progress.advance("states", generated - sum(len(g.states) for g in left))
         self._store.set_case_status(case.id, CaseStatus.RECORDED)
+        case.smallest = {
+            (f.oracle, f.signature): f.state for f in self._store.findings() if f.case == case.id
+        }
         examiner = Examiner(recording)
         chunks = [left[i : i + CHUNK_STATES] for i in range(0, len(left), CHUNK_STATES)]
         case.pending = len(chunks)

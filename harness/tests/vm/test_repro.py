@@ -35,7 +35,7 @@ def test_the_printed_command_works_and_exits_1(compared: tuple[Summary, Path]) -
     finding = summary.unexpected[0]
     script = path / "findings" / finding.id / "repro.sh"
     assert "powercut repro" in script.read_text()
-    command = [sys.executable, "-m", "harness.cli", "repro", str(finding.crash_point), "--from", str(path)]
+    command = [sys.executable, "-m", "harness", "repro", str(finding.crash_point), "--from", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.INCONSISTENT, done.stdout + done.stderr
     assert "FAIL" in done.stdout

@@ -107,7 +107,7 @@ def test_a_killed_run_is_resumed_without_judging_twice(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "harness.cli",
+        "harness",
         "run",
         "-c",
         "ext4/ordered",
@@ -131,7 +131,7 @@ def test_a_killed_run_is_resumed_without_judging_twice(tmp_path: Path) -> None:
     with RunStore.open(latest) as store:
         assert store.info.finished is None
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", "--resume", str(latest)],
+        [sys.executable, "-m", "harness", "run", "--resume", str(latest)],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,5 @@
+"""`python -m harness` is `powercut`."""
+
+from harness.cli import main
+
+main()
