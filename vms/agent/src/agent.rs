@@ -127,6 +127,8 @@ impl Agent {
                 }
             }
         }
+        // Like all here, as far as it goes: a failure has been told already.
+        let _ = mounts::forget_btrfs_devices();
     }
 
     fn record_start(
@@ -202,6 +204,7 @@ impl Agent {
         let status = mapper.status(target)?;
         mapper.remove(target)?;
         self.mounted = Mounted::Nothing;
+        forget_devices()?;
         Ok(AgentReply::RecordFinished {
             status,
             unmount_errno,
@@ -243,8 +246,8 @@ impl Agent {
                 recovered.mount_errno = errno.raw_os_error();
             }
         }
-        if mount.fstype == "btrfs" && !keep_mounted {
-            mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))?;
+        if matches!(self.mounted, Mounted::Nothing) {
+            forget_devices()?;
         }
         recovered.kernel_log = self.kernel_log.drain();
         Ok(AgentReply::Recovered(recovered))
@@ -284,15 +287,16 @@ impl Agent {
         }
         let unmount_errno = mounts::unmount_device();
         self.mounted = Mounted::Nothing;
-        // Whatever it was: only btrfs has this device, and forgetting is for all alike.
-        if std::path::Path::new("/dev/btrfs-control").exists() {
-            mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))?;
-        }
+        forget_devices()?;
         Ok(AgentReply::Unmounted {
             unmount_errno,
             kernel_log: self.kernel_log.drain(),
         })
     }
+}
+
+fn forget_devices() -> Result<(), Failure> {
+    mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))
 }
 
 fn put_file(path: &str, mode: u32, data: &[u8]) -> Result<AgentReply, Failure> {

@@ -56,18 +56,29 @@ pub fn perform(operation: &Operation, writer: u16, deadline: Instant) -> Done {
     }
 }
 
-/// `run`: a program that does not exit 0 has failed, as EIO; at its deadline, as ETIMEDOUT.
+/// `run`: a program that does not exit 0 has failed, as EIO; at its deadline, as ETIMEDOUT. The detail
+/// is its output, and how it failed where there is none.
 fn perform_run(operation: &Operation, deadline: Instant) -> Done {
-    match program::run(&operation.argv, deadline) {
-        Ok(ended) => Done {
-            errno: match ended.exit_code {
-                0 => 0,
-                -1 => Errno::TIMEDOUT.raw_os_error(),
-                _ => Errno::IO.raw_os_error(),
-            },
-            detail: String::from_utf8_lossy(&ended.output).into_owned(),
-        },
-        Err(errno) => Done::failed(format_args!("run {}", operation.argv.join(" ")), errno),
+    let what = format!("run {}", operation.argv.join(" "));
+    let ended = match program::run(&operation.argv, deadline) {
+        Ok(ended) => ended,
+        Err(errno) => return Done::failed(what, errno),
+    };
+    let (errno, outcome) = match ended.exit_code {
+        0 => (0, String::new()),
+        -1 => (
+            Errno::TIMEDOUT.raw_os_error(),
+            format!("{what}: stopped at its deadline"),
+        ),
+        code => (
+            Errno::IO.raw_os_error(),
+            format!("{what}: exit code {code}"),
+        ),
+    };
+    let output = String::from_utf8_lossy(&ended.output).into_owned();
+    Done {
+        errno,
+        detail: if output.is_empty() { outcome } else { output },
     }
 }
 
