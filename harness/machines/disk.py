@@ -160,7 +160,7 @@ class Disk:
 
         Returns the outcome that `recall` already gives for this state, if any; it is kept instead. If the
         two do not mean the same, the outcome depends on more than what was read, and nothing that was
-        recalled in this run can be trusted.
+        recalled in this run can be trusted. Refused when nothing was read: the guest saw its own cache.
         """
         return self._ask(wire.Remember(outcome=outcome), wire.Remembered).earlier
 

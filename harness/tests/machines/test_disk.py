@@ -153,7 +153,7 @@ def test_recall_is_sound_for_any_reads_in_any_order(
     log = read_log(path)
     visits: list[tuple[bytes, list[int]]] = []
     for state in data.draw(st.lists(states(steps), min_size=1, max_size=8)):
-        read = data.draw(st.lists(st.integers(0, 3), max_size=5))
+        read = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
         shared.switch(state)
         for block in read:
             shared.also_read([block])

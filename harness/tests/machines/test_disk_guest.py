@@ -67,6 +67,8 @@ def test_what_the_guest_writes_is_gone_with_the_next_state(disk: Disk, tmp_path:
         assert (stats.reads, stats.writes, stats.discards, stats.flushes) == (1, 1, 1, 1)
         disk.switch(CrashState(1))
         assert guest.read(0, SECTORS) == b"X" * S + BASE[S:]
+        disk.image(tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == b"X" * S + BASE[S:]
     assert (tmp_path / "base").read_bytes() == BASE
 
 
@@ -114,6 +116,24 @@ def test_only_what_the_guest_read_of_the_state_decides(disk: Disk) -> None:
         assert disk.recall(states) == [None, 7, 7, 7]
         guest.read(16, 1)
         assert disk.remember(8) == 7, "it agrees with the first visit on all that one read"
+
+
+def test_a_block_that_the_guest_wrote_in_part_counts_as_read(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.write(8, b"G" * S)
+        guest.read(8, 2)
+        disk.remember(7)
+        assert disk.recall([CrashState(0), CrashState(1), CrashState(2)]) == [7, 7, None]
+
+
+def test_a_visit_that_read_nothing_is_not_remembered(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        guest.read(0, 1)
+        disk.switch(CrashState(1))
+        guest.write(0, b"G" * S)
+        with pytest.raises(DiskError, match="nothing was read"):
+            disk.remember(7)
 
 
 def test_the_device_keeps_its_size_while_a_guest_is_there(disk: Disk, tmp_path: Path) -> None:

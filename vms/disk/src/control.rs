@@ -59,7 +59,7 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             Ok(DiskReply::Noted {})
         }
         DiskRequest::Remember { outcome } => {
-            let earlier = device.remember(outcome);
+            let earlier = device.remember(outcome)?;
             Ok(DiskReply::Remembered { earlier })
         }
         DiskRequest::Recall { states } => {

@@ -30,6 +30,8 @@ pub struct Device {
     overlay: Overlay,
     images: HashMap<PathBuf, Imaged>,
     reads: ReadSet,
+    /// Whether anything was read since the last switch, changed by the log or not.
+    looked_at: bool,
     memo: Memo,
     pub stats: Stats,
 }
@@ -57,6 +59,7 @@ impl Device {
                 .map(Path::to_path_buf)
                 .collect(),
             reads: ReadSet::new(index.slot_count()),
+            looked_at: false,
             memo: Memo::default(),
             index,
             base: map,
@@ -97,6 +100,7 @@ impl Device {
         self.recipe = self.index.recipe(state)?;
         self.overlay.clear();
         self.reads.clear();
+        self.looked_at = false;
         self.stats = Stats::default();
         Ok(())
     }
@@ -154,6 +158,7 @@ impl Device {
 
     /// Enter into the read set the blocks of which these sectors show anything of the state.
     fn note(&mut self, sector: u64, count: u64) {
+        self.looked_at = true;
         let end = sector + count;
         for block in sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS) {
             let Some(slot) = self.index.slot(block) else {
@@ -168,11 +173,16 @@ impl Device {
         }
     }
 
-    /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`].
-    pub fn remember(&mut self, outcome: u64) -> Option<u64> {
+    /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`]. Refused when nothing
+    /// at all was read: such a visit would answer for every state.
+    pub fn remember(&mut self, outcome: u64) -> Answer<Option<u64>> {
+        if !self.looked_at {
+            let why = "nothing was read since the switch, so the guest looked at its own cache";
+            return Err(format!("outcome {outcome} cannot be remembered: {why}"));
+        }
         let (index, recipe) = (&self.index, &self.recipe);
         let content = |slot| index.block_hash(recipe, slot);
-        self.memo.remember(self.reads.slots(), content, outcome)
+        Ok(self.memo.remember(self.reads.slots(), content, outcome))
     }
 
     /// The outcome of a remembered state that agrees with `state` on all that was read there.
@@ -405,7 +415,7 @@ pub mod tests {
         device.guest_read(1, &mut sector);
         device.zero(8, 8);
         device.guest_read(9, &mut sector);
-        assert_eq!(device.remember(7), None);
+        assert_eq!(device.remember(7), Ok(None));
         // the second block had been overwritten before it was read
         let recalled: Vec<_> = (0..=3)
             .map(|p| device.recall(&prefix(p)).unwrap())
@@ -419,12 +429,12 @@ pub mod tests {
         let mut sectors = [0; 1024];
         device.write(0, &[b'G'; 512]);
         device.guest_read(0, &mut sectors[..512]);
-        device.remember(1);
+        device.remember(1).unwrap();
         assert_eq!(device.recall(&prefix(1)).unwrap(), Some(1));
         let (mut device, _files) = self::device(&[Step::Write(0, &[b'X'; 512])]);
         device.write(0, &[b'G'; 512]);
         device.guest_read(0, &mut sectors);
-        device.remember(1);
+        device.remember(1).unwrap();
         assert_eq!(device.recall(&prefix(1)).unwrap(), None);
     }
 
@@ -436,10 +446,12 @@ pub mod tests {
             .unwrap_err()
             .contains("the device has 3"));
         device.also_read(&[1, 2]).unwrap();
-        device.remember(1);
+        device.remember(1).unwrap();
         assert_eq!(device.recall(&prefix(1)).unwrap(), None);
         device.switch(&prefix(1)).unwrap();
-        assert_eq!(device.remember(2), None);
+        assert!(device.remember(2).unwrap_err().contains("nothing was read"));
+        device.also_read(&[0]).unwrap();
+        assert_eq!(device.remember(2), Ok(None));
         assert_eq!(device.recall(&prefix(1)).unwrap(), Some(2));
         assert_eq!(device.recall(&prefix(0)).unwrap(), Some(1));
     }

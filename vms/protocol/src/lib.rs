@@ -246,7 +246,7 @@ pub enum DiskRequest {
     /// a host's program saw them in the `Image`.
     AlsoRead { blocks: Vec<u64> },
     /// What came of this state, by a number of the host's choice. Kept with the contents of all blocks
-    /// that were read since the `Switch`, until the next `Open`.
+    /// that were read since the `Switch`, until the next `Open`. Refused when nothing was read.
     Remember { outcome: u64 },
     /// Outcomes of states that agree with a remembered one on every block that was read there.
     Recall { states: Vec<State> },
