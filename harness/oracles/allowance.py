@@ -10,6 +10,8 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
     there: a dirty page may be written back at any time. Sectors of both may mix.
  2. Zeroing whole blocks (shrink, punch, zero-range) is metadata: committed, nothing older is
     left; not committed, nothing has happened. [code] ext4_punch_hole, ext4_truncate
+    Except that a page which writeback sends off between a shrink's new i_size and the dropping of
+    the page is zeroed beyond that size. [infer] mpage_submit_folio, ext4_bio_write_folio
  3. Zeroing part of a block is a write to the page, which may arrive early; in ordered mode it arrives
     with the commit at the latest. [code] __ext4_block_zero_page_range: ext4_jbd2_inode_add_write
  4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
@@ -144,7 +146,7 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool, 
     if low < high:
         if committed:
             cells.put(low, high, frozenset({ZERO}))
-        elif partly:
+        elif partly or high == ENDLESS:
             cells.add(low, high, ZERO)
         parts = [(event.start, low), (high, event.end)]
     else:
@@ -171,37 +173,52 @@ def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[tuple[tuple
     return ((low, after),), base
 
 
-def journaled(file: FileHistory, cut: Cut, reach: int) -> list[Allowance]:
+def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
     """What `file` may hold in data=journal (rule 6), the usual first. `reach`: how far the recovered
     file holds data of operation j, counted from that write's start; it picks the pages to try.
     """
     events = max(cut.committed, cut.durable)
     size = file.size_at(events)
     content = file.content(events)
-    allowed = [_exactly(content, events, ((size, size),))]
-    if not cut.partly or events != cut.committed:
-        return allowed
-    event = file.events[events]
-    if event.kind is EventKind.WRITE:
-        page = reach // BLOCK_BYTES * BLOCK_BYTES
-        for end in (page, page + BLOCK_BYTES):
-            if event.start < end < event.end:
-                cells = _Cells(content, (event.start, end))
-                cells.put(event.start, end, frozenset({event.index}))
-                grown = max(size, end)
-                allowed.append(
-                    Allowance(((grown, grown),), events, tuple(cells.starts), tuple(cells.origins))
-                )
-        return allowed
+    yield _exactly(content, events, size)
+    if cut.partly and events == cut.committed:
+        event = file.events[events]
+        if event.kind is EventKind.WRITE:
+            yield from _first_pages(content, events, event, reach)
+        else:
+            yield _half_done(content, events, event)
+
+
+def _exactly(content: Content, events: int, size: int) -> Allowance:
+    starts, origins, at = [0], [frozenset({ZERO})], 0
+    for start, end, origin in content:
+        if start == at:
+            origins[-1] = frozenset({origin})
+        else:
+            starts.append(start)
+            origins.append(frozenset({origin}))
+        starts.append(end)
+        origins.append(frozenset({ZERO}))
+        at = end
+    return Allowance(((size, size),), events, tuple(starts), tuple(origins))
+
+
+def _first_pages(content: Content, events: int, event: FileEvent, reach: int) -> Iterator[Allowance]:
+    """The write's pages up to where it seems to have come."""
+    page = reach // BLOCK_BYTES * BLOCK_BYTES
+    for end in (page, page + BLOCK_BYTES):
+        if event.start < end < event.end:
+            cells = _Cells(content, (event.start, end))
+            cells.put(event.start, end, frozenset({event.index}))
+            grown = max(event.size_before, end)
+            yield Allowance(((grown, grown),), events, tuple(cells.starts), tuple(cells.origins))
+
+
+def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
+    """Some of the blocks of a shrink, punch, zero-range or extension."""
     cells = _Cells(content, _bounds(event))
     if event.kind is EventKind.ZERO:
         cells.add(event.start, event.end, ZERO)
-    after = event.size_after
-    sizes = ((size, after),) if after >= size else ((size, size), (after, after))
-    allowed.append(Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins)))
-    return allowed
-
-
-def _exactly(content: Content, events: int, sizes: tuple[tuple[int, int], ...]) -> Allowance:
-    cells = _Cells(content, ())
+    before, after = event.size_before, event.size_after
+    sizes = ((before, after),) if after >= before else ((before, before), (after, after))
     return Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins))

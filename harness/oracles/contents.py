@@ -7,6 +7,7 @@ which old, and the mixing of bytes inside a stretch too short to carry a whole w
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ from harness.oracles.timeline import ZERO, EventKind, FileHistory, Timeline
 
 Fault = Violation | Doubt
 _CACHE_ENTRIES = 100_000
+_CACHE_ALLOWANCES = 10_000
+_NEAREST = 8
+"""Numbers of operations under which a state is looked at in detail, once none explains it."""
+_IMPLAUSIBLE = Violation("contents", "", "ruled out before a closer look", "", "", "implausible")
 
 
 class Bench:
@@ -33,17 +38,22 @@ class Bench:
         self._judged: dict[tuple[object, ...], tuple[Fault, ...]] = {}
 
     def judge(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
-        """The faults under the number of operations, among `candidates`, that leaves fewest."""
-        best: tuple[Fault, ...] = ()
-        best_weight = None
+        """Nothing when one of the numbers of operations in `candidates` explains the contents of every
+        file; else what is wrong under the one that explains most of them.
+        """
+        doubts: tuple[Fault, ...] = ()
         for j in candidates:
-            faults = tuple(self._tree(j, position, tree))
+            faults = tuple(_until_violation(self._tree(j, position, tree, thorough=False)))
             if not faults:
                 return ()
-            weight = sum(1000 if isinstance(f, Violation) else 1 for f in faults)
-            if best_weight is None or weight < best_weight:
-                best, best_weight = faults, weight
-        return best
+            if not isinstance(faults[-1], Violation):
+                doubts = doubts or faults
+        return doubts or self._closest(candidates, position, tree)
+
+    def _closest(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
+        wrong = {j: sum(1 for _ in self._tree(j, position, tree, thorough=False)) for j in candidates}
+        nearest = sorted(candidates, key=lambda j: wrong[j])[:_NEAREST]
+        return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
 
     def glance(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
         """What is wrong whatever the names are: poison, and data from the future."""
@@ -60,7 +70,8 @@ class Bench:
                     faults.append(_stretch("foreign", path, run.start, run.end, *self._future(run)))
         return tuple(_folded(faults))
 
-    def _tree(self, j: int, position: Position, tree: Tree) -> Iterator[Fault]:
+    def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
+        """Faults under j operations; of each file only the first, unless `thorough`."""
         inodes = self._timeline.snapshots[j].inodes
         told: set[int] = set()
         for path, entry in tree.items():
@@ -70,29 +81,41 @@ class Bench:
                 if entry.inode in told:
                     continue
                 told.add(entry.inode)
-            yield from self._file(self._timeline.files[inodes[path]], j, position, entry)
+            yield from self._file(self._timeline.files[inodes[path]], j, position, entry, thorough)
 
-    def _file(self, file: FileHistory, j: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
+    def _file(
+        self, file: FileHistory, j: int, position: Position, entry: TreeEntry, thorough: bool
+    ) -> tuple[Fault, ...]:
         point, durable = file.durable(position.acked)
         committed = file.before(j)
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
         cut = Cut(durable, committed, partly, begun)
-        key = (file.inode, cut, position.begun, entry.path, entry.size, entry.runs)
-        faults = self._judged.get(key)
-        if faults is None:
+        key = (file.inode, cut, entry.path, entry.size, entry.runs)
+        known = self._judged.get(key)
+        if known is not None:
+            return known
+        # What is fine is fine at every crash point with this cut; how a fault is named depends on more.
+        faults_key = (*key, position, thorough)
+        known = self._judged.get(faults_key)
+        if known is None:
             if len(self._judged) >= _CACHE_ENTRIES:
                 self._judged.clear()
-            faults = self._compare(_Subject(self._timeline, file, cut, point, position.begun, entry))
-            self._judged[key] = faults
-        return faults
+            subject = _Subject(self._timeline, file, cut, point, position.begun, entry)
+            known = self._compare(subject, thorough)
+            self._judged[faults_key if known else key] = known
+        return known
 
-    def _compare(self, subject: _Subject) -> tuple[Fault, ...]:
+    def _compare(self, subject: _Subject, thorough: bool) -> tuple[Fault, ...]:
+        journal = self._contract.data == "journal"
+        if journal and not thorough and not subject.plausible():
+            return (_IMPLAUSIBLE,)
         best: tuple[Fault, ...] | None = None
         for allowed in self._allowed(subject):
-            faults = tuple(_folded(subject.faults(allowed)))
-            if best is None or len(faults) < len(best):
-                best = faults
+            faults = subject.faults(allowed)
+            found = tuple(_folded(faults if thorough else _until_violation(faults)))
+            if best is None or _weight(found) < _weight(best):
+                best = found
             if not best:
                 break
         return best or ()
@@ -102,7 +125,7 @@ class Bench:
             return journaled(subject.file, subject.cut, subject.reach())
         key = (subject.file.inode, subject.cut)
         if key not in self._allowances:
-            if len(self._allowances) >= _CACHE_ENTRIES // 100:
+            if len(self._allowances) >= _CACHE_ALLOWANCES:
                 self._allowances.clear()
             self._allowances[key] = allowance(self._contract, subject.file, subject.cut)
         return (self._allowances[key],)
@@ -129,12 +152,33 @@ class _Subject:
         event = self.file.events[self.cut.committed]
         reach = event.start
         for run in self.entry.runs:
-            short = run.length < WORD_BYTES * 2
-            if run.end > reach and run.start <= reach:
-                if not short and not (run.kind is RunKind.WRITTEN and run.value == event.index):
-                    break
+            mine = run.kind is RunKind.WRITTEN and run.value == event.index
+            # Where the write begins or ends inside a word, that word may be told otherwise.
+            if run.start <= reach < run.end and (mine or run.end - reach < WORD_BYTES):
                 reach = run.end
         return min(reach, event.end)
+
+    def plausible(self) -> bool:
+        """With data=journal: whether size and last write are those of this moment. A cheap look that
+        rules most moments out; what is ruled out does not fit.
+        """
+        events = max(self.cut.committed, self.cut.durable)
+        sizes = [self.file.size_at(events)]
+        following = None
+        if self.cut.partly and events == self.cut.committed:
+            following = self.file.events[events]
+            sizes.append(following.size_after)
+        if not min(sizes) <= self.entry.size <= max(sizes):
+            return False
+        last = self.file.events[events - 1] if events else None
+        if last is None or last.kind is not EventKind.WRITE:
+            return True
+        at = -(-last.start // WORD_BYTES) * WORD_BYTES
+        if at + WORD_BYTES > last.end or (following and following.start <= at < following.end):
+            return True
+        runs = self.entry.runs
+        run = runs[bisect.bisect_right(runs, at, key=lambda r: r.start) - 1]
+        return run.kind is RunKind.UNREADABLE or (run.kind is RunKind.WRITTEN and run.value == last.index)
 
     def faults(self, allowed: Allowance) -> Iterator[Fault]:
         if not allowed.allows_size(self.entry.size):
@@ -301,6 +345,18 @@ def _stretch(
         found=told,
         signature=signature if signature.startswith(path) else f"{path}: {signature}",
     )
+
+
+def _weight(faults: Sequence[Fault]) -> int:
+    return sum(1000 if isinstance(f, Violation) else 1 for f in faults)
+
+
+def _until_violation(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Up to the first violation, which is then the last."""
+    for fault in faults:
+        yield fault
+        if isinstance(fault, Violation):
+            return
 
 
 def _folded(faults: Iterable[Fault]) -> Iterator[Fault]:

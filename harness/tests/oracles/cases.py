@@ -1,0 +1,213 @@
+"""Contracts, histories and recovered trees for the oracles' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from harness.model import (
+    FsckClass,
+    FsckResult,
+    History,
+    HistoryStep,
+    Judgement,
+    Operation,
+    OperationKind,
+    Outcome,
+    Position,
+    Run,
+    RunKind,
+    Tree,
+    TreeEntry,
+)
+from harness.oracles import Judge
+from harness.oracles.contract import Contract
+from harness.tests.oracles.simple_disk import PowerCut, SimpleDisk
+from harness.workloads import parse_operation
+
+K = OperationKind
+CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
+PATTERNS = ("EXT4-fs error", r"JBD2: .*checksum")
+
+ORDERED = Contract(
+    namespace="prefix",
+    persists="transaction",
+    data="ordered",
+    size_lags=True,
+    zeros_in_new_blocks=True,
+    stale_allowed=False,
+    replace_is_safe=True,
+    fsck_clean=True,
+)
+
+
+def variant(**changes: object) -> Contract:
+    """The ordered contract with changes."""
+    table = {name: getattr(ORDERED, name) for name in Contract.__dataclass_fields__}
+    return Contract.from_table({**table, **changes})
+
+
+NODELALLOC = variant(size_lags=False, zeros_in_new_blocks=False)
+JOURNAL = variant(data="journal", size_lags=False, zeros_in_new_blocks=False)
+WRITEBACK = variant(data="writeback", replace_is_safe=False)
+WRITEBACK_NODELALLOC = variant(data="writeback", size_lags=False, stale_allowed=True, replace_is_safe=False)
+CONTRACTS = {
+    "ordered": ORDERED,
+    "nodelalloc": NODELALLOC,
+    "journal": JOURNAL,
+    "writeback": WRITEBACK,
+    "writeback-nodelalloc": WRITEBACK_NODELALLOC,
+}
+
+
+def history(operations: Sequence[str | Operation]) -> History:
+    """Operations with marks `begin i` at log entry 2i and `ack i` at 2i + 1."""
+    parsed = [parse_operation(op) if isinstance(op, str) else op for op in operations]
+    return History(tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(parsed)))
+
+
+def written(operation: int, start: int, length: int) -> Run:
+    return Run(RunKind.WRITTEN, start, length, operation)
+
+
+def zeros(start: int, length: int) -> Run:
+    return Run(RunKind.ZERO, start, length)
+
+
+def file(
+    path: str, *runs: Run, inode: int = 0, links: int = 1, mode: int = 0o644, **more: object
+) -> TreeEntry:
+    size = runs[-1].end if runs else 0
+    number = inode or 100 + sum(path.encode())
+    return TreeEntry(path, "file", number, mode, links, 0, 0, size, 8, runs=runs, **more)  # type: ignore[arg-type]  # xattrs
+
+
+def directory(path: str, mode: int = 0o755) -> TreeEntry:
+    return TreeEntry(path, "directory", 1000 + sum(path.encode()), mode, 2, 0, 0, 4096, 8)
+
+
+def tree(*entries: TreeEntry) -> Tree:
+    return {e.path: e for e in (directory(""), directory("lost+found", 0o700), *entries)}
+
+
+def judged(
+    operations: Sequence[str], recovered: Tree, contract: Contract = ORDERED, begun: int | None = None
+) -> Judgement:
+    """All operations begun and acknowledged, unless `begun` says how many had begun and the last of
+    these not returned.
+    """
+    judge = Judge(contract, history(operations), error_patterns=PATTERNS)
+    position = Position(begun, begun - 1) if begun else Position(len(operations), len(operations))
+    return judge.judge(position, Outcome(tree=recovered, fsck=CLEAN))
+
+
+def oracles(judgement: Judgement) -> set[str]:
+    return {v.oracle for v in judgement.violations}
+
+
+# --- random histories and power cuts ---
+
+
+class Writer:
+    """Writes down operations that can succeed, one after the other, on few names so that they meet."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.kinds: dict[str, str] = {"": "directory", "d": "directory"}
+        self.inodes: dict[str, int] = {"": 0, "d": 0}
+        self.xattrs: dict[int, set[str]] = {}
+        self.operations = [Operation(K.MKDIR, "d")]
+
+    def write(self, count: int) -> list[Operation]:
+        kinds = [K.WRITE] * 4 + [K.APPEND] * 5 + [K.FSYNC] * 3 + [K.CREATE] * 2 + list(K)
+        while len(self.operations) < count:
+            op = self.try_one(self.random.choice(kinds))
+            if op:
+                self.operations.append(op)
+        return self.operations
+
+    def files(self) -> list[str]:
+        return [p for p, kind in self.kinds.items() if kind == "file"]
+
+    def length(self) -> int:
+        return self.random.choice([1, 3, 7, 100, 511, 512, 4000, 4096, 4097, 8192, 12000])
+
+    def try_one(self, kind: K) -> Operation | None:
+        random = self.random
+        if kind is K.RUN:
+            return None
+        if kind is K.SYNC:
+            return Operation(kind) if random.random() < 0.3 else None
+        if kind in (K.CREATE, K.MKDIR, K.SYMLINK):
+            path = random.choice(["f", "g", "d/f", "d/g", "s"])
+            if path in self.kinds:
+                return None
+            self.kinds[path] = {K.CREATE: "file", K.MKDIR: "directory", K.SYMLINK: "symlink"}[kind]
+            self.inodes[path] = len(self.operations)
+            return Operation(kind, path, target="f" if kind is K.SYMLINK else "")
+        if kind in (K.LINK, K.RENAME, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
+            return self.of_names(kind)
+        if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
+            return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
+        if not self.files():
+            return None
+        return self.of_contents(kind, random.choice(self.files()))
+
+    def of_names(self, kind: K) -> Operation | None:
+        random = self.random
+        names = [p for p in self.kinds if p not in ("", "d")]
+        if not names:
+            return None
+        path, target = random.choice(names), random.choice(["f", "g", "h", "d/f", "d/g", "d/h"])
+        inner = any(p.startswith(path + "/") for p in self.kinds)
+        if kind is K.LINK and self.kinds[path] != "directory" and target not in self.kinds:
+            self.kinds[target], self.inodes[target] = self.kinds[path], self.inodes[path]
+            return Operation(kind, path, target)
+        if kind is K.RENAME and not inner and "directory" not in (self.kinds[path], self.kinds.get(target)):
+            if self.inodes[path] != self.inodes.get(target):
+                self.kinds[target], self.inodes[target] = self.kinds.pop(path), self.inodes.pop(path)
+            return Operation(kind, path, target)
+        if (kind is K.UNLINK and self.kinds[path] != "directory") or (
+            kind is K.RMDIR and self.kinds[path] == "directory" and not inner
+        ):
+            del self.kinds[path], self.inodes[path]
+            return Operation(kind, path)
+        known = self.xattrs.setdefault(self.inodes[path], set())
+        if kind is K.SETXATTR and self.kinds[path] == "file":
+            known.add(name := random.choice(["user.a", "user.b"]))
+            return Operation(kind, path, name=name, value=bytes([random.choice(b"xyz")]))
+        if kind is K.REMOVEXATTR and known and self.kinds[path] == "file":
+            return Operation(kind, path, name=known.pop())
+        return None
+
+    def of_contents(self, kind: K, path: str) -> Operation | None:
+        random = self.random
+        length, offset = self.length(), random.choice([0, 0, 4, 100, 4096, 5000, 8192, 20000])
+        flags: tuple[str, ...] = ()
+        if kind in (K.WRITE, K.APPEND):
+            flags = random.choice([(), (), (), (), ("sync",), ("dsync",)])
+        elif kind is K.FALLOCATE:
+            flags = random.choice(
+                [(), ("keep-size",), ("punch-hole",), ("zero-range",), ("zero-range", "keep-size")]
+            )
+        elif kind is K.TRUNCATE:
+            length = random.choice([0, 0, 3, 100, 4096, 5000, 9000, 20000])
+        elif kind is K.CHMOD:
+            length = random.choice([0o600, 0o644, 0o755])
+        return Operation(kind, path, offset=offset if kind is not K.APPEND else 0, length=length, flags=flags)
+
+
+def power_cut(
+    contract: Contract, operations: Sequence[Operation], random: Random, bugs: Iterable[str] = ()
+) -> tuple[Position, Tree]:
+    """Perform the operations on the simple disk until the power fails at a random place."""
+    disk = SimpleDisk(contract, random, random.randrange(3 * len(operations)), frozenset(bugs))
+    begun = acked = 0
+    try:
+        for index, op in enumerate(operations):
+            begun += 1
+            disk.perform(index, op)
+            acked += 1
+    except PowerCut:
+        pass
+    return Position(begun, acked), disk.recovered()

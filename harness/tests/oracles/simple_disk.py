@@ -1,0 +1,525 @@
+"""A journaling file system in miniature, written independently of the oracles, to try them on.
+
+It works as ext4 does and not as the rules of `allowance` say: a page cache, a block map, delayed
+allocation, unwritten extents, transactions that commit whole, a disk with a volatile cache that loses
+sectors. Every operation is a generator that yields between its transaction handles; at each of these
+places anything that a kernel does in the background may happen, and the power may fail. What it shows
+after a power cut is legal by construction, unless a `bug` was planted.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from harness.model import Operation, OperationKind, Run, RunKind, TreeEntry
+from harness.oracles.contract import Contract
+from harness.oracles.pattern import POISON, fill, word
+
+K = OperationKind
+PAGE = 4096
+SECTOR = 512
+ROOT = 1
+
+
+@dataclass
+class Block:
+    """Where a page of a file lives. With data=journal `data` is in the journal instead."""
+
+    place: int
+    unwritten: bool
+    data: bytes = b""
+
+
+@dataclass
+class Inode:
+    kind: str
+    mode: int
+    target: bytes = b""
+    size: int = 0
+    xattrs: dict[str, bytes] = field(default_factory=dict)
+    blocks: dict[int, Block] = field(default_factory=dict)
+
+
+@dataclass
+class Metadata:
+    names: dict[str, int] = field(default_factory=dict)
+    inodes: dict[int, Inode] = field(default_factory=lambda: {ROOT: Inode("directory", 0o755)})
+
+
+@dataclass
+class InFlight:
+    inode: int
+    page: int
+    place: int
+    data: bytes
+    unwritten: bool
+
+
+class PowerCut(Exception):
+    """Raised out of an operation when the power fails."""
+
+
+class SimpleDisk:
+    """`steps` counts down to the power cut. `bugs`: see the places that ask for them."""
+
+    def __init__(self, contract: Contract, random: Random, steps: int, bugs: frozenset[str] = frozenset()):
+        self.contract, self.random, self.steps, self.bugs = contract, random, steps, bugs
+        self.delayed = contract.size_lags
+        self.meta = Metadata()
+        self.committed = copy.deepcopy(self.meta)
+        self.transaction = 1
+        self.sync_tid: dict[int, int] = {}
+        self.datasync_tid: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}  # i_size; the inode's size is i_disksize
+        self.pages: dict[tuple[int, int], bytearray] = {}
+        self.dirty: set[tuple[int, int]] = set()
+        self.ordered: set[tuple[int, int]] = set()
+        self.flying: list[InFlight] = []
+        self.cached: list[tuple[int, bytes]] = []
+        self.platter: dict[int, bytes] = {}
+        self.next_place = 100
+        self.next_inode = 10
+        self.background = random.choice([0.0, 0.1, 0.5])
+
+    # --- what the kernel does by itself ---
+
+    def step(self) -> None:
+        self.steps -= 1
+        while self.random.random() < self.background:
+            what = self.random.choice(["commit", "write", "write", "complete", "complete", "destage"])
+            if what == "commit":
+                self.commit()
+            elif what == "write" and self.dirty:
+                self.write_page(*self.random.choice(sorted(self.dirty)))
+            elif what == "complete" and self.flying:
+                self.complete(self.random.choice(self.flying))
+            elif what == "destage" and self.cached:
+                self.tear(*self.random.choice(self.cached))
+        if self.steps < 0:
+            raise PowerCut
+
+    def tear(self, place: int, data: bytes) -> None:
+        """Some sectors of a write reach the platter. Of what is in the cache for one place, the
+        oldest goes first, so newer data is not overtaken.
+        """
+        data = next(d for p, d in self.cached if p == place)
+        old = bytearray(self.platter.get(place, poison(place)))
+        for at in range(0, PAGE, SECTOR):
+            if self.random.random() < 0.5:
+                old[at : at + SECTOR] = data[at : at + SECTOR]
+        self.platter[place] = bytes(old)
+
+    def flush(self) -> None:
+        for place, data in self.cached:
+            self.platter[place] = data
+        self.cached.clear()
+
+    def commit(self) -> None:
+        for inode, page in sorted(self.ordered):
+            known = self.meta.inodes.get(inode)
+            if known and page in known.blocks and "unordered" not in self.bugs:
+                self.write_page(inode, page)
+                self.finish(inode, page)
+        self.ordered.clear()
+        if "no-flush" not in self.bugs:
+            self.flush()
+        self.committed = copy.deepcopy(self.meta)
+        self.transaction += 1
+
+    def touch(self, inode: int, data: bool = False) -> None:
+        self.sync_tid[inode] = self.transaction
+        if data:
+            self.datasync_tid[inode] = self.transaction
+
+    def order(self, inode: int, page: int) -> None:
+        if self.contract.data == "ordered":
+            self.ordered.add((inode, page))
+
+    def place(self) -> int:
+        self.next_place += 1
+        return self.next_place
+
+    def write_page(self, inode: int, page: int) -> None:
+        """Writeback: allocate if that was delayed, and send the page off."""
+        if (inode, page) not in self.dirty:
+            return
+        self.finish(inode, page)
+        node = self.meta.inodes[inode]
+        if page not in node.blocks:
+            node.blocks[page] = Block(self.place(), unwritten="early-written" not in self.bugs)
+            self.touch(inode, data=True)
+        reach = min(self.sizes[inode], (page + 1) * PAGE)
+        if reach > node.size:
+            node.size = reach
+            self.touch(inode, data=True)
+        block = node.blocks[page]
+        data = bytearray(self.pages[inode, page])
+        kept = max(0, min(PAGE, self.sizes[inode] - page * PAGE))
+        data[kept:] = bytes(PAGE - kept)
+        self.flying.append(InFlight(inode, page, block.place, bytes(data), block.unwritten))
+        self.dirty.discard((inode, page))
+
+    def complete(self, io: InFlight) -> None:
+        self.flying.remove(io)
+        self.cached.append((io.place, io.data))
+        node = self.meta.inodes.get(io.inode)
+        block = node.blocks.get(io.page) if node else None
+        if io.unwritten and block and block.place == io.place:
+            block.unwritten = False
+            self.touch(io.inode, data=True)
+
+    def finish(self, inode: int, page: int | None = None) -> None:
+        for io in [i for i in self.flying if i.inode == inode and page in (None, i.page)]:
+            self.complete(io)
+
+    # --- operations ---
+
+    def perform(self, index: int, op: Operation) -> None:
+        for _ in getattr(self, "do_" + _METHOD.get(op.kind, op.kind.value))(index, op):
+            self.step()
+
+    def parent(self, path: str) -> int:
+        return self.meta.names[path.rpartition("/")[0]] if "/" in path else ROOT
+
+    def new(self, op: Operation, kind: str, mode: int) -> int:
+        self.next_inode += 1
+        inode = self.next_inode
+        self.meta.inodes[inode] = Inode(kind, mode, op.target.encode() if kind == "symlink" else b"")
+        self.meta.names[op.path] = inode
+        self.sizes[inode] = 0
+        self.touch(inode, data=True)
+        self.touch(self.parent(op.path))
+        return inode
+
+    def do_create(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "file", 0o644)
+        yield
+
+    def do_mkdir(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "directory", 0o755)
+        yield
+
+    def do_symlink(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "symlink", 0o777)
+        yield
+
+    def do_link(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        self.meta.names[op.target] = inode
+        self.touch(inode)
+        self.touch(self.parent(op.target))
+        yield
+
+    def drop_name(self, path: str) -> None:
+        inode = self.meta.names.pop(path)
+        self.touch(inode)
+        self.touch(self.parent(path))
+        if inode not in self.meta.names.values():
+            self.finish(inode)
+            del self.meta.inodes[inode]
+            self.forget(inode, 0)
+
+    def forget(self, inode: int, first: int, end: int = 1 << 40) -> None:
+        """Drop pages of the cache."""
+        for key in [k for k in self.pages if k[0] == inode and first <= k[1] < end]:
+            del self.pages[key]
+            self.dirty.discard(key)
+
+    def do_unlink(self, index: int, op: Operation) -> Iterator[None]:
+        self.drop_name(op.path)
+        yield
+
+    def do_rmdir(self, index: int, op: Operation) -> Iterator[None]:
+        self.drop_name(op.path)
+        yield
+
+    def do_rename(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        if self.meta.names.get(op.target) == inode:
+            return
+        if op.target in self.meta.names:
+            if self.contract.replace_is_safe and "no-auto-alloc" not in self.bugs:
+                for key in sorted(k for k in self.dirty if k[0] == inode):
+                    self.write_page(*key)
+                yield
+            self.drop_name(op.target)
+        moved = {p: i for p, i in self.meta.names.items() if p == op.path or p.startswith(op.path + "/")}
+        for path, there in moved.items():
+            if "rename-keeps-old" not in self.bugs:
+                del self.meta.names[path]
+            self.meta.names[op.target + path.removeprefix(op.path)] = there
+        for changed in (inode, self.parent(op.path), self.parent(op.target)):
+            self.touch(changed)
+        yield
+
+    def do_chmod(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        self.meta.inodes[inode].mode = op.length
+        self.touch(inode)
+        yield
+
+    def do_setxattr(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        self.meta.inodes[inode].xattrs[op.name] = op.value
+        self.touch(inode)
+        yield
+
+    def do_removexattr(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        del self.meta.inodes[inode].xattrs[op.name]
+        self.touch(inode)
+        yield
+
+    def do_write(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        at = self.sizes[inode] if op.kind is K.APPEND else op.offset
+        end = at + op.length
+        if self.random.random() < 0.5:
+            self.touch(inode)  # the clock has ticked: the modification time changes
+            yield
+        while at < end:
+            n = min(PAGE - at % PAGE, end - at)
+            self.write_chunk(inode, at, fill(index, at, n))
+            at += n
+            yield
+        if {"sync", "dsync"} & set(op.flags):
+            yield from self.persist(inode, data_only="sync" not in op.flags)
+
+    def write_chunk(self, inode: int, at: int, data: bytes) -> None:
+        node, page = self.meta.inodes[inode], at // PAGE
+        content = self.page(inode, page)
+        content[at % PAGE : at % PAGE + len(data)] = data
+        end = at + len(data)
+        grown = end > self.sizes[inode]
+        self.sizes[inode] = max(self.sizes[inode], end)
+        if self.contract.data == "journal":
+            node.blocks[page] = Block(0, False, bytes(content))
+            node.size = self.sizes[inode]
+            self.touch(inode, data=True)
+            return
+        self.dirty.add((inode, page))
+        block = node.blocks.get(page)
+        if block is None and not self.delayed:
+            node.blocks[page] = Block(self.place(), unwritten=False)
+            self.order(inode, page)
+            self.touch(inode, data=True)
+        if grown and (not self.delayed or (block is not None and not block.unwritten)):
+            node.size = self.sizes[inode]
+            self.touch(inode, data=True)
+
+    def page(self, inode: int, page: int) -> bytearray:
+        return self.pages.setdefault((inode, page), bytearray(PAGE))
+
+    def zero_part(self, inode: int, start: int, end: int) -> None:
+        """Zero bytes of one page, in the cache and in the journal."""
+        page = start // PAGE
+        node = self.meta.inodes[inode]
+        self.page(inode, page)[start % PAGE : start % PAGE + end - start] = bytes(end - start)
+        if page not in node.blocks:
+            return
+        if self.contract.data == "journal":
+            node.blocks[page].data = bytes(self.page(inode, page))
+        else:
+            self.dirty.add((inode, page))
+            self.order(inode, page)
+
+    def do_truncate(self, index: int, op: Operation) -> Iterator[None]:
+        inode, size = self.meta.names[op.path], op.length
+        shrinks = size < self.sizes[inode]
+        if size == self.sizes[inode]:
+            return
+        if shrinks:
+            self.finish(inode)
+        self.meta.inodes[inode].size = self.sizes[inode] = size
+        self.touch(inode, data=True)
+        yield
+        if shrinks:
+            first = -(-size // PAGE)
+            if size % PAGE:
+                self.zero_part(inode, size, first * PAGE)
+            self.forget(inode, first)
+            blocks = self.meta.inodes[inode].blocks
+            for page in [p for p in blocks if p >= first and "truncate-keeps-blocks" not in self.bugs]:
+                del blocks[page]
+            yield
+
+    def do_fallocate(self, index: int, op: Operation) -> Iterator[None]:
+        inode, start, end = self.meta.names[op.path], op.offset, op.offset + op.length
+        node = self.meta.inodes[inode]
+        size = self.sizes[inode]
+        if "punch-hole" in op.flags:
+            if start < size:
+                yield from self.punch(inode, start, min(end, -(-size // PAGE) * PAGE))
+            return
+        for page in range(start // PAGE, -(-end // PAGE)):
+            if page not in node.blocks and (inode, page) not in self.dirty:
+                node.blocks[page] = Block(self.place(), unwritten=True)
+            if "keep-size" not in op.flags and min(end, (page + 1) * PAGE) > self.sizes[inode]:
+                node.size = self.sizes[inode] = min(end, (page + 1) * PAGE)
+            self.touch(inode, data=True)
+            yield
+        if "zero-range" in op.flags:
+            yield from self.zero_range(inode, start, end)
+
+    def zero_range(self, inode: int, start: int, end: int) -> Iterator[None]:
+        self.finish(inode)
+        first, last = -(-start // PAGE), end // PAGE
+        self.forget(inode, first, last)
+        for page in range(first, last):
+            self.meta.inodes[inode].blocks[page] = Block(self.place(), unwritten=True)
+            self.touch(inode, data=True)
+            yield
+        self.zero_edges(inode, start, end)
+        self.touch(inode, data=True)
+        yield
+
+    def zero_edges(self, inode: int, start: int, end: int) -> None:
+        low, high = -(-start // PAGE) * PAGE, end // PAGE * PAGE
+        for a, b in [(start, end)] if low > high else [(start, low), (high, end)]:
+            if a < b:
+                self.zero_part(inode, a, b)
+
+    def punch(self, inode: int, start: int, end: int) -> Iterator[None]:
+        self.finish(inode)
+        node = self.meta.inodes[inode]
+        if end >= self.sizes[inode] > node.size:
+            node.size = self.sizes[inode]
+            self.touch(inode, data=True)
+            yield
+        self.zero_edges(inode, start, end)
+        first, last = -(-start // PAGE), end // PAGE
+        self.forget(inode, first, last)
+        for page in [p for p in node.blocks if first <= p < last]:
+            del node.blocks[page]
+        self.touch(inode, data=True)
+        yield
+
+    # --- persistence ---
+
+    def persist(self, inode: int, data_only: bool) -> Iterator[None]:
+        if "fsync-does-nothing" in self.bugs:
+            yield
+            return
+        for key in sorted(k for k in self.dirty if k[0] == inode):
+            self.write_page(*key)
+            yield
+        self.finish(inode)
+        tids = {self.datasync_tid.get(inode), None if data_only else self.sync_tid.get(inode)}
+        if self.transaction in tids:
+            self.commit()
+        elif "no-flush" not in self.bugs:
+            self.flush()
+        yield
+
+    def do_fsync(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path] if op.path else ROOT
+        yield from self.persist(inode, data_only=op.kind is K.FDATASYNC)
+
+    def do_sync(self, index: int, op: Operation) -> Iterator[None]:
+        for key in sorted(self.dirty):
+            self.write_page(*key)
+            yield
+        for io in list(self.flying):
+            self.complete(io)
+        self.commit()
+        yield
+
+    # --- after the power cut ---
+
+    def recovered(self) -> dict[str, TreeEntry]:
+        """What a mount shows."""
+        for io in self.flying:
+            self.cached.append((io.place, io.data))
+        for _ in range(self.random.choice([0, 1, 2, len(self.cached) * 2])):
+            if self.cached:
+                self.tear(*self.random.choice(self.cached))
+        meta = self.committed
+        links: dict[int, int] = {}
+        for inode in meta.names.values():
+            links[inode] = links.get(inode, 0) + 1
+        tree = {"": entry("", ROOT, meta.inodes[ROOT], 2, b"")}
+        for path, inode in sorted(meta.names.items()):
+            node = meta.inodes.get(inode, Inode("file", 0o644))
+            tree[path] = entry(path, inode, node, links[inode], self.read(node))
+        return tree
+
+    def read(self, node: Inode) -> bytes:
+        content = bytearray(node.size)
+        for page, block in node.blocks.items():
+            if block.unwritten:
+                continue
+            data = block.data or self.platter.get(block.place, poison(block.place))
+            at = page * PAGE
+            if at < node.size:
+                content[at : at + PAGE] = data[: max(0, min(PAGE, node.size - at))]
+        return bytes(content)
+
+
+_METHOD = {K.APPEND: "write", K.FDATASYNC: "fsync"}
+
+
+def poison(block: int) -> bytes:
+    return struct.pack("<Q", word(POISON, block)) * (PAGE // 8)
+
+
+def entry(path: str, inode: int, node: Inode, links: int, content: bytes) -> TreeEntry:
+    """A recovered name, as the agent tells it."""
+    return TreeEntry(
+        path=path,
+        kind=node.kind,
+        inode=inode,
+        mode=node.mode,
+        links=2 if node.kind == "directory" else links,
+        uid=0,
+        gid=0,
+        size=len(content),
+        blocks=0,
+        target=node.target,
+        xattrs=node.xattrs,
+        runs=tuple(classify(content)) if node.kind == "file" else (),
+    )
+
+
+def classify(content: bytes) -> Iterator[Run]:
+    """Origins of a file's bytes, word by word, as `vms/agent/src/classify.rs` does it."""
+    start = 0
+    open_run: tuple[RunKind, int, int] | None = None
+    for at in range(0, len(content), 8):
+        origin = _origin(content[at : at + 8], at, open_run)
+        if open_run is not None and origin != open_run:
+            yield _run(open_run, start, at, content)
+            start = at
+        open_run = origin
+    if open_run is not None:
+        yield _run(open_run, start, len(content), content)
+
+
+def _origin(data: bytes, at: int, before: tuple[RunKind, int, int] | None) -> tuple[RunKind, int, int]:
+    if not any(data):
+        return RunKind.ZERO, 0, 0
+    if len(data) < 8:
+        if before and before[0] is RunKind.WRITTEN and data == fill(before[1], at, len(data)):
+            return before
+        return RunKind.LITERAL, 0, 0
+    number = int.from_bytes(data, "little")
+    writer, place = number >> 16 & 0xFFFF, number >> 32
+    if word(writer, place) != number:
+        return RunKind.LITERAL, 0, 0
+    if writer == POISON:
+        return RunKind.POISON, place, 0
+    if place == at // 8:
+        return RunKind.WRITTEN, writer, 0
+    return RunKind.MISPLACED, writer, place * 8 - at
+
+
+def _run(origin: tuple[RunKind, int, int], start: int, end: int, content: bytes) -> Run:
+    kind, value, distance = origin
+    if kind is RunKind.LITERAL:
+        long = end - start > 64
+        data = content[start : min(end, start + 64)]
+        return Run(RunKind.FOREIGN if long else kind, start, end - start, data=data)
+    return Run(kind, start, end - start, value, start + distance if kind is RunKind.MISPLACED else 0)
