@@ -7,6 +7,7 @@ says nothing any more (GuestLost, with its console).
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -25,15 +26,18 @@ Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class Guest:
-    """A running machine with the agent in it. Owned by one thread.
+    """A running machine with the agent in it. Owned by one thread. `group`: it leads a process group.
 
     `hello` is what the agent said of itself when it came up.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path, *, group: bool = False
+    ) -> None:
         self.process = process
         self.console_path = console
         self._channel = channel
+        self._group = group
         self.hello = wire.Hello(protocol=0, release="", version="", module_errors=[], dm_targets=[])
 
     def wait_until_up(self, timeout_s: float) -> None:
@@ -94,6 +98,13 @@ class Guest:
         """End it at once, as a power cut would; nothing in it is worth keeping."""
         with contextlib.suppress(OSError):
             self._channel.close()
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
+        self.end()
         self.process.wait()
+
+    def end(self) -> None:
+        """Kill the machine, all its processes where it has several; may be called from any thread."""
+        if self._group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        elif self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)

@@ -32,6 +32,8 @@ class Machine(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def accel(self) -> str: ...
+    @property
     def data_device(self) -> str: ...
     @property
     def log_device(self) -> str: ...
@@ -41,3 +43,10 @@ class Machine(Protocol):
     def start(self, boot: Boot) -> Guest:
         """Boot and wait for the agent. Raises GuestLost where it does not come up in time."""
         ...
+
+
+def die_with_parent(line: list[str]) -> list[str]:
+    """`line`, ended by the kernel when the thread that started it ends (PR_SET_PDEATHSIG, prctl(2)):
+    a killed orchestrator leaves no guest behind.
+    """
+    return ["setpriv", "--pdeathsig", "KILL", "--", *line]

@@ -18,7 +18,7 @@ import msgspec
 from harness.cache import cache_dir
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError
 from harness.machines.guest import Guest
-from harness.machines.machine import Boot
+from harness.machines.machine import Boot, die_with_parent
 from harness.resources import resource
 
 BOOT_TIMEOUT_S = {"kvm": 20.0, "tcg": 120.0}
@@ -141,13 +141,6 @@ def start(boot: Boot, accel: str) -> Guest:
             raise GuestLost(f"{e.what}; QEMU said: {said[-400:]}", e.console) from e
         raise
     return guest
-
-
-def die_with_parent(line: list[str]) -> list[str]:
-    """`line`, ended by the kernel when the thread that started it ends (PR_SET_PDEATHSIG, prctl(2)):
-    a killed orchestrator leaves no guest behind.
-    """
-    return ["setpriv", "--pdeathsig", "KILL", "--", *line]
 
 
 def shell_line(line: list[str]) -> str:
