@@ -70,27 +70,28 @@ class Operation:
 
     def __str__(self) -> str:
         k = OperationKind
+        path = self.path or "."
         match self.kind:
             case k.WRITE | k.FALLOCATE:
-                words = [self.path, str(self.offset), str(self.length), *self.flags]
+                words = [path, str(self.offset), str(self.length), *self.flags]
             case k.APPEND:
-                words = [self.path, str(self.length), *self.flags]
+                words = [path, str(self.length), *self.flags]
             case k.TRUNCATE:
-                words = [self.path, str(self.length)]
+                words = [path, str(self.length)]
             case k.CHMOD:
-                words = [self.path, f"{self.length:o}"]
+                words = [path, f"{self.length:o}"]
             case k.LINK | k.SYMLINK | k.RENAME:
-                words = [self.path, self.target]
+                words = [path, self.target]
             case k.SETXATTR:
-                words = [self.path, self.name, self.value.decode("utf-8", "backslashreplace")]
+                words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
             case k.REMOVEXATTR:
-                words = [self.path, self.name]
+                words = [path, self.name]
             case k.RUN:
                 words = list(self.argv)
             case k.SYNC:
                 words = []
             case _:
-                words = [self.path]
+                words = [path]
         return " ".join([self.kind.value, *words])
 
 

@@ -107,4 +107,4 @@ def _one_of(values: Sequence[object]) -> str:
 def _refuse(what: str, given: str, allowed: Sequence[object]) -> NoReturn:
     words = [str(a) for a in allowed]
     near = difflib.get_close_matches(given, words, n=3, cutoff=0.4)
-    raise UsageError(what, f"try {_one_of(near or allowed)}")
+    raise UsageError(what, f"try {_one_of([a for a in allowed if str(a) in near] or allowed)}")
