@@ -181,13 +181,23 @@ class _Subject:
         return run.kind is RunKind.UNREADABLE or (run.kind is RunKind.WRITTEN and run.value == last.index)
 
     def faults(self, allowed: Allowance) -> Iterator[Fault]:
+        """What is wrong; nothing twice: of what lies behind the largest size allowed, only what this
+        file never held.
+        """
+        limit = self.entry.size
         if not allowed.allows_size(self.entry.size):
+            limit = max(high for _, high in allowed.sizes)
             yield self._size_fault(allowed)
         for run in self.entry.runs:
             if run.kind is not RunKind.UNREADABLE:
                 for start, end, origins in allowed.cells(run.start, run.end):
-                    if not _fits(run, start, end, origins):
+                    if not _fits(run, start, end, origins) and (start < limit or self._never_here(run)):
                         yield self._fault(run, start, end, origins)
+
+    def _never_here(self, run: Run) -> bool:
+        if run.kind is RunKind.WRITTEN:
+            return not (run.value < self.begun and self.file.writes(run.value))
+        return run.kind is not RunKind.ZERO
 
     # --- naming what is wrong ---
 

@@ -108,6 +108,10 @@ def oracles(judgement: Judgement) -> set[str]:
 # --- random histories and power cuts ---
 
 
+def dice(seed: object) -> Random:
+    return Random(str(seed))  # noqa: S311  # for variety, not for secrets
+
+
 class Writer:
     """Writes down operations that can succeed, one after the other, on few names so that they meet."""
 

@@ -61,7 +61,9 @@ def test_a_name_from_before_the_persistence_point_comes_back() -> None:
     operations = ["create f", "sync", "unlink f", "fsync .", "create g", "create h"]
     (v,) = judged(operations, tree(file("f"))).violations
     assert v.oracle == "durability"
-    assert v.summary == "`unlink f` (operation 2) is undone, although `fsync .` (operation 3) was acknowledged"
+    assert (
+        v.summary == "`unlink f` (operation 2) is undone, although `fsync .` (operation 3) was acknowledged"
+    )
 
 
 def test_one_lost_promise_among_kept_later_operations() -> None:
@@ -100,7 +102,10 @@ def test_labels_of_the_kernels_own_are_not_judged() -> None:
 
 def test_hard_links_are_told_apart_from_copies() -> None:
     operations = ["create f", "link f g", "sync"]
-    assert judged(operations, tree(file("f", inode=5, links=2), file("g", inode=5, links=2))).verdict is Verdict.PASS
+    assert (
+        judged(operations, tree(file("f", inode=5, links=2), file("g", inode=5, links=2))).verdict
+        is Verdict.PASS
+    )
     copies = tree(file("f", inode=5, links=2), file("g", inode=6, links=2))
     assert {v.summary.split(",")[0] for v in judged(operations, copies).violations} == {
         "f: other hard links",

@@ -1,0 +1,282 @@
+"""Sizes and bytes: each rule of `harness.oracles.allowance` from both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model import Judgement, Run, RunKind, Verdict, Violation
+from harness.oracles.contract import Contract
+from harness.oracles.pattern import fill
+from harness.tests.oracles.cases import (
+    JOURNAL,
+    NODELALLOC,
+    ORDERED,
+    WRITEBACK,
+    WRITEBACK_NODELALLOC,
+    directory,
+    file,
+    judged,
+    oracles,
+    tree,
+    variant,
+    written,
+    zeros,
+)
+
+PASS = Verdict.PASS
+APPEND = ["create f", "append f 4096", "fsync f", "append f 8192", "create g", "sync", "create h"]
+
+
+def of_f(
+    operations: list[str], *runs: Run, contract: Contract = ORDERED, begun: int | None = None
+) -> Judgement:
+    """The history judged on a tree that holds `f` and every name made by the operations so far."""
+    others = [op.split()[1] for op in operations[:begun] if op.startswith("create ") and op != "create f"]
+    made = [directory(op.split()[1]) for op in operations[:begun] if op.startswith("mkdir ")]
+    return judged(operations, tree(file("f", *runs), *map(file, others), *made), contract, begun)
+
+
+def only(judgement: Judgement) -> Violation:
+    (violation,) = judgement.violations
+    return violation
+
+
+# --- durability ---
+
+
+def test_acknowledged_bytes_that_are_gone() -> None:
+    v = only(of_f(["create f", "append f 8192", "fsync f", "append f 10"], written(1, 0, 4096)))
+    assert v.oracle == "durability"
+    assert v.summary == "f: 4096 bytes acknowledged by `fsync f` (operation 2) are gone: size is 4096"
+    assert (v.expected, v.found) == ("size 8192 to 8202", "size 4096")
+
+
+def test_acknowledged_bytes_that_are_zeros() -> None:
+    v = only(of_f(["create f", "append f 8192", "fsync f"], written(1, 0, 4096), zeros(4096, 4096)))
+    assert v.oracle == "durability"
+    assert v.expected == "data of `append f 8192` (operation 1)"
+    assert "bytes 4096 to 8192 hold zeros" in v.summary
+
+
+def test_an_acknowledged_overwrite_that_is_undone() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "write f 0 512", "fdatasync f"]
+    assert of_f(operations, written(3, 0, 512), written(1, 512, 3584)).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 4096))) == {"durability"}
+    assert of_f(operations, written(1, 0, 4096), begun=5).verdict is PASS  # not acknowledged
+
+
+@pytest.mark.parametrize("flag", ["sync", "dsync"])
+def test_a_synchronous_write_is_its_own_persistence_point(flag: str) -> None:
+    operations = ["create f", f"append f 4096 {flag}"]
+    assert oracles(of_f(operations, zeros(0, 4096))) == {"durability"}
+    assert of_f(operations, zeros(0, 4096), begun=2).verdict is PASS
+
+
+def test_an_acknowledged_truncate_that_is_undone() -> None:
+    operations = ["create f", "append f 8192", "sync", "truncate f 100", "fsync f"]
+    v = only(of_f(operations, written(1, 0, 8192)))
+    assert v.oracle == "durability"
+    assert "the shorter size acknowledged by `fsync f` (operation 4) is undone" in v.summary
+
+
+def test_an_acknowledged_hole_that_holds_old_data() -> None:
+    operations = ["create f", "append f 8192", "sync", "fallocate f 0 4096 punch-hole", "fsync f"]
+    assert of_f(operations, zeros(0, 4096), written(1, 4096, 4096)).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 8192))) == {"durability"}
+
+
+# --- appends: size and new blocks ---
+
+
+def test_an_append_may_lag_in_ordered_mode() -> None:
+    for end in (4096, 4097, 8192, 12288):
+        runs = (written(1, 0, 4096), written(3, 4096, end - 4096)) if end > 4096 else (written(1, 0, 4096),)
+        assert of_f(APPEND[:5], *runs).verdict is PASS, end
+    assert of_f(APPEND[:5], written(1, 0, 4096), zeros(4096, 8192)).verdict is PASS
+
+
+def test_an_append_may_not_lag_without_delayed_allocation() -> None:
+    short = only(of_f(APPEND[:5], written(1, 0, 4096), contract=NODELALLOC))
+    assert (short.oracle, short.found) == ("size", "size 4096")
+    assert "`append f 8192` (operation 3) is there" in short.summary
+    empty = only(of_f(APPEND[:5], written(1, 0, 4096), zeros(4096, 8192), contract=NODELALLOC))
+    assert (empty.oracle, empty.signature) == ("contents", "f: zeros out of place")
+    assert of_f(APPEND[:5], written(1, 0, 4096), written(3, 4096, 8192), contract=NODELALLOC).verdict is PASS
+
+
+def test_an_append_into_the_last_block_may_be_zeros_even_without_delayed_allocation() -> None:
+    """[code] ext4_map_blocks orders only new blocks; an old block's page may come later."""
+    operations = ["create f", "append f 104", "fsync f", "append f 96", "create g"]
+    assert of_f(operations, written(1, 0, 104), zeros(104, 96), contract=NODELALLOC).verdict is PASS
+
+
+def test_an_operation_in_flight_may_have_come_half_way() -> None:
+    operations = ["create f", "sync", "append f 8192"]
+    for contract in (NODELALLOC, JOURNAL):
+        assert of_f(operations, written(2, 0, 4096), contract=contract, begun=3).verdict is PASS
+
+
+def test_a_size_that_no_operation_gave() -> None:
+    v = only(of_f(["create f", "append f 100"], written(1, 0, 96), zeros(96, 900)))
+    assert (v.oracle, v.found, v.expected) == ("size", "size 996", "size 0 to 100")
+
+
+def test_a_size_ahead_of_the_names() -> None:
+    """The append came after the create that is missing, so its transaction is not there either."""
+    operations = ["create f", "create g", "append f 4096"]
+    assert oracles(judged(operations, tree(file("f", written(2, 0, 4096))))) == {"size"}
+
+
+def test_replace_by_rename_is_never_zero_length() -> None:
+    operations = ["create f", "append f 8192", "sync", "create t", "append t 4096", "rename t f"]
+    v = only(judged(operations, tree(file("f"))))
+    assert (v.oracle, v.signature) == ("size", "f: size too small, settle")
+    assert "`rename t f` (operation 5) is there" in v.summary
+    assert judged(operations, tree(file("f")), variant(replace_is_safe=False)).verdict is PASS
+    for runs in ((zeros(0, 4096),), (written(4, 0, 4096),)):
+        assert judged(operations, tree(file("f", *runs))).verdict is PASS
+
+
+def test_rename_to_a_new_name_may_be_zero_length() -> None:
+    operations = ["create t", "append t 4096", "rename t f"]
+    assert judged(operations, tree(file("f"))).verdict is PASS
+    assert oracles(judged(operations, tree(file("f")), NODELALLOC)) == {"size"}
+
+
+# --- what may not be in a file ---
+
+
+def test_poison_inside_the_size() -> None:
+    runs = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 8192, 77))
+    for contract in (ORDERED, NODELALLOC, JOURNAL, WRITEBACK):
+        v = next(v for v in of_f(APPEND, *runs, contract=contract).violations if v.oracle == "stale")
+        assert "device block 77" in v.summary
+        assert v.signature == "f: poison"
+
+
+def test_poison_is_allowed_where_the_mode_says_so_and_only_in_new_blocks() -> None:
+    operations = APPEND[:5]
+    runs = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 8192, 77))
+    assert of_f(operations, *runs, contract=WRITEBACK_NODELALLOC).verdict is PASS
+    durable = (Run(RunKind.POISON, 0, 4096, 77), written(3, 4096, 8192))
+    assert oracles(of_f(operations, *durable, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_data_of_another_file(gone: bool) -> None:
+    operations = ["create old", "append old 4096", "sync", "unlink old", "sync", "create f", "append f 4096"]
+    if not gone:
+        operations[3:5] = ["create other", "sync"]
+    others = [] if gone else [file("old", written(1, 0, 4096)), file("other")]
+    v = only(judged(operations, tree(file("f", written(1, 0, 4096)), *others)))
+    assert v.oracle == "stale"
+    assert "data of another file: `append old 4096` (operation 1)" in v.summary
+
+
+def test_misplaced_data_of_the_same_file() -> None:
+    runs = (written(1, 0, 4096), Run(RunKind.MISPLACED, 4096, 4096, 1, 0))
+    v = only(of_f(["create f", "append f 8192"], *runs))
+    assert (v.oracle, v.signature) == ("contents", "f: misplaced data of operation 1")
+
+
+def test_data_that_had_not_been_written_yet() -> None:
+    operations = ["create f", "append f 4096", "write f 0 4096"]
+    assert oracles(of_f(operations, written(2, 0, 4096), begun=2)) == {"foreign"}
+
+
+def test_bytes_that_nobody_wrote() -> None:
+    strange = Run(RunKind.FOREIGN, 0, 4096, data=bytes(range(64)))
+    v = only(of_f(["create f", "append f 4096"], strange))
+    assert v.oracle == "foreign"
+    assert "00 01 02 03" in v.found
+    short = Run(RunKind.LITERAL, 0, 8, data=b"ABCDEFGH")
+    assert oracles(of_f(["create f", "append f 8"], short)) == {"foreign"}
+    marked = Run(RunKind.WRITTEN, 0, 8, 0)
+    assert oracles(of_f(["create f", "append f 8"], marked)) == {"foreign"}
+
+
+def test_old_data_after_a_committed_shrink() -> None:
+    """Shrink, extend, and a later operation that is there: the blocks were given back."""
+    operations = ["create f", "append f 8192", "sync", "truncate f 0", "truncate f 8192", "create g"]
+    assert of_f(operations, zeros(0, 8192)).verdict is PASS
+    v = only(of_f(operations, written(1, 0, 8192)))
+    assert v.oracle == "contents"
+    assert "where only zeros can be" in v.summary
+
+
+def test_the_tail_of_a_shrunk_block_is_ordered_and_may_be_stale_in_writeback() -> None:
+    operations = ["create f", "append f 4096", "sync", "truncate f 512", "truncate f 4096", "create g"]
+    old = (written(1, 0, 4096),)
+    assert oracles(of_f(operations, *old)) == {"contents"}
+    assert of_f(operations, *old, contract=WRITEBACK).verdict is PASS
+
+
+# --- data=journal ---
+
+
+def test_journaled_writes_come_in_order() -> None:
+    operations = ["create f", "append f 8192", "sync", "write f 0 4096", "write f 4096 4096"]
+    old, first, second = written(1, 0, 8192), written(3, 0, 4096), written(4, 4096, 4096)
+    for runs in ((old,), (first, written(1, 4096, 4096)), (first, second)):
+        assert of_f(operations, *runs, contract=JOURNAL).verdict is PASS
+    late = of_f(operations, written(1, 0, 4096), second, contract=JOURNAL)
+    assert oracles(late) == {"contents"}
+    assert of_f(operations, written(1, 0, 4096), second).verdict is PASS  # ordered mode promises no order
+
+
+def test_journaled_pages_come_in_order() -> None:
+    operations = ["create f", "append f 8192", "sync", "write f 0 8192"]
+    assert of_f(operations, written(3, 0, 4096), written(1, 4096, 4096), contract=JOURNAL).verdict is PASS
+    torn = of_f(operations, written(3, 0, 512), written(1, 512, 7680), contract=JOURNAL)
+    assert oracles(torn) == {"contents"}
+    second_page_alone = of_f(operations, written(1, 0, 4096), written(3, 4096, 4096), contract=JOURNAL)
+    assert oracles(second_page_alone) == {"contents"}
+
+
+def test_contents_of_two_files_must_be_of_one_moment_in_data_journal() -> None:
+    operations = ["create f", "create g", "sync", "append f 8", "append g 8"]
+    f, g = file("f", written(3, 0, 8)), file("g", written(4, 0, 8))
+    assert judged(operations, tree(f, file("g")), JOURNAL).verdict is PASS
+    assert judged(operations, tree(file("f"), g), JOURNAL).verdict is Verdict.FAIL
+    assert judged(operations, tree(file("f"), g), ORDERED).verdict is PASS
+
+
+# --- words cut by a write's end ---
+
+
+def literal(start: int, data: bytes) -> Run:
+    return Run(RunKind.LITERAL, start, len(data), data=data)
+
+
+def test_a_word_of_two_writers() -> None:
+    operations = ["create f", "append f 11", "append f 5", "fsync f"]
+    both = fill(1, 8, 3) + fill(2, 11, 5)
+    assert of_f(operations, written(1, 0, 8), literal(8, both)).verdict is PASS
+    v = only(of_f(operations, written(1, 0, 8), literal(8, fill(1, 8, 3) + bytes(5))))
+    assert v.oracle == "durability"
+
+
+def test_a_word_that_reads_as_its_first_writers_alone() -> None:
+    """Bytes 4 to 8 of a word are the same whoever wrote them."""
+    operations = ["create f", "append f 100", "append f 100", "fsync f"]
+    assert of_f(operations, written(1, 0, 104), written(2, 104, 96)).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 112), written(2, 112, 88))) == {"durability"}
+
+
+def test_a_long_mixture_that_was_not_seen_whole_is_unknown() -> None:
+    operations = ["create f", *["append f 3"] * 30, "fsync f"]
+    content = b"".join(fill(1 + i, 3 * i, 3) for i in range(30))
+    seen = Run(RunKind.FOREIGN, 0, 90, data=content[:64])
+    judgement = of_f(operations, seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.unknown[0].startswith("f: bytes 6")
+    wrong = replace(seen, data=b"\xff" * 64)
+    assert oracles(of_f(operations, wrong)) == {"foreign"}
+
+
+def test_the_signature_is_the_same_at_other_crash_points() -> None:
+    lost = [of_f(APPEND, written(1, 0, end), contract=ORDERED) for end in (1024, 2048)]
+    assert lost[0].violations[0].signature == lost[1].violations[0].signature
+    assert lost[0].violations[0].summary != lost[1].violations[0].summary

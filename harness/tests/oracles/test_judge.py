@@ -1,0 +1,253 @@
+"""The judge as a whole: three-valued, quiet on every legal power cut, awake to planted bugs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.model import (
+    Check,
+    CheckResult,
+    FsckClass,
+    FsckResult,
+    Operation,
+    OperationKind,
+    Outcome,
+    Position,
+    Run,
+    RunKind,
+    Verdict,
+    Violation,
+)
+from harness.oracles import MAX_VIOLATIONS, ORACLES, Judge, judge
+from harness.oracles.case import Case
+from harness.oracles.contract import Contract
+from harness.oracles.doubt import Doubt
+from harness.tests.oracles.cases import (
+    CLEAN,
+    CONTRACTS,
+    ORDERED,
+    PATTERNS,
+    Writer,
+    dice,
+    file,
+    history,
+    oracles,
+    power_cut,
+    tree,
+    variant,
+    written,
+)
+from harness.workloads import load_workload, workload_files
+
+PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
+DIRTY = FsckResult(FsckClass.DIRTY, 4, "e2fsck 1.47.0 (5-Feb-2023)\nPass 1: Checking\nInode 12 is wrong.\n")
+RUN = Operation(OperationKind.RUN, argv=("fio", "job"))
+CHECK = Check(0, ("fio", "--verify"), ("f.*",))
+
+
+def verdict_on(outcome: Outcome, contract: Contract = ORDERED) -> tuple[Verdict, set[str]]:
+    done = Judge(contract, history(["create f"]), error_patterns=PATTERNS).judge(Position(1, 1), outcome)
+    return done.verdict, oracles(done)
+
+
+def good(**changes: object) -> Outcome:
+    return Outcome(**{"tree": tree(file("f")), "fsck": CLEAN, **changes})  # type: ignore[arg-type]  # a test's own
+
+
+# --- the surface ---
+
+
+def test_nothing_wrong_passes() -> None:
+    assert verdict_on(good()) == (PASS, set())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (good(mount_errno=errno.EUCLEAN, tree={}), {"mountable"}),
+        (good(mount_errno=errno.EIO, tree={}, fsck=DIRTY), {"mountable", "fsck"}),
+        (good(lost="Kernel panic - not syncing\nmore", tree={}), {"mountable"}),
+        (good(walk_errors=("opendir a/b: EUCLEAN",)), {"readable"}),
+        (good(tree=tree(file("f", Run(RunKind.UNREADABLE, 0, 0, errno.EIO)))), {"readable"}),
+        (good(unmount_errno=errno.EIO), {"readable"}),
+        (good(kernel_log=("[   1.5] EXT4-fs error (device vda): bad",)), {"kernel-log"}),
+        (good(kernel_log=("EXT4-fs (vda): recovery complete",)), set()),
+        (good(fsck=DIRTY), {"fsck"}),
+        (good(fsck=FsckResult(FsckClass.REPAIRED, 1, "fixed")), {"fsck"}),
+    ],
+    ids=lambda p: "+".join(sorted(p)) if isinstance(p, set) else "",
+)
+def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
+    assert verdict_on(outcome) == (FAIL if expected else PASS, expected)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        good(fsck=None),
+        good(fsck=FsckResult(FsckClass.FAILED, 8, "operational error")),
+        good(mount_errno=errno.ENODEV, tree={}),
+        good(unmount_errno=errno.EBUSY),
+    ],
+    ids=["no fsck", "fsck failed", "no such file system", "busy"],
+)
+def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
+    assert verdict_on(outcome) == (UNKNOWN, set())
+
+
+def test_a_mode_that_promises_nothing_to_fsck_is_not_held_to_it() -> None:
+    assert verdict_on(good(fsck=DIRTY), variant(fsck_clean=False)) == (PASS, set())
+
+
+def test_kernel_messages_fold_without_their_numbers() -> None:
+    log = ("[ 1.5] EXT4-fs error (device vda): inode #12", "[ 2.5] EXT4-fs error (device vda): inode #13")
+    done = Judge(ORDERED, history(["create f"]), error_patterns=PATTERNS)
+    (v,) = done.judge(Position(1, 1), good(kernel_log=log)).violations
+    assert v.signature == "EXT4-fs error (device vda): inode #N"
+    assert v.summary.endswith("inode #12")
+
+
+def test_the_first_complaint_of_fsck_is_told() -> None:
+    done = judge(ORDERED, (), history(["create f"]), Position(1, 1), good(fsck=DIRTY))
+    assert done.violations[0].signature == "fsck: Inode N is wrong."
+
+
+# --- programs ---
+
+
+def program_verdict(*results: CheckResult, acked: int = 1) -> tuple[Verdict, set[str]]:
+    one = Judge(ORDERED, history([RUN]), checks=(CHECK,), error_patterns=())
+    done = one.judge(Position(1, acked), good(tree=tree(file("x", written(9, 0, 8))), checks=results))
+    return done.verdict, oracles(done)
+
+
+def test_a_programs_check() -> None:
+    assert program_verdict(CheckResult(0, 0, "")) == (PASS, set())
+    assert program_verdict(CheckResult(0, 1, "verify failed")) == (FAIL, {"program"})
+    assert program_verdict(CheckResult(0, 1, ""), acked=0) == (PASS, set())
+
+
+def test_a_check_that_was_not_run_is_unknown() -> None:
+    assert program_verdict() == (UNKNOWN, set())
+    assert program_verdict(CheckResult(0, None, "no guest")) == (UNKNOWN, set())
+
+
+def test_poison_shows_in_files_of_programs() -> None:
+    one = Judge(ORDERED, history([RUN]), error_patterns=())
+    poisoned = good(tree=tree(file("x", Run(RunKind.POISON, 0, 4096, 5))))
+    assert oracles(one.judge(Position(1, 1), poisoned)) == {"stale"}
+
+
+def test_without_an_order_of_names_only_poison_is_judged() -> None:
+    contract = variant(namespace="none", persists="nothing")
+    assert verdict_on(good(tree=tree(file("other", written(0, 0, 8)))), contract) == (PASS, set())
+    poisoned = good(tree=tree(file("other", Run(RunKind.POISON, 0, 4096, 5))))
+    assert verdict_on(poisoned, contract) == (FAIL, {"stale"})
+
+
+# --- the registry ---
+
+
+def broken(case: Case) -> Iterator[Violation | Doubt]:
+    yield Doubt("half way")
+    raise ZeroDivisionError("planted")
+
+
+def test_an_oracle_that_raises_is_unknown_and_hides_nobody_else() -> None:
+    one = Judge(ORDERED, history(["create f"]), error_patterns=(), oracles={"broken": broken, **ORACLES})
+    quiet = one.judge(Position(1, 1), good())
+    assert (quiet.verdict, quiet.unknown) == (UNKNOWN, ("oracle broken failed: ZeroDivisionError: planted",))
+    assert one.judge(Position(1, 1), good(fsck=DIRTY)).verdict is FAIL
+
+
+def test_a_tree_that_breaks_the_oracles_is_unknown() -> None:
+    """A run that no agent sends: bytes out of nowhere."""
+    odd = file("f", Run(RunKind.LITERAL, 0, 8, data=None))  # type: ignore[arg-type]  # that is the point
+    one = Judge(ORDERED, history(["create f", "append f 8"]), error_patterns=())
+    assert one.judge(Position(2, 2), good(tree=tree(odd))).verdict is UNKNOWN
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"\(oops"):
+        Judge(ORDERED, history(["create f"]), error_patterns=["(oops"])
+
+
+def test_violations_are_capped() -> None:
+    names = [file(f"x{i:03}") for i in range(100)]
+    done = judge(ORDERED, (), history(["create f"]), Position(1, 1), good(tree=tree(*names)))
+    assert len(done.violations) == MAX_VIOLATIONS
+
+
+# --- the simple disk ---
+
+
+@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=list(CONTRACTS))
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(3, 30))
+def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int) -> None:
+    operations = Writer(dice(seed)).write(length)
+    one = Judge(contract, history(operations), error_patterns=PATTERNS)
+    for cut in range(4):
+        position, recovered = power_cut(contract, operations, dice((seed, cut)))
+        judgement = one.judge(position, Outcome(tree=recovered, fsck=CLEAN))
+        assert judgement.verdict is PASS, (position, operations, judgement)
+
+
+@pytest.mark.parametrize(
+    ("mode", "bug", "seen_by"),
+    [
+        ("ordered", "no-flush", "durability"),
+        ("ordered", "no-flush", "stale"),
+        ("ordered", "fsync-does-nothing", "durability"),
+        ("journal", "fsync-does-nothing", "durability"),
+        ("ordered", "rename-keeps-old", "atomicity"),
+        ("ordered", "early-written", "stale"),
+        ("nodelalloc", "unordered", "stale"),
+        ("writeback", "no-flush", "durability"),
+    ],
+)
+def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
+    """One of a fixed list of power cuts shows it, through the right oracle."""
+    found: set[str] = set()
+    for seed in range(400):
+        if seen_by in found:
+            break
+        operations = Writer(dice(seed)).write(20)
+        position, recovered = power_cut(CONTRACTS[mode], operations, dice(seed), [bug])
+        done = judge(CONTRACTS[mode], (), history(operations), position, Outcome(tree=recovered, fsck=CLEAN))
+        found |= oracles(done)
+    assert seen_by in found
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_judging_twice_gives_the_same(seed: int) -> None:
+    """What the judge remembers of earlier states does not show."""
+    random = dice(seed)
+    operations = Writer(random).write(15)
+    one = Judge(ORDERED, history(operations), error_patterns=PATTERNS)
+    for _ in range(4):
+        position, recovered = power_cut(ORDERED, operations, random, ["no-flush"])
+        outcome = Outcome(tree=recovered, fsck=CLEAN)
+        alone = judge(ORDERED, (), history(operations), position, outcome, PATTERNS)
+        assert one.judge(position, outcome) == one.judge(position, outcome) == alone
+
+
+WORKLOADS = sorted(name for name, path in workload_files().items() if path.suffix == ".toml")
+
+
+@pytest.mark.parametrize("mode", CONTRACTS)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_shipped_workloads_pass_on_the_simple_disk(name: str, mode: str) -> None:
+    contract, operations = CONTRACTS[mode], load_workload(name).operations
+    one = Judge(contract, history(operations), error_patterns=PATTERNS)
+    for cut in range(10):
+        position, recovered = power_cut(contract, operations, dice(cut))
+        judgement = one.judge(position, Outcome(tree=recovered, fsck=CLEAN))
+        assert judgement.verdict is PASS, (position, judgement)
