@@ -7,23 +7,28 @@ failure is the command that shows it again.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.model import CaseId
 from harness.report.words import (
+    Matrix,
+    come_by,
     headline,
     machine_name,
-    modes,
     number,
+    pace,
     plural,
     printable,
     reproduce,
     where,
-    workloads,
 )
 from harness.store import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code
@@ -43,44 +48,67 @@ _MARKS = {
     CaseVerdict.NOT_RUN: "not run",
 }
 _PLAIN_WIDTH = 100
+_MIN_COLUMN = 9
 
 
 def print_summary(summary: Summary, source: str, console: Console | None = None) -> None:
-    """Show the run. Without a terminal at the other end rich leaves the colours out.
+    """Show the run, shortened to what a person reads at a terminal (see `Limits`).
 
-    `source`: the run's path as reproduce commands shall give it.
+    Without a terminal at the other end rich leaves the colours out. `source`: the run's path as reproduce
+    commands shall give it.
     """
     console = console or Console(highlight=False)
-    for part in _parts(summary, source, console.width):
+    _print(summary, source, console, TERMINAL)
+
+
+def summary_text(summary: Summary, source: str) -> str:
+    """The same as plain text, with every unexpected finding and every undecided case."""
+    out = io.StringIO()
+    console = Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
+    _print(summary, source, console, EVERYTHING)
+    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is shown; None: all of it. `alike`: findings of one case and oracle, reasons of one
+    undecided case. `findings`: unexpected findings, and undecided cases, of the run. `names`: cases named
+    in a list.
+    """
+
+    alike: int | None = None
+    findings: int | None = None
+    names: int | None = None
+
+
+TERMINAL = Limits(alike=3, findings=20, names=12)
+EVERYTHING = Limits()
+
+
+def _print(summary: Summary, source: str, console: Console, limits: Limits) -> None:
+    for part in _parts(summary, source, console.width, limits):
         if isinstance(part, Table):
             console.print(part)
         else:
             console.print(part, soft_wrap=True, highlight=False)
 
 
-def summary_text(summary: Summary, source: str) -> str:
-    """The same as plain text."""
-    out = io.StringIO()
-    console = Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
-    print_summary(summary, source, console)
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
-
-
-def _parts(summary: Summary, source: str, width: int) -> Iterator[Text | Table]:
+def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterator[Text | Table]:
     yield Text(printable(headline(summary)), style="bold")
     yield Text(f"{machine_name(summary.info)}, {_checked(summary)}", style="dim")
+    if summary.checked:
+        yield Text(f"{come_by(summary)}{_paced(summary)}", style="dim")
     yield Text()
     yield from _tables(summary, width)
-    for f in summary.findings:
-        yield from _finding(f, source)
-    for c in summary.cases:
-        yield from _undecided(c, source)
+    yield from _unexpected(summary, source, limits)
+    yield from _expected(summary, source)
+    yield from _all_undecided(summary, source, limits)
     for e in summary.unmet:
         yield _line("bold magenta", f"XPASS: {e} was expected to fail and did not")
         yield _line("", f"  {e.origin}: {e.reason}")
         yield _line("", "  take the line out if the failure is gone")
         yield Text()
-    yield from _tail(summary)
+    yield from _tail(summary, limits)
 
 
 def _checked(summary: Summary) -> str:
@@ -88,32 +116,64 @@ def _checked(summary: Summary) -> str:
     return f"{checked}, {number(summary.unknown)} of them undecided" if summary.unknown else checked
 
 
-def _tables(summary: Summary, width: int) -> Iterator[Table]:
-    """Mode by workload; as many tables one below the other as the width asks for."""
-    by_mode = modes(summary)
-    first = max((len(name) for name in by_mode), default=0)
+def _paced(summary: Summary) -> str:
+    said = pace(summary.checked, sum(c.seconds for c in summary.cases))
+    return f"; {said}" if said else ""
+
+
+# --- the table -------------------------------------------------------------------------------
+
+
+def _tables(summary: Summary, width: int) -> Iterator[Table | Text]:
+    """Modes and workloads, the more numerous downwards. Too wide for one table: the headings are broken;
+    still too wide: several tables, one below the other.
+    """
+    matrix = Matrix.of(summary)
+    first = max((len(name) for name in matrix.rows), default=0)
+    headings = {name: [name] for name in matrix.columns}
+    if first + sum(_column_width(matrix, n, headings[n]) for n in headings) > width:
+        headings = {name: _broken(name, _cells_width(matrix, name)) for name in matrix.columns}
     columns: list[str] = []
     used = first
-    for name in workloads(summary):
-        cell = max(len(name), 14) + 2
-        if columns and used + cell > width - 2:
-            yield _table(by_mode, columns)
+    for name in matrix.columns:
+        column = _column_width(matrix, name, headings[name])
+        if columns and used + column > width:
+            yield from (_table(matrix, columns, headings), Text())
             columns, used = [], first
         columns.append(name)
-        used += cell
+        used += column
     if columns:
-        yield _table(by_mode, columns)
+        yield from (_table(matrix, columns, headings), Text())
 
 
-def _table(by_mode: dict[str, tuple[CaseSummary, ...]], columns: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+def _table(matrix: Matrix, columns: Sequence[str], headings: Mapping[str, Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     table.add_column("", no_wrap=True)
     for name in columns:
-        table.add_column(Text(name), no_wrap=True, justify="right")
-    for mode, cases in by_mode.items():
-        found = {c.case.workload: c for c in cases}
-        table.add_row(Text(mode), *(_cell(found.get(name)) for name in columns))
+        heading = Text("\n".join(headings[name]))
+        table.add_column(heading, no_wrap=True, justify="right", vertical="bottom")
+    for row in matrix.rows:
+        table.add_row(Text(row), *(_cell(matrix.case(row, name)) for name in columns))
     return table
+
+
+def _cells_width(matrix: Matrix, column: str) -> int:
+    return max(len(_cell(matrix.case(row, column))) for row in matrix.rows)
+
+
+def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:
+    """With the space that sets it off from its neighbours."""
+    return max(_cells_width(matrix, column), *map(len, heading)) + 2
+
+
+def _broken(name: str, width: int) -> list[str]:
+    """`name` in lines of about `width` letters, broken behind `/`, `-` and `_`."""
+    lines = [""]
+    for piece in re.findall(r"[^/_-]+[/_-]*|[/_-]+", name):
+        if lines[-1] and len(lines[-1]) + len(piece) > max(width, _MIN_COLUMN):
+            lines.append("")
+        lines[-1] += piece
+    return lines
 
 
 def _cell(c: CaseSummary | None) -> Text:
@@ -123,47 +183,90 @@ def _cell(c: CaseSummary | None) -> Text:
     return Text(f"{states}{_MARKS[c.verdict]}", style=STYLES[c.verdict])
 
 
+# --- findings --------------------------------------------------------------------------------
+
+
+def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]:
+    shown: list[Finding] = []
+    alike: Counter[tuple[CaseId, str]] = Counter()
+    for f in summary.unexpected:
+        alike[f.case, f.oracle] += 1
+        if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
+            shown.append(f)
+    for f in shown:
+        yield from _finding(f, source)
+    if left := len(summary.unexpected) - len(shown):
+        yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more: see {source}/report.html")
+        yield Text()
+
+
+def _within(count: int, limit: int | None) -> bool:
+    return limit is None or count <= limit
+
+
 def _finding(f: Finding, source: str) -> Iterator[Text]:
-    known = f.expectation
-    word, style = ("XFAIL", STYLES[CaseVerdict.XFAIL]) if known else ("FAIL", STYLES[CaseVerdict.FAIL])
-    yield _line(style, f"{word} {f.case} {f.oracle}: {f.summary}")
+    yield _line(STYLES[CaseVerdict.FAIL], f"FAIL {f.case} {f.oracle}: {f.summary}")
     yield _line("", f"  at {where(f)}")
     for v in f.violations:
         yield _line("", f"  {v.subject}")
         yield _line("", f"    expected: {v.expected}")
         yield _line("", f"    found:    {v.found}")
-    if known:
-        yield _line("", f"  expected failure: {known.reason} ({known.origin})")
     yield _line("bold", f"reproduce: {reproduce(f.case, f.state, source)}")
     yield Text()
 
 
-def _undecided(c: CaseSummary, source: str) -> Iterator[Text]:
-    if not c.undecided:
-        return
-    yield _line(STYLES[CaseVerdict.UNKNOWN], f"UNKNOWN {c.case}: {c.undecided}")
-    for r in c.unknown_reasons:
-        yield _line("", f"  {plural(r.states, 'state')}: {r.reason}")
-        yield _line("bold", f"reproduce: {reproduce(c.case, r.example, source)}")
-    yield Text()
+def _expected(summary: Summary, source: str) -> Iterator[Text]:
+    """What is known already: the reason once, then a line a case with one example."""
+    known = [(f.expectation, f) for f in summary.findings if f.expectation]
+    for expectation in dict.fromkeys(e for e, _ in known):
+        yield _line("", f"expected failures ({expectation.origin}): {expectation.reason}")
+        by_case: dict[CaseId, list[Finding]] = {}
+        for e, f in known:
+            if e == expectation:
+                by_case.setdefault(f.case, []).append(f)
+        for case, findings in by_case.items():
+            oracles = Counter(f.oracle for f in findings)
+            said = ", ".join(f"{oracle} x{count}" for oracle, count in oracles.most_common())
+            example = next(f for f in findings if f.oracle == oracles.most_common(1)[0][0])
+            yield _line(STYLES[CaseVerdict.XFAIL], f"XFAIL {case}: {said}, e.g. {example.summary}")
+            yield _line("bold", f"reproduce: {reproduce(case, example.state, source)}")
+        yield Text()
 
 
-def _tail(summary: Summary) -> Iterator[Text]:
+def _all_undecided(summary: Summary, source: str, limits: Limits) -> Iterator[Text]:
+    cases = [c for c in summary.cases if c.undecided]
+    for c in cases[: limits.findings]:
+        yield _line(STYLES[CaseVerdict.UNKNOWN], f"UNKNOWN {c.case}: {c.undecided}")
+        for r in c.unknown_reasons[: limits.alike]:
+            yield _line("", f"  {plural(r.states, 'state')}: {r.reason}")
+            yield _line("bold", f"reproduce: {reproduce(c.case, r.example, source)}")
+        if left := len(c.unknown_reasons[limits.alike :] if limits.alike else ()):
+            yield _line("", f"  ... and {plural(left, 'more reason')}: see {source}/report.html")
+        yield Text()
+    if left := len(cases[limits.findings :] if limits.findings else ()):
+        yield _line("", f"... and {number(left)} more undecided cases: see {source}/report.html")
+        yield Text()
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
     by = {v: [c for c in summary.cases if c.verdict is v] for v in CaseVerdict}
     ran = [c for c in summary.cases if c.counts.checked]
-    yield _line("", "Ran: " + _names(ran))
-    if by[CaseVerdict.NOT_RUN]:
-        yield _line("", "Not run: " + _names(by[CaseVerdict.NOT_RUN]))
-        for c in by[CaseVerdict.NOT_RUN]:
+    yield _line("", "Ran: " + _names(ran, limits))
+    if not_run := by[CaseVerdict.NOT_RUN]:
+        yield _line("", "Not run: " + _names(not_run, limits))
+        for c in not_run[: limits.names]:
             yield _line("dim", f"  {c.case}: {c.reason or 'no reason was given'}")
     if by[CaseVerdict.XFAIL]:
-        yield _line("", "Expected failures: " + _names(by[CaseVerdict.XFAIL]))
+        yield _line("", "Expected failures: " + _names(by[CaseVerdict.XFAIL], limits))
     if by[CaseVerdict.UNKNOWN]:
-        yield _line(STYLES[CaseVerdict.UNKNOWN], "Undecided: " + _names(by[CaseVerdict.UNKNOWN]))
+        yield _line(STYLES[CaseVerdict.UNKNOWN], "Undecided: " + _names(by[CaseVerdict.UNKNOWN], limits))
     if summary.interrupted:
         yield _line(STYLES[CaseVerdict.UNKNOWN], "The run was interrupted before its plan was done.")
     if by[CaseVerdict.FAIL]:
-        yield _line(STYLES[CaseVerdict.FAIL], "Failures: " + _names(by[CaseVerdict.FAIL]))
+        yield _line(STYLES[CaseVerdict.FAIL], "Failures: " + _names(by[CaseVerdict.FAIL], limits))
     yield _line("bold", _last(summary, by))
 
 
@@ -180,8 +283,12 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     return passed if not expected else f"{passed} that were not expected to fail"
 
 
-def _names(cases: Sequence[CaseSummary]) -> str:
-    return " ".join(str(c.case) for c in cases) or "nothing"
+def _names(cases: Sequence[CaseSummary], limits: Limits) -> str:
+    if not cases:
+        return "nothing"
+    if not _within(len(cases), limits.names):
+        return plural(len(cases), "case")
+    return " ".join(str(c.case) for c in cases)
 
 
 def _line(style: str, text: str) -> Text:

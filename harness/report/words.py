@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ExitCode
@@ -92,6 +94,51 @@ def modes(summary: Summary) -> dict[str, tuple[CaseSummary, ...]]:
 def workloads(summary: Summary) -> tuple[str, ...]:
     """Names of the workloads, in the order of the run."""
     return tuple(dict.fromkeys(c.case.workload for c in summary.cases))
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Modes and workloads as a table: what there is more of goes down, so that the table stays narrow."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cases: Mapping[tuple[str, str], CaseSummary]
+
+    @classmethod
+    def of(cls, summary: Summary) -> Matrix:
+        """Of a run; modes go down where there are as many of both."""
+        named = {(c.case.configuration, c.case.workload): c for c in summary.cases}
+        down, across = tuple(modes(summary)), workloads(summary)
+        if len(across) <= len(down):
+            return cls(down, across, named)
+        return cls(across, down, {(workload, mode): c for (mode, workload), c in named.items()})
+
+    def case(self, row: str, column: str) -> CaseSummary | None:
+        """What stands in a cell; None where that case was not planned."""
+        return self.cases.get((row, column))
+
+
+def how(summary: Summary) -> Counter[How]:
+    """How the verdicts of the whole run were come by."""
+    total: Counter[How] = Counter()
+    for c in summary.cases:
+        total.update(c.by_how)
+    return total
+
+
+def come_by(summary: Summary) -> str:
+    """`66 recovered and judged, 54 same bytes as a judged state`."""
+    total = how(summary)
+    return ", ".join(f"{number(total[way])} {HOW_WORDS[way]}" for way in How if total[way])
+
+
+def pace(states: int, guest_seconds: float) -> str:
+    """`3.3 s of guest time, 36 states/s a guest`; empty where either is nothing."""
+    if not states or guest_seconds <= 0:
+        return ""
+    rate = states / guest_seconds
+    said = number(round(rate)) if rate >= 10 else f"{rate:.1f}"
+    return f"{seconds(guest_seconds)} of guest time, {said} states/s a guest"
 
 
 def headline(summary: Summary) -> str:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.expectations import Expectation
+from harness.model import CaseId, CrashState
 from harness.report.text import print_summary, summary_text
-from harness.report.words import headline, printable, seconds, shown_path
-from harness.store import RunStore
-from harness.summary import Summary, summarise
+from harness.report.words import headline, pace, printable, seconds, shown_path
+from harness.store import Finding, RunStore
+from harness.summary import CaseSummary, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
 
@@ -23,23 +25,139 @@ def test_summary_text(summary: Summary, golden: Callable[[str, str], None]) -> N
     golden("summary.txt", summary_text(summary, SOURCE))
 
 
-def test_every_finding_and_unknown_ends_in_its_command(summary: Summary) -> None:
+def test_every_unexpected_finding_and_unknown_ends_in_its_command(summary: Summary) -> None:
     blocks = summary_text(summary, SOURCE).split("\n\n")
-    accused = [b for b in blocks if b.startswith(("FAIL ", "XFAIL ", "UNKNOWN "))]
-    assert len(accused) == len(summary.findings) + 1
+    accused = [b for b in blocks if b.startswith(("FAIL ", "UNKNOWN "))]
+    assert len(accused) == len(summary.unexpected) + 1
     for block in accused:
         assert block.splitlines()[-1].startswith("reproduce: powercut repro ")
         assert block.endswith(" --from reports/latest")
 
 
-def test_commands_are_not_broken_by_a_narrow_terminal(summary: Summary) -> None:
+def shown(summary: Summary, width: int = 100) -> list[str]:
+    """Lines at a terminal."""
     out = io.StringIO()
-    print_summary(summary, SOURCE, Console(file=out, width=40))
-    lines = out.getvalue().splitlines()
+    print_summary(summary, SOURCE, Console(file=out, width=width))
+    return out.getvalue().splitlines()
+
+
+def many(summary: Summary, expected: int, unexpected: int, oracles: int = 1) -> Summary:
+    """The demo with so many findings of that sort in each of its cases, over so many oracles."""
+    known = next(f for f in summary.findings if f.expectation)
+
+    def finding(c: CaseSummary, i: int, expectation: Expectation | None) -> Finding:
+        return replace(
+            known,
+            case=c.case,
+            oracle=f"oracle{i % oracles}",
+            signature=f"{i} {expectation}",
+            state=CrashState(i + 1),
+            expectation=expectation,
+        )
+
+    cases = tuple(
+        replace(
+            c,
+            findings=tuple(
+                finding(c, i, known.expectation if i < expected else None)
+                for i in range(expected + unexpected)
+            ),
+        )
+        for c in summary.cases
+    )
+    return replace(summary, cases=cases)
+
+
+def test_expected_failures_take_one_line_a_case_and_one_reason(summary: Summary) -> None:
+    lines = shown(many(summary, expected=5, unexpected=0, oracles=2))
+    told = [line for line in lines if line.startswith("XFAIL ")]
+    assert len(told) == len(summary.cases)
+    assert told[0].startswith("XFAIL ext4-ordered/append-fsync: oracle0 x3, oracle1 x2, e.g. ")
+    assert lines[lines.index(told[0]) + 1] == (
+        "reproduce: powercut repro ext4-ordered/append-fsync@1 --from reports/latest"
+    )
+    assert sum("barrier=0 sends no flush" in line for line in lines) == 1
+
+
+def test_a_terminal_shows_three_alike_and_summary_txt_all(summary: Summary) -> None:
+    crowded = many(summary, expected=0, unexpected=10, oracles=2)
+    one = replace(crowded, cases=crowded.cases[:1])
+    lines = shown(one)
+    assert [line.split()[2] for line in lines if line.startswith("FAIL ")] == ["oracle0:", "oracle1:"] * 3
+    assert "... and 4 more: see reports/latest/report.html" in lines
+    text = summary_text(one, SOURCE)
+    assert text.count("\nFAIL ") == 10
+    assert "more: see" not in text
+
+
+def test_a_terminal_shows_twenty_findings(summary: Summary) -> None:
+    lines = shown(many(summary, expected=0, unexpected=2))
+    assert sum(line.startswith("FAIL ") for line in lines) == 20
+    assert f"... and {2 * len(summary.cases) - 20} more: see reports/latest/report.html" in lines
+
+
+def test_a_terminal_shows_twenty_undecided_cases_and_says_how_many_more(summary: Summary) -> None:
+    unknown = next(c for c in summary.cases if c.unknown_reasons)
+    crowd = replace(
+        unknown, unknown_reasons=unknown.unknown_reasons * 5, info=replace(unknown.info, steps=())
+    )
+    lines = shown(replace(summary, cases=(crowd,) * 25))
+    assert sum(line.startswith("UNKNOWN ") for line in lines) == 20
+    assert lines.count("  ... and 2 more reasons: see reports/latest/report.html") == 20
+    assert "... and 5 more undecided cases: see reports/latest/report.html" in lines
+    assert "Undecided: 25 cases" in lines
+
+
+def grid(summary: Summary, modes: list[str], workloads: list[str]) -> Summary:
+    """A run of these modes of ext4 and workloads."""
+    kept = summary.cases[0]
+    return replace(
+        summary,
+        cases=tuple(
+            replace(kept, info=replace(kept.info, case=CaseId("ext4", m, w)))
+            for m in modes
+            for w in workloads
+        ),
+    )
+
+
+MODES = ["journal", "ordered", "noauto_da_alloc", "nobarrier", "nodelalloc", "writeback-nodelalloc", "wb"]
+WORKLOADS = [f"a-workload-{i:02}" for i in range(12)]
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_what_there_is_more_of_goes_down_in_one_table(summary: Summary, count: int) -> None:
+    lines = shown(grid(summary, MODES[:count], WORKLOADS))
+    assert sum("────" in line for line in lines) == 1
+    rows = [line.split() for line in lines if line.startswith("a-workload-")]
+    assert [row[0] for row in rows] == WORKLOADS
+    assert all(row[1:] == ["112", "ok"] * count for row in rows)
+
+
+def test_more_modes_than_workloads_go_down(summary: Summary) -> None:
+    lines = shown(grid(summary, MODES, WORKLOADS[:2]))
+    rows = [line.split()[0] for line in lines if line.endswith("112 ok")]
+    assert rows == [f"ext4/{mode}" for mode in MODES]
+
+
+def test_how_the_verdicts_were_come_by_is_told(summary: Summary) -> None:
+    lines = shown(summary)
+    assert lines[2].startswith("272 recovered and judged, 266 same bytes as a judged state, 267 same as ")
+    assert lines[2].endswith("; 2 min 29 s of guest time, 5.4 states/s a guest")
+
+
+def test_no_pace_without_states_or_time() -> None:
+    assert pace(0, 3.0) == pace(3, 0.0) == ""
+    assert pace(12_000, 1.5) == "1.5 s of guest time, 8,000 states/s a guest"
+
+
+def test_commands_are_not_broken_by_a_narrow_terminal(summary: Summary) -> None:
+    lines = shown(summary, width=40)
     for finding in summary.findings:
         assert f"reproduce: powercut repro {finding.crash_point} --from reports/latest" in lines
-    for workload in ("append-fsync", "rename-replace", "create-many"):  # the table was split, not cut
-        assert any(workload in line and "powercut" not in line for line in lines)
+    assert sum("────" in line for line in lines) == 3  # the table was split, not cut
+    assert sum(line.startswith("ext4/ordered ") for line in lines) == 3
+    assert max(len(line) for line in lines if "────" in line) <= 40
 
 
 def test_colours_only_at_a_terminal(summary: Summary) -> None:
