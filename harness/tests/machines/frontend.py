@@ -18,8 +18,10 @@ from typing import Self
 _GET_FEATURES, _SET_FEATURES, _SET_OWNER, _SET_MEM_TABLE = 1, 2, 3, 5
 _SET_VRING_NUM, _SET_VRING_ADDR, _SET_VRING_BASE = 8, 9, 10
 _SET_VRING_KICK, _SET_VRING_CALL = 12, 13
-_GET_PROTOCOL_FEATURES, _SET_PROTOCOL_FEATURES, _SET_VRING_ENABLE, _GET_CONFIG = 15, 16, 18, 24
-_VERSION_1, _PROTOCOL_FEATURES, _PROTOCOL_CONFIG = 1 << 32, 1 << 30, 1 << 9
+_GET_PROTOCOL_FEATURES, _SET_PROTOCOL_FEATURES, _SET_VRING_ENABLE = 15, 16, 18
+_SET_BACKEND_REQ_FD, _GET_CONFIG = 21, 24
+_VERSION_1, _PROTOCOL_FEATURES = 1 << 32, 1 << 30
+_PROTOCOL_CONFIG, _PROTOCOL_BACKEND_REQ = 1 << 9, 1 << 5
 
 _IN, _OUT, _FLUSH, _GET_ID, _DISCARD = 0, 1, 4, 8, 11
 _DESC_NEXT, _DESC_WRITE = 1, 2
@@ -31,9 +33,15 @@ _TIMEOUT_S = 20
 
 
 class Frontend:
-    """A guest that is nothing but a block driver. Raises TimeoutError when the disk does not answer."""
+    """A guest that is nothing but a block driver. Raises TimeoutError when the disk does not answer.
 
-    def __init__(self, path: Path) -> None:
+    `like_uml`: do what arch/um/drivers/virtio_uml.c does and others do not: send room for two memory
+    regions where one is given, and take the device for broken when it closes the channel for requests.
+    """
+
+    def __init__(self, path: Path, *, like_uml: bool = False) -> None:
+        self._like_uml = like_uml
+        self._channel, self._channel_of_disk = os.pipe()
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.settimeout(_TIMEOUT_S)
         self._sock.connect(str(path))
@@ -47,11 +55,19 @@ class Frontend:
         """Negotiate and set up the queue. Blocks until the disk has been opened."""
         self._send(_SET_OWNER)
         self.features = self._ask(_GET_FEATURES)
-        if not self._ask(_GET_PROTOCOL_FEATURES) & _PROTOCOL_CONFIG:
-            raise AssertionError("the disk offers no configuration space")
-        self._send(_SET_PROTOCOL_FEATURES, struct.pack("<Q", _PROTOCOL_CONFIG))
+        wanted = _PROTOCOL_CONFIG | (_PROTOCOL_BACKEND_REQ if self._like_uml else 0)
+        offered = self._ask(_GET_PROTOCOL_FEATURES)
+        if wanted & ~offered:
+            raise AssertionError(f"the disk offers the features {offered:#x}, wanted {wanted:#x}")
+        self._send(_SET_PROTOCOL_FEATURES, struct.pack("<Q", wanted))
+        if self._like_uml:
+            self._send(_SET_BACKEND_REQ_FD, fd=self._channel_of_disk)
+            os.close(self._channel_of_disk)
+            self._channel_of_disk = -1
         self._send(_SET_FEATURES, struct.pack("<Q", _VERSION_1 | _PROTOCOL_FEATURES))
         region = struct.pack("<QQQQ", 0, _MEMORY_BYTES, _ADDRESS, 0)
+        if self._like_uml:
+            region += bytes(32)
         self._send(_SET_MEM_TABLE, struct.pack("<II", 1, 0) + region, self._memory_fd)
         self._send(_SET_VRING_NUM, struct.pack("<II", 0, _QUEUE_ENTRIES))
         self._send(_SET_VRING_BASE, struct.pack("<II", 0, 0))
@@ -70,8 +86,13 @@ class Frontend:
     ) -> None:
         self._sock.close()
         self._memory.close()
-        for fd in (self._memory_fd, self._kick, self._call):
-            os.close(fd)
+        for fd in (self._memory_fd, self._kick, self._call, self._channel, self._channel_of_disk):
+            if fd >= 0:
+                os.close(fd)
+
+    def channel_is_open(self) -> bool:
+        """Whether the disk still holds its end of the channel for requests, and has asked for nothing."""
+        return not select.select([self._channel], [], [], 0)[0]
 
     def capacity(self) -> int:
         """Sectors, by the configuration space."""

@@ -145,6 +145,17 @@ def test_the_device_keeps_its_size_while_a_guest_is_there(disk: Disk, tmp_path: 
         assert guest.read(0, SECTORS) == BASE
 
 
+def test_uml_is_served(disk: Disk) -> None:
+    """UML was first refused (its table of memory regions has room to spare), then found no interrupt
+    (the disk did not offer the channel for requests), then lost the device (the disk closed it).
+    """
+    with Frontend(disk.socket, like_uml=True) as guest:
+        assert guest.read(0, SECTORS) == BASE
+        guest.write(0, b"G" * S)
+        assert guest.read(0, 1) == b"G" * S
+        assert guest.channel_is_open()
+
+
 def test_a_guest_that_comes_first_waits(tmp_path: Path, disk: Disk) -> None:
     with Disk() as late:
         guest = Frontend(late.socket)

@@ -14,6 +14,7 @@ pub mod index;
 pub mod log;
 pub mod memo;
 pub mod overlay;
+pub mod relay;
 pub mod vhost;
 
 /// The unit of virtio-blk, and the smallest piece that reaches a platter whole.

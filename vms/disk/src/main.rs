@@ -78,12 +78,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { socket, control } = arguments;
-    let mut guests = ::vhost::vhost_user::Listener::new(socket, true)
-        .map_err(|e| format!("cannot listen on {socket}: {e}"))?;
-    // a socket left behind by a disk that was killed
-    let _ = fs::remove_file(control);
-    let host =
-        UnixListener::bind(control).map_err(|e| format!("cannot listen on {control}: {e}"))?;
+    let guests = listen(socket)?;
+    let host = listen(control)?;
     println!("ready");
     io::stdout().flush().map_err(|e| format!("stdout: {e}"))?;
 
@@ -94,7 +90,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         // the guest reads the capacity first of all, so it must wait until there is one
         let guard = told.wait_while(theirs.device(), |device| device.is_none());
         drop(guard);
-        let error = serve_guests(&theirs, &mut guests);
+        let error = serve_guests(&theirs, &guests);
         eprintln!("powercut-disk: no more guests can be served: {error}");
         std::process::exit(1);
     });
@@ -105,6 +101,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         Err(error) => Err(format!("control connection: {error}")),
         Ok(()) => Ok(()),
     }
+}
+
+fn listen(path: &str) -> Result<UnixListener, String> {
+    // a socket left behind by a disk that was killed
+    let _ = fs::remove_file(path);
+    UnixListener::bind(path).map_err(|e| format!("cannot listen on {path}: {e}"))
 }
 
 /// Take the host's connection, or end when it never comes.

@@ -2,13 +2,20 @@
 //!
 //! One queue, so that a guest's requests have one order; QEMU's `num-queues=1` says so to the guest.
 
-use std::sync::{
-    atomic::{AtomicBool, Ordering},
-    Arc, Mutex, MutexGuard,
+use std::{
+    io,
+    ops::Deref,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard,
+    },
 };
-use std::{io, ops::Deref};
 
-use vhost::vhost_user::{Listener, VhostUserProtocolFeatures};
+use vhost::vhost_user::{Backend as Channel, Listener, VhostUserProtocolFeatures};
 use vhost_user_backend::{VhostUserBackend, VhostUserDaemon, VringRwLock, VringT};
 use virtio_queue::{QueueT, Reader, Writer};
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
@@ -17,7 +24,7 @@ use vmm_sys_util::{
     event::{new_event_consumer_and_notifier, EventConsumer, EventFlag, EventNotifier},
 };
 
-use crate::{block, device::Device};
+use crate::{block, device::Device, relay};
 
 /// Feature bit 30: the front end speaks the protocol's extensions (GET_CONFIG among them).
 const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -46,6 +53,8 @@ impl Shared {
 struct Backend {
     shared: Arc<Shared>,
     memory: GuestMemoryAtomic<GuestMemoryMmap>,
+    /// The channel for asking the front end. Never used, but UML takes its end for the device's.
+    channel: Arc<Mutex<Option<Channel>>>,
 }
 
 impl Backend {
@@ -112,7 +121,13 @@ impl VhostUserBackend for Backend {
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        VhostUserProtocolFeatures::CONFIG
+        // BACKEND_REQ, though nothing is ever asked of the front end: without it, UML's driver
+        // (arch/um/drivers/virtio_uml.c) has no interrupt for the queue and fails with EBUSY.
+        VhostUserProtocolFeatures::CONFIG | VhostUserProtocolFeatures::BACKEND_REQ
+    }
+
+    fn set_backend_req_fd(&self, channel: Channel) {
+        *self.channel.lock().expect("never poisoned") = Some(channel);
     }
 
     fn set_event_idx(&self, _enabled: bool) {
@@ -156,28 +171,51 @@ impl VhostUserBackend for Backend {
     }
 }
 
-/// Serve one guest after the other, for ever. Errors of one connection are told and survived.
-pub fn serve(shared: &Arc<Shared>, listener: &mut Listener) -> vhost_user_backend::Error {
-    loop {
-        let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-        let backend = Backend {
-            shared: Arc::clone(shared),
-            memory: memory.clone(),
-        };
-        let mut daemon = match VhostUserDaemon::new("vhost-user".into(), backend, memory) {
-            Ok(daemon) => daemon,
-            Err(error) => return error,
-        };
-        if let Err(error) = daemon.start(listener) {
-            return error;
-        }
-        shared.guest.store(true, Ordering::Release);
-        if let Err(error) = daemon.wait().or_else(is_farewell) {
-            eprintln!("the guest's connection ended: {error}");
-        }
-        shared.guest.store(false, Ordering::Release);
-    }
+/// Serve one guest after the other, for ever. Errors of one connection are told and survived; the
+/// error returned is one after which no guest can be served.
+pub fn serve(shared: &Arc<Shared>, guests: &UnixListener) -> String {
+    let failed: Result<(), String> = (|| loop {
+        serve_one(shared, guests)?;
+    })();
+    failed.err().unwrap_or_default()
 }
+
+fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), String> {
+    let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+    let backend = Backend {
+        shared: Arc::clone(shared),
+        memory: memory.clone(),
+        channel: Arc::default(),
+    };
+    let told = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let mut daemon = VhostUserDaemon::new("vhost-user".into(), backend, memory)
+        .map_err(|e| format!("vhost-user: {e}"))?;
+    // the library serves what it accepted itself, so the guest's messages take a second socket
+    let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("powercut-disk-{}-{number}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name).map_err(told("abstract socket"))?;
+    let inner = UnixListener::bind_addr(&address).map_err(told("abstract socket"))?;
+    let (guest, _) = guests.accept().map_err(told("accept"))?;
+    let library = UnixStream::connect_addr(&address).map_err(told("abstract socket"))?;
+    let relays = relay::between(guest, library).map_err(told("relay"))?;
+    daemon
+        .start(&mut Listener::from(inner))
+        .map_err(|e| format!("vhost-user: {e}"))?;
+    shared.guest.store(true, Ordering::Release);
+    if let Err(error) = daemon.wait().or_else(is_farewell) {
+        eprintln!("the guest's connection ended: {error}");
+    }
+    drop(daemon);
+    shared.guest.store(false, Ordering::Release);
+    for thread in relays {
+        // they end with the connection, and a panic would have ended the process
+        let _ = thread.join();
+    }
+    Ok(())
+}
+
+/// Numbers the connections, for names of sockets.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A guest that ends closes its socket; that is no error.
 fn is_farewell(error: vhost_user_backend::Error) -> vhost_user_backend::Result<()> {
