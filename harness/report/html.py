@@ -19,6 +19,9 @@ from harness.store import CaseRecord, Evidence, Finding, RunStore, Step
 from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, exit_code, worst
 
 _SHOWN_LINES = 60  # of a kernel log or an fsck's output; the whole stands in findings/<id>/
+_OPEN_CASES = 6  # at once; a page full of open cases hides the next one
+_OPEN_FINDINGS = 3  # of a case
+_FOLDED_GROUP = 8  # more cases than this with the same good news are folded into one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class FindingView:
     finding: Finding
     where: str
     reproduce: str
+    open: bool
     history: Sequence[tuple[str, Step | None]]
     evidence: Evidence | None
     kernel_log: str
@@ -44,9 +48,10 @@ class CaseView:
     findings: Sequence[FindingView]
     unknown: Sequence[tuple[str, str, str]]  # states, reason, reproduce
     how: Sequence[tuple[str, str]]  # states, how they were come by
+    pace: str
 
     @property
-    def open(self) -> bool:
+    def urgent(self) -> bool:
         """Whether a reader wants to see it at once."""
         return self.summary.verdict in (CaseVerdict.FAIL, CaseVerdict.UNKNOWN) and bool(
             self.findings or self.unknown
@@ -54,13 +59,20 @@ class CaseView:
 
 
 @dataclass(frozen=True, slots=True)
-class ModeView:
-    """A row of the matrix."""
+class MatrixView:
+    """Modes and workloads; `rows`: a name and its cells, None where a case was not planned."""
 
-    filesystem: str
-    mode: str
-    verdict: CaseVerdict
-    cells: Sequence[CaseView | None]
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[CaseView | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """Cases of one verdict. `folded`: behind one line that says how many they are."""
+
+    title: str
+    folded: bool
+    cases: Sequence[tuple[CaseView, bool]]  # and whether it is open
 
 
 def report_html(summary: Summary, store: RunStore, source: str) -> str:
@@ -73,17 +85,16 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         lstrip_blocks=True,
         finalize=lambda value: words.printable(value) if type(value) is str else value,
     )
-    environment.filters.update(number=words.number, seconds=words.seconds)
+    environment.filters.update(number=words.number, seconds=words.seconds, pieces=words.pieces)
     cases = [_case(store, record, c, source) for record, c in zip(store.cases(), summary.cases, strict=True)]
     return environment.get_template("report.html").render(
         summary=summary,
         info=summary.info,
         headline=_headline(summary),
         verdict=_verdict(summary),
-        modes=_modes(cases, words.workloads(summary)),
-        workloads=words.workloads(summary),
-        cases=cases,
-        cases_worst_first=_worst_first(cases),
+        mode_count=len(words.modes(summary)),
+        matrix=_matrix(summary, cases),
+        groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
         exit_code=int(exit_code(summary)),
         exit_words=words.EXIT_WORDS[exit_code(summary)],
@@ -116,21 +127,30 @@ def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> C
         summary=c,
         anchor=f"case-{c.case.filesystem}-{c.case.mode}-{c.case.workload}",
         timeline=draw(store.timeline(record.case), c.info.steps, verdicts, c.findings),
-        findings=[_finding(store, c, f, source) for f in c.findings],
+        findings=_findings(store, c, source),
         unknown=[
             (words.plural(r.states, "state"), r.reason, words.reproduce(c.case, r.example, source))
             for r in c.unknown_reasons
         ],
         how=[(words.number(count), words.HOW_WORDS[how]) for how, count in c.by_how.items()],
+        pace=words.pace(c.counts.checked, c.seconds),
     )
 
 
-def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str) -> FindingView:
+def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]:
+    """Unexpected ones first. Open are the first few of them; of a case that fails as expected, the first."""
+    ordered = sorted(c.findings, key=lambda f: f.expectation is not None)
+    opened = _OPEN_FINDINGS if c.verdict is CaseVerdict.FAIL else 1
+    return [_finding(store, c, f, source, i < opened) for i, f in enumerate(ordered)]
+
+
+def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:
     evidence = store.evidence(f)
     return FindingView(
         finding=f,
         where=words.where(f),
         reproduce=words.reproduce(f.case, f.state, source),
+        open=opened,
         history=tuple(words.history_around(c.info.steps, f.state.prefix)),
         evidence=evidence,
         kernel_log=_tail(evidence.kernel_log) if evidence else "",
@@ -144,26 +164,45 @@ def _tail(text: str) -> str:
     return "\n".join([f"({left_out} lines before)", *lines[-_SHOWN_LINES:]] if left_out > 0 else lines)
 
 
-def _modes(cases: Sequence[CaseView], workloads: Sequence[str]) -> list[ModeView]:
-    rows: dict[tuple[str, str], dict[str, CaseView]] = {}
-    for view in cases:
-        case = view.summary.case
-        rows.setdefault((case.filesystem, case.mode), {})[case.workload] = view
-    return [
-        ModeView(
-            filesystem,
-            mode,
-            worst(v.summary.verdict for v in by_workload.values()),
-            [by_workload.get(name) for name in workloads],
-        )
-        for (filesystem, mode), by_workload in rows.items()
-    ]
+def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
+    views = {id(view.summary): view for view in cases}
+    matrix = words.Matrix.of(summary)
+
+    def cell(row: str, column: str) -> CaseView | None:
+        found = matrix.case(row, column)
+        return views[id(found)] if found else None
+
+    return MatrixView(
+        matrix.columns, [(row, [cell(row, column) for column in matrix.columns]) for row in matrix.rows]
+    )
 
 
-def _worst_first(cases: Sequence[CaseView]) -> list[CaseView]:
-    """Those that were run; what a reader has come for stands first."""
-    order = [v for v in WORST_FIRST if v is not CaseVerdict.NOT_RUN]
-    return [c for verdict in order for c in cases if c.summary.verdict is verdict]
+_GROUP_TITLES = {
+    CaseVerdict.FAIL: "broke a promise",
+    CaseVerdict.UNKNOWN: "could not be decided",
+    CaseVerdict.XFAIL: "broke a promise, as expected",
+    CaseVerdict.PASS: "kept every promise",
+}
+
+
+def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
+    """Those that were run, worst first: what a reader has come for stands on top, open."""
+    groups = []
+    left = _OPEN_CASES
+    for verdict in (v for v in WORST_FIRST if v in _GROUP_TITLES):
+        members = [c for c in cases if c.summary.verdict is verdict]
+        opened = [c.urgent for c in members]
+        opened = [wish and sum(opened[: i + 1]) <= left for i, wish in enumerate(opened)]
+        left -= sum(opened)
+        if members:
+            title = f"{words.plural(len(members), 'case')} {_GROUP_TITLES[verdict]}"
+            good = verdict in (CaseVerdict.XFAIL, CaseVerdict.PASS)
+            groups.append(
+                GroupView(
+                    title, good and len(members) > _FOLDED_GROUP, list(zip(members, opened, strict=True))
+                )
+            )
+    return groups
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
@@ -177,6 +216,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Machine", f"{words.machine_name(info)}, {words.plural(info.machine.cpus, 'CPU')} a guest"),
         *((name.capitalize(), value) for name, value in info.machine.details.items()),
         ("Jobs", str(info.jobs)),
+        ("Verdicts", words.come_by(summary)),
+        ("Guests", words.pace(summary.checked, sum(c.seconds for c in summary.cases))),
         ("Host", info.host),
         ("Powercut", " at ".join(filter(None, [info.powercut, info.git_head]))),
         ("Command", " ".join(info.argv)),

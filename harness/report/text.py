@@ -7,7 +7,6 @@ failure is the command that shows it again.
 from __future__ import annotations
 
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from harness.report.words import (
     machine_name,
     number,
     pace,
+    pieces,
     plural,
     printable,
     reproduce,
@@ -167,9 +167,9 @@ def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:
 
 
 def _broken(name: str, width: int) -> list[str]:
-    """`name` in lines of about `width` letters, broken behind `/`, `-` and `_`."""
+    """`name` in lines of about `width` letters."""
     lines = [""]
-    for piece in re.findall(r"[^/_-]+[/_-]*|[/_-]+", name):
+    for piece in pieces(name):
         if lines[-1] and len(lines[-1]) + len(piece) > max(width, _MIN_COLUMN):
             lines.append("")
         lines[-1] += piece

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.model import SECTOR_BYTES, Verdict
@@ -238,7 +238,7 @@ class _Area:
             _px(self.height),
             "area",
             f"sectors {number(self.start)} to {number(self.end - 1)}",
-            _mebibytes(self.start),
+            _mebibytes(self.start, self.end),
         )
 
     def place(self, sector: int, sectors: int) -> tuple[float, float]:
@@ -430,10 +430,16 @@ def _size(sectors: int) -> str:
     return f"{size >> 10} KiB" if size % 1024 == 0 else f"{size} bytes"
 
 
-def _mebibytes(sector: int) -> str:
-    mebibytes = sector * SECTOR_BYTES / (1 << 20)
-    digits = 1 if 0.05 <= mebibytes < 10 else 0
-    return f"{mebibytes:.{digits}f} MiB"
+def _mebibytes(start: int, end: int) -> str:
+    """`4.2-12 MiB` with an en dash: from the first written sector to behind the last."""
+    return f"{_mebibyte(start, math.floor)}\u2013{_mebibyte(end, math.ceil)} MiB"
+
+
+def _mebibyte(sector: int, rounded: Callable[[float], int]) -> str:
+    tenths = rounded(sector * SECTOR_BYTES * 10 / (1 << 20))
+    if tenths % 10 == 0 or tenths >= 10_000:
+        return number(rounded(tenths / 10))
+    return f"{tenths / 10:.1f}"
 
 
 def _px(value: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,6 +117,11 @@ class Matrix:
     def case(self, row: str, column: str) -> CaseSummary | None:
         """What stands in a cell; None where that case was not planned."""
         return self.cases.get((row, column))
+
+
+def pieces(name: str) -> list[str]:
+    """`name` cut behind `/`, `-` and `_`: where a narrow column may break it."""
+    return re.findall(r"[^/_-]+[/_-]*|[/_-]+", name)
 
 
 def how(summary: Summary) -> Counter[How]:

@@ -1,16 +1,17 @@
-// The page reads the same without this: it adds copy buttons, opens what is linked to, and opens all for print.
+// The page reads the same without this: it adds copy buttons, opens what is linked to, and for print all that is not folded.
 (() => {
-  const cases = [...document.querySelectorAll("details.case")];
+  const folds = [...document.querySelectorAll("details.case, details.group")];
+  const reveal = (target) => {
+    for (let d = target && target.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+  };
   const openTarget = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const section = target && target.closest("details.case");
-    if (section) { section.open = true; target.scrollIntoView(); }
+    if (target && target.closest("details")) { reveal(target); target.scrollIntoView(); }
   };
   addEventListener("hashchange", openTarget);
   openTarget();
   document.querySelectorAll(".matrix a").forEach((link) => link.addEventListener("click", () => {
-    const section = document.getElementById(decodeURIComponent(link.hash.slice(1)));
-    if (section) section.open = true;
+    reveal(document.getElementById(decodeURIComponent(link.hash.slice(1))));
   }));
 
   const button = (text, press) => {
@@ -40,14 +41,14 @@
     box.append(made);
   });
   const titled = document.querySelector(".titled");
-  if (titled && cases.length > 1) {
+  if (titled && folds.length > 1) {
     titled.append(button("Open all", (self) => {
-      const open = cases.some((c) => !c.open);
-      cases.forEach((c) => { c.open = open; });
+      const open = folds.some((d) => !d.open);
+      folds.forEach((d) => { d.open = open; });
       self.textContent = open ? "Close all" : "Open all";
     }));
   }
   addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((d) => { d.open = true; });
+    document.querySelectorAll("details:not(.group)").forEach((d) => { d.open = true; });
   });
 })();

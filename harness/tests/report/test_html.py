@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from harness.model import CaseId, CrashState, Judgement
+from harness.expectations import parse_expectations
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import report_html
-from harness.store import JudgedState, RunStore
+from harness.store import CaseStatus, JudgedState, RunStore
 from harness.summary import Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
@@ -130,6 +132,71 @@ def test_a_case_that_broke_is_open_and_one_that_kept_is_not(page: Page) -> None:
     assert "open" in cases["case-ext4-writeback-nodelalloc-rename-replace"]
     assert "open" in cases["case-xfs-default-create-many"]
     assert "open" not in cases["case-ext4-ordered-append-fsync"]
+
+
+def grid(demo: RunStore, root: Path, modes: int, workloads: int, broken: int = 0, known: int = 0) -> Page:
+    """The page of a run of so many modes and workloads; the first cases broke, those after as expected."""
+    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
+    assert kept is not None
+    fault = Violation("durability", "f", "f is gone", "f", "nothing", "gone")
+    with RunStore.create(root, "t", run_info()) as store:
+        for number in range(modes * workloads):
+            mode, workload = divmod(number, workloads)
+            case = CaseId("ext4", f"mode-{mode}" + "x" * (number < broken), f"w{workload}")
+            case = replace(case, filesystem="ext3" if broken <= number < broken + known else "ext4")
+            store.add_case(replace(kept.info, case=case, distinct=1, generated=1))
+            judgement = Judgement((fault,)) if number < broken + known else Judgement()
+            store.put_judgements(case, [JudgedState(CrashState(1), "h", judgement)])
+            store.set_case_status(case, CaseStatus.DONE)
+        store.set_expectations(parse_expectations("ext3/* * * # known", "known.txt"))
+        store.finish(FINISHED)
+        return Page(report_html(summarise(store), store, SOURCE))
+
+
+def test_what_there_is_more_of_goes_down(demo: RunStore, tmp_path: Path) -> None:
+    wide = grid(demo, tmp_path, modes=7, workloads=12)
+    assert [a["scope"] for a in wide.all("th")].count("row") == 12
+    tall = grid(demo, tmp_path, modes=7, workloads=2)
+    assert [a["scope"] for a in tall.all("th")].count("row") == 7
+
+
+def test_good_news_is_folded_and_bad_news_is_open_up_to_a_page(demo: RunStore, tmp_path: Path) -> None:
+    page = grid(demo, tmp_path, modes=7, workloads=12, broken=10, known=15)
+    groups = [a for a in page.all("details") if a.get("class") == "group"]
+    assert groups == [{"class": "group"}] * 2  # neither is open
+    assert "15 cases broke a promise, as expected" in page.text
+    assert "59 cases kept every promise" in page.text
+    cases = [a for a in page.all("details") if a.get("class", "").startswith("case ")]
+    order = [a["class"].removeprefix("case ") for a in cases]
+    assert order == ["fail"] * 10 + ["xfail"] * 15 + ["pass"] * 59
+    assert ["open" in a for a in cases] == [True] * 6 + [False] * 78
+
+
+def test_a_few_cases_are_not_folded(demo: RunStore, tmp_path: Path) -> None:
+    page = grid(demo, tmp_path, modes=2, workloads=4)
+    assert not [a for a in page.all("details") if a.get("class") == "group"]
+    assert "cases kept every promise" not in page.text
+
+
+def test_how_verdicts_were_come_by_and_the_pace_are_told(page: Page) -> None:
+    assert "272 recovered and judged, 266 same bytes as a judged state, 267 same as a judged" in page.text
+    assert "2 min 29 s of guest time, 5.4 states/s a guest" in page.text
+    assert "17 s of guest time, 6.5 states/s a guest" in page.text  # of one case
+    assert "38 recovered and judged; 37 same bytes" in page.text
+
+
+def test_quoted_words_are_code(demo: RunStore, tmp_path: Path) -> None:
+    case = CaseId("ext4", "ordered", "create-many")
+    kept = demo.case(case)
+    assert kept is not None
+    texts = Violation("o", "f", "`fsync f` lost", "a ` alone", "<`b`>", "s")
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(kept.info)
+        store.put_judgements(case, [JudgedState(CrashState(1), "h", Judgement((texts,)))])
+        html = report_html(summarise(store), store, SOURCE)
+    assert "<code>fsync f</code> lost" in html
+    assert "<dd>a ` alone</dd>" in html
+    assert "<dd>&lt;<code>b</code>&gt;</dd>" in html
 
 
 def test_the_history_shows_where_the_power_failed(page: Page) -> None:

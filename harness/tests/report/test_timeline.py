@@ -161,7 +161,7 @@ def test_places_far_apart_get_areas_of_their_own() -> None:
     ]
     drawing = draw(log, [], [], [])
     assert drawing is not None
-    assert [a.label for a in drawing.areas] == ["0 MiB", "49 MiB"]
+    assert [a.label for a in drawing.areas] == ["0\u20130.1 MiB", "48.8\u201348.9 MiB"]
     low, high = (a for a in drawing.areas)
 
     def inside(shape: Shape, area: Shape) -> bool:
