@@ -41,7 +41,7 @@ class Frontend:
 
     def __init__(self, path: Path, *, like_uml: bool = False) -> None:
         self._like_uml = like_uml
-        self._channel, self._channel_of_disk = os.pipe()
+        self._channel, self._channel_of_disk = socket.socketpair()
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.settimeout(_TIMEOUT_S)
         self._sock.connect(str(path))
@@ -61,9 +61,8 @@ class Frontend:
             raise AssertionError(f"the disk offers the features {offered:#x}, wanted {wanted:#x}")
         self._send(_SET_PROTOCOL_FEATURES, struct.pack("<Q", wanted))
         if self._like_uml:
-            self._send(_SET_BACKEND_REQ_FD, fd=self._channel_of_disk)
-            os.close(self._channel_of_disk)
-            self._channel_of_disk = -1
+            self._send(_SET_BACKEND_REQ_FD, fd=self._channel_of_disk.fileno())
+            self._channel_of_disk.close()
         self._send(_SET_FEATURES, struct.pack("<Q", _VERSION_1 | _PROTOCOL_FEATURES))
         region = struct.pack("<QQQQ", 0, _MEMORY_BYTES, _ADDRESS, 0)
         if self._like_uml:
@@ -86,9 +85,10 @@ class Frontend:
     ) -> None:
         self._sock.close()
         self._memory.close()
-        for fd in (self._memory_fd, self._kick, self._call, self._channel, self._channel_of_disk):
-            if fd >= 0:
-                os.close(fd)
+        self._channel.close()
+        self._channel_of_disk.close()
+        for fd in (self._memory_fd, self._kick, self._call):
+            os.close(fd)
 
     def channel_is_open(self) -> bool:
         """Whether the disk still holds its end of the channel for requests, and has asked for nothing."""
