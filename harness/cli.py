@@ -18,10 +18,12 @@ import msgspec
 from rich.console import Console
 
 from harness import __version__, doctor
+from harness.cache import cache_dir
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import Unseen
 from harness.expectations import read_expectations
 from harness.filesystems import profiles, select_profiles
+from harness.kernel_build import FLAVOURS, build
 from harness.kernels import find_kernel, pins
 from harness.machines import qemu
 from harness.machines.machine import Boot
@@ -115,10 +117,10 @@ kernel_options = [
     ),
     click.option(
         "--machine",
-        type=click.Choice(["qemu"]),
-        default="qemu",
+        type=click.Choice(["auto", "qemu", "uml"]),
+        default="auto",
         show_default=True,
-        help="How the kernel is run.",
+        help="auto: QEMU records; UML judges, where a UML kernel of the same source has been built.",
     ),
     click.option(
         "--accel",
@@ -178,6 +180,12 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     help="Guests at once.",
 )
 @click.option(
+    "--memo/--no-memo",
+    default=True,
+    show_default=True,
+    help="Recall the outcome of states equal in all that recovery, walk and fsck read.",
+)
+@click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
@@ -228,7 +236,9 @@ def run(**given: Any) -> ExitCode:
         kernel=_absolute(given["kernel"]),
         modules=str(given["modules"].resolve()) if given["modules"] else None,
         replaced=[str(p.resolve()) for p in given["replaced"]],
+        machine=given["machine"],
         accel=given["accel"],
+        memo=given["memo"],
         jobs=given["jobs"],
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
         log_bytes=given["log_mib"] << 20,
@@ -442,6 +452,30 @@ def _run_row(path: Path) -> tuple[str, ...]:
     info = msgspec.json.decode(path.read_bytes())
     finished = "finished" if info.get("finished") else "not finished"
     return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
+
+
+@main.group()
+def kernel() -> None:
+    """Build kernels for judging."""
+
+
+@kernel.command("build")
+@click.option("--source", default="linux-source-6.12", show_default=True, metavar="SRC",
+              help="A source package, or the top folder of a kernel tree of your own.")  # fmt: skip
+@click.option("--machine", type=click.Choice(list(FLAVOURS)), default="uml", show_default=True)
+@click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
+@guarded
+def kernel_build(source: str, machine: str, jobs: int) -> None:
+    """Build a small kernel with every file system built in, and keep it in the cache by its content.
+
+    \b
+    powercut kernel build                             User Mode Linux of Debian's 6.12: judges at native speed
+    powercut kernel build --source ~/linux            of your own tree
+    powercut run --machine uml --kernel IMAGE         judge your own tree alone
+    """
+    path = cache_dir() / f"build-{machine}.log"
+    image, built = build(source, machine, jobs, path, lambda text: console.print(text, highlight=False))
+    console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
 
 
 @main.group()

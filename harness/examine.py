@@ -1,24 +1,37 @@
 """Look at one crash state of a recording: recover it in a guest, fsck it, run its checks, judge it.
 
-The piece that `run` does thousands of times and `repro` does once.
+The piece that `run` does thousands of times and `repro` does once. Two things spare work, and neither
+may change a verdict:
+
+- fsck and checks are run once for each content that they read.
+- The memo: recovery, walk and fsck are deterministic, so a state that agrees with one that was looked at
+  in every block which they read has the same outcome, with no guest involved. The disk knows what the
+  guest read, `FsckReads` what fsck read. A share of the states that the memo answers is looked at all the
+  same; where the two differ the memo is given up for the whole recording, and `doubt` says so.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import re
 import threading
+import zlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from harness.errors import DiskError, GuestLost, PowercutError
+from harness.fsck_reads import FsckReads
 from harness.machines.worker import Worker
-from harness.model import Check, CheckResult, CrashState, FsckResult, Judgement, Outcome, Tree
+from harness.model import Check, CheckResult, CrashState, Judgement, Outcome, Position, Tree
 from harness.oracles import Judge
 from harness.recording import Recording
 
 ATTEMPTS = 3
 """Guests tried for one state. A kernel that dies in each of them is the kernel's fault."""
+
+SAMPLE_RATE = 0.01
+"""Share of the states answered by the memo that are looked at all the same."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,6 +39,14 @@ class Unseen:
     """A state that could not be looked at, and why."""
 
     reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a content, and whether the memo answered."""
+
+    seen: Outcome | Unseen
+    recalled: bool = False
 
 
 Answer = TypeVar("Answer")
@@ -49,10 +70,14 @@ class _Memo:
 
 
 class Examiner:
-    """Looks at the crash states of one recording. Shared by all threads."""
+    """Looks at the crash states of one recording. Shared by all threads.
 
-    def __init__(self, recording: Recording) -> None:
+    `memo`: whether outcomes may be recalled; `sample_rate`: of those, the share looked at all the same.
+    """
+
+    def __init__(self, recording: Recording, *, memo: bool = False, sample_rate: float = SAMPLE_RATE) -> None:
         self.recording = recording
+        self.doubt = ""
         profile = recording.profile
         self._judge = Judge(
             profile.contract,
@@ -62,15 +87,47 @@ class Examiner:
         )
         self._fsck = _Memo()
         self._checks = _Memo()
+        self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
+        self._memo = memo
+        self._sample_rate = sample_rate
+        self._outcomes: list[Outcome] = []
+        self._lock = threading.Lock()
+        self._errors = [re.compile(p) for p in profile.console.errors]
 
-    def look(
-        self, worker: Worker, state: CrashState, last_prefix: int, stop: threading.Event
-    ) -> Outcome | Unseen:
-        """Recover `state`. `last_prefix`: the longest prefix among the states with this same content;
-        checks of every operation acknowledged by then are run. A guest that is lost is replaced.
+    def look(self, worker: Worker, state: CrashState, last_prefix: int, stop: threading.Event) -> Look:
+        """What comes back of `state`, from the memo or from a guest.
+
+        `last_prefix`: the longest prefix among the states with this same content; checks of every
+        operation acknowledged by then are run.
         """
         acked = self.recording.history.position(last_prefix).acked
         checks = [c for c in self.recording.workload.checks if c.operation < acked]
+        recalled = self._recall(worker, state, checks) if self._memo else None
+        if recalled is not None and not self._sampled(state):
+            return Look(recalled, recalled=True)
+        seen = self._attempt(worker, state, checks, stop)
+        if recalled is not None and isinstance(seen, Outcome) and not self._same(recalled, seen):
+            self._give_up(state)
+        return Look(seen)
+
+    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
+        """What the oracles say of `seen`, had the power failed at `state`."""
+        if isinstance(seen, Unseen):
+            return Judgement(unknown=(seen.reason,))
+        position = self.recording.history.position(state.prefix)
+        key = (position, id(seen))
+        known = self._judgements.get(key)
+        if known is None:
+            known = (seen, self._judge.judge(position, seen))  # holds `seen`, so that its id stays its own
+            self._judgements[key] = known
+        return known[1]
+
+    # --- a guest ------------------------------------------------------------------------------
+
+    def _attempt(
+        self, worker: Worker, state: CrashState, checks: Sequence[Check], stop: threading.Event
+    ) -> Outcome | Unseen:
+        """In up to ATTEMPTS fresh guests."""
         losses: list[GuestLost] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
@@ -81,7 +138,7 @@ class Examiner:
                 losses.append(GuestLost(e.what))
             except PowercutError as e:
                 return Unseen(e.what)
-        if losses and all(loss.kernel_died for loss in losses):
+        if len(losses) == ATTEMPTS and all(loss.kernel_died for loss in losses):
             return Outcome(lost=losses[-1].console)
         return Unseen(losses[-1].what if losses else "stopped")
 
@@ -91,16 +148,64 @@ class Examiner:
 
         recovery = worker.recover(self.recording.target, state, checks, answer)
         content = worker.disk.image(worker.image)
-        fsck: FsckResult = self._fsck.get(
-            content, lambda: self.recording.profile.check_filesystem(worker.image)
-        )
-        return dataclasses.replace(recovery.outcome, fsck=fsck)
+        profile = self.recording.profile
+        fsck: FsckReads = self._fsck.get(content, lambda: FsckReads.of(profile, worker.image))
+        outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
+        if self._memo:
+            self._remember(worker, state, outcome, fsck)
+        return outcome
 
-    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
-        """What the oracles say of `seen`, had the power failed at `state`."""
-        if isinstance(seen, Unseen):
-            return Judgement(unknown=(seen.reason,))
-        return self._judge.judge(self.recording.history.position(state.prefix), seen)
+    # --- the memo -----------------------------------------------------------------------------
+
+    def _recall(self, worker: Worker, state: CrashState, checks: Sequence[Check]) -> Outcome | None:
+        """The outcome of a state that agrees in all that was read, if its checks cover these."""
+        try:
+            disk = worker.show(self.recording.base, self.recording.log)
+            (number,) = disk.recall([state])
+        except DiskError:
+            worker.close()
+            return None
+        if number is None:
+            return None
+        outcome = self._outcomes[number]
+        have = {c.operation for c in outcome.checks}
+        return outcome if have.issuperset(c.operation for c in checks) else None
+
+    def _remember(self, worker: Worker, state: CrashState, outcome: Outcome, fsck: FsckReads) -> None:
+        if fsck.blocks is None:
+            self._memo = False  # what this fsck reads cannot be known
+            return
+        with self._lock:
+            number = len(self._outcomes)
+            self._outcomes.append(outcome)
+        worker.disk.also_read(fsck.blocks)
+        earlier = worker.disk.remember(number)
+        if earlier is not None and not self._same(self._outcomes[earlier], outcome):
+            self._give_up(state)
+
+    def _sampled(self, state: CrashState) -> bool:
+        """By chance, but the same states in every run."""
+        drawn = zlib.crc32(f"{self.recording.case}{state}".encode())
+        return drawn < self._sample_rate * 2**32
+
+    def _same(self, a: Outcome, b: Outcome) -> bool:
+        """In all that the oracles look at, but for checks: those depend on the tree's contents."""
+        return self._essence(a) == self._essence(b)
+
+    def _essence(self, outcome: Outcome) -> tuple[object, ...]:
+        fsck = outcome.fsck.classified if outcome.fsck else None
+        errors = (outcome.mount_errno, outcome.unmount_errno, outcome.walk_errors, outcome.lost)
+        return (errors, outcome.tree, fsck, self._complaints(outcome))
+
+    def _complaints(self, outcome: Outcome) -> list[str]:
+        return [line for line in outcome.kernel_log if any(p.search(line) for p in self._errors)]
+
+    def _give_up(self, state: CrashState) -> None:
+        self._memo = False
+        self.doubt = (
+            f"recovery is not deterministic: {state} and a state that is equal in all that was read "
+            "gave two outcomes"
+        )
 
 
 def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:

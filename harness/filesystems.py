@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -44,14 +45,16 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
         return found
 
-    def run(self, image: Path, more: Sequence[str] = ()) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run it on an image file, output and errors together in `stdout`."""
         return subprocess.run(
             [self.path(), *self.arguments, *more, image],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | self.environment,
+            env={**os.environ, **self.environment, **environment},
             timeout=FSCK_TIMEOUT_S,
             check=False,
         )
@@ -111,10 +114,12 @@ class Profile:
             said = done.stdout.decode(errors="replace").strip()
             raise EnvironmentLacks(f"{self.mkfs.program} failed with {done.returncode}: {said}")
 
-    def check_filesystem(self, image: Path) -> FsckResult:
+    def check_filesystem(
+        self, image: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> FsckResult:
         """The native fsck on an image file, its exit code decoded as the profile says."""
         try:
-            done = self.fsck.run(image)
+            done = self.fsck.run(image, (), environment)
         except (EnvironmentLacks, subprocess.TimeoutExpired) as e:
             return FsckResult(FsckClass.FAILED, -1, str(e))
         output = done.stdout.decode(errors="replace").replace(str(image), "IMAGE")

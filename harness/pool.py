@@ -1,45 +1,62 @@
-"""A pool of guests, each with its own disk process, fed from one queue."""
+"""A pool of stations, each with its own guests and disk processes, fed from one queue."""
 
 from __future__ import annotations
 
 import concurrent.futures as cf
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from harness.machines.worker import Worker
 
 
-class Pool:
-    """Threads with a worker each. `stop` is set when no further state should be begun."""
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What one thread works with. `recorder` and `judge` are one worker where one machine does both."""
 
-    def __init__(self, make_worker: Callable[[int], Worker], jobs: int) -> None:
-        self.stop = threading.Event()
-        self._local = threading.local()
-        self._workers: list[Worker] = []
-        self._lock = threading.Lock()
-        self._make = make_worker
-        self._threads = cf.ThreadPoolExecutor(jobs, "worker")
-
-    def submit(self, task: Callable[[Worker], Callable[[], None]]) -> cf.Future[Callable[[], None]]:
-        return self._threads.submit(lambda: task(self._worker()))
-
-    def _worker(self) -> Worker:
-        if not hasattr(self._local, "worker"):
-            with self._lock:
-                self._local.worker = self._make(len(self._workers))
-                self._workers.append(self._local.worker)
-        worker: Worker = self._local.worker
-        return worker
+    recorder: Worker
+    judge: Worker
 
     @property
-    def workers(self) -> tuple[Worker, ...]:
-        return tuple(self._workers)
+    def workers(self) -> tuple[Worker, Worker]:
+        return (self.recorder, self.judge)
+
+
+Task = Callable[[Station], Callable[[], None]]
+"""Done in a station's thread; answers with what is then to be done in the thread that owns the store."""
+
+
+class Pool:
+    """Threads with a station each. `stop` is set when no further state should be begun; `confirms`:
+    what the judges find is to be looked at again by the recorders.
+    """
+
+    def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:
+        self.confirms = confirms
+        self.stop = threading.Event()
+        self._local = threading.local()
+        self._stations: list[Station] = []
+        self._lock = threading.Lock()
+        self._make = make_station
+        self._threads = cf.ThreadPoolExecutor(jobs, "station")
+
+    def submit(self, task: Task) -> cf.Future[Callable[[], None]]:
+        return self._threads.submit(lambda: task(self._station()))
+
+    def _station(self) -> Station:
+        if not hasattr(self._local, "station"):
+            with self._lock:
+                self._local.station = self._make(len(self._stations))
+                self._stations.append(self._local.station)
+        station: Station = self._local.station
+        return station
 
     def close(self) -> None:
         """Begin nothing more, end the guests, wait for the threads."""
         self.stop.set()
-        for worker in self.workers:
+        workers = [worker for station in self._stations for worker in station.workers]
+        for worker in workers:
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
-        for worker in self.workers:
+        for worker in workers:
             worker.close()

@@ -22,7 +22,7 @@ from harness.machines.machine import Boot
 from harness.machines.worker import GuestKit, Worker
 from harness.model import CrashPoint, Judgement, Outcome
 from harness.recording import Recording, load_recording
-from harness.run import load_plan, make_kit
+from harness.run import load_plan, make_kits
 from harness.store import RunStore
 from harness.workloads import select_workloads
 
@@ -95,8 +95,8 @@ def scene(
         if point.state.prefix > len(recording.write_log.entries):
             raise UsageError(f"{point} lies behind the end of the log")
         plan = msgspec.structs.replace(plan, accel=accel)
-        kit, chosen = make_kit(plan, found, [profile], [workload], recording.base, directory)
-        yield Scene(point, recording, found, kit, chosen.name, directory)
+        kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
+        yield Scene(point, recording, found, kits.recorder, kits.accel.name, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -106,7 +106,7 @@ def reproduce(shown: Scene) -> Reproduction:
     examiner = Examiner(shown.recording)
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        outcome = examiner.look(worker, state, state.prefix, threading.Event())
+        outcome = examiner.look(worker, state, state.prefix, threading.Event()).seen
     return Reproduction(shown.point, shown.kernel, outcome, examiner.judge(state, outcome))
 
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,15 +23,16 @@ from typing import Protocol
 import msgspec
 
 from harness import __version__
-from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError
-from harness.examine import Examiner, Unseen
+from harness.errors import EnvironmentLacks, ExitCode, KernelError, PowercutError, StoreError
+from harness.examine import Examiner, Look
 from harness.filesystems import Profile, select_profiles
+from harness.kernel_build import matching_uml
 from harness.kernels import Kernel, find_kernel, resolve_modules
-from harness.machines import initramfs, qemu
+from harness.machines import initramfs, qemu, uml
 from harness.machines.worker import LOG_BYTES, GuestKit, Worker, find_agent
 from harness.model import CaseId, CrashState, Outcome, Workload
 from harness.oracles import ORACLES
-from harness.pool import Pool
+from harness.pool import Pool, Station, Task
 from harness.recording import Recording, is_kept, load_recording, make_base, record
 from harness.report import write_reports
 from harness.states import FAULT_MODELS
@@ -54,7 +55,7 @@ from harness.store import (
 from harness.summary import Summary, exit_code, summarise
 from harness.workloads import select_workloads
 
-CHUNK_STATES = 12
+CHUNK_STATES = 32
 """Distinct contents that one task looks at: neighbours, so that little changes from one to the next."""
 
 
@@ -66,9 +67,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kernel: str = "debian-6.12"
     modules: str | None = None
     replaced: list[str] = []
+    # auto: QEMU records, and judges unless a UML kernel of the same source is in the cache
+    machine: str = "auto"
     accel: str = "auto"
     jobs: int = 1
     fault_models: tuple[str, ...] = ("prefix",)
+    memo: bool = True
     log_bytes: int = LOG_BYTES
     argv: list[str] = []
 
@@ -101,12 +105,12 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         need_space(store.path, profiles, plan.jobs)
         # 2. Base images: poison, then mkfs on the host.
         bases = {p.name: make_base(p, _kept_base(store, p), scratch) for p in profiles}
-        # 3. The guests' kit: an initramfs around the agent; the accelerator, tried on the real kernel.
-        kit, accel = make_kit(plan, kernel, profiles, workloads, next(iter(bases.values())), scratch)
-        store.update_info(run_info(plan, store.info, kernel, accel))
-        progress.say(f"{kernel.name} under QEMU ({accel.name}: {accel.reason}), {plan.jobs} guests")
+        # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
+        kits = make_kits(plan, kernel, profiles, workloads, next(iter(bases.values())), scratch)
+        store.update_info(run_info(plan, store.info, kernel, kits))
+        progress.say(f"{kernel.name}: {kits.told}, {plan.jobs} at once")
         session = _Session(plan, store, progress, scratch, bases)
-        with _pool(kit, scratch, plan) as pool:
+        with _pool(kits, scratch, plan) as pool:
             interrupted = False
             try:
                 # 4. Record every case. 5. Enumerate its crash states. 6. Recover each in a guest,
@@ -127,24 +131,28 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
 class Seen:
     """What a task brought back of one distinct content: the states that have it, and their judgements."""
 
-    outcome: Outcome | Unseen
+    group: Group
+    look: Look
     judged: tuple[JudgedState, ...]
 
 
 @dataclass(slots=True)
 class _Case:
-    """A case that is being worked on."""
+    """A case that is being worked on. `recalled`: contents whose outcome came from the memo."""
 
     profile: Profile
     workload: Workload
     id: CaseId
     pending: int = 0
     seconds: float = 0.0
+    examiner: Examiner | None = None
     smallest: dict[tuple[str, str], CrashState] = field(default_factory=dict)
+    recalled: list[Group] = field(default_factory=list)
+    confirmed: set[tuple[str, str]] = field(default_factory=set)
 
 
 class _Session:
-    """Steps 4 to 8, from the thread that owns the store. Workers' threads only record, recover and judge."""
+    """Steps 4 to 8, from the thread that owns the store. Stations only record, recover and judge."""
 
     def __init__(
         self, plan: Plan, store: RunStore, progress: Progress, scratch: Path, bases: dict[str, Path]
@@ -154,60 +162,84 @@ class _Session:
         self._progress = progress
         self._scratch = scratch
         self._bases = bases
+        self._unrecorded_cases: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callable[[], None]], None] = {}
 
     def work(self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]]) -> None:
         """Until every task, and every task that those led to, is done."""
         for profile, workload in wanted:
             case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
-            self._progress.begin("recorded", 1)
             self._store.add_case(self._info(case))
-            self._submit(pool, lambda worker, case=case: self._record(pool, worker, case))  # type: ignore[misc]
+            self._unrecorded_cases.append(case)
+        self._progress.begin("recorded", len(self._unrecorded_cases))
+        # A recording for each station; further ones as cases are done: the first verdict comes soon,
+        # and logs do not pile up.
+        for _ in range(self._plan.jobs):
+            self._next_recording(pool)
         while self._waiting:
             done, _ = cf.wait(self._waiting, timeout=1.0, return_when=cf.FIRST_COMPLETED)
             for future in done:
                 del self._waiting[future]
                 future.result()()
 
-    def _submit(self, pool: Pool, task: Callable[[Worker], Callable[[], None]]) -> None:
+    def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None
 
-    # in a worker's thread: each returns what is then to be done in the store's thread
+    def _next_recording(self, pool: Pool) -> None:
+        if self._unrecorded_cases:
+            case = self._unrecorded_cases.popleft()
+            self._submit(pool, lambda station: self._record(pool, station, case))
 
-    def _record(self, pool: Pool, worker: Worker, case: _Case) -> Callable[[], None]:
+    # in a station's thread: each returns what is then to be done in the store's thread
+
+    def _record(self, pool: Pool, station: Station, case: _Case) -> Callable[[], None]:
         begun = time.monotonic()
         try:
-            recording = self._recording(worker, case)
+            recording = self._recording(station.recorder, case)
             states = enumerate_states(self._plan.fault_models, recording)
-            hashes = worker.show(recording.base, recording.log).hashes(states)
+            hashes = station.judge.show(recording.base, recording.log).hashes(states)
+            case.examiner = Examiner(recording, memo=self._plan.memo)
         except PowercutError as e:
             reason = str(e)
-            return lambda: self._unrecorded(case, reason)
+            return lambda: self._unrecorded(pool, case, reason)
         case.seconds += time.monotonic() - begun
         return lambda: self._recorded(pool, case, recording, group_by_content(states, hashes))
 
-    def _recording(self, worker: Worker, case: _Case) -> Recording:
+    def _recording(self, recorder: Worker, case: _Case) -> Recording:
         cases = self._store.path / "cases"
         if is_kept(case.id, cases):
             return load_recording(case.id, case.profile, case.workload, cases, self._scratch)
         kept = self._store.case_directory(case.id)
         base = self._bases[case.profile.name]
-        return record(worker, case.profile, case.workload, case.id, base, kept, self._scratch)
+        return record(recorder, case.profile, case.workload, case.id, base, kept, self._scratch)
 
     def _look(
-        self, pool: Pool, worker: Worker, case: _Case, examiner: Examiner, groups: Sequence[Group]
+        self, pool: Pool, station: Station, case: _Case, examiner: Examiner, groups: Sequence[Group]
     ) -> Callable[[], None]:
         begun = time.monotonic()
-        seen = [look_at(examiner, worker, group, pool.stop) for group in groups if not pool.stop.is_set()]
+        seen = [look_at(examiner, station.judge, g, pool.stop) for g in groups if not pool.stop.is_set()]
         case.seconds += time.monotonic() - begun
-        return lambda: self._looked(case, seen)
+        return lambda: self._looked(pool, case, examiner, seen)
+
+    def _confirm(
+        self, pool: Pool, station: Station, case: _Case, examiner: Examiner, key: tuple[str, str]
+    ) -> Callable[[], None]:
+        """Look at a finding's state again, on the machine that people run."""
+        state = case.smallest[key]
+        machine = station.recorder.machine_name
+        look = examiner.look(station.recorder, state, state.prefix, pool.stop)
+        judgement = examiner.judge(state, look.seen)
+        found = {(v.oracle, v.signature) for v in judgement.violations}
+        answer = "yes" if key in found else f"no: {judgement.verdict.value} there"
+        return lambda: self._confirmed(pool, case, key, f"{machine}: {answer}")
 
     # in the store's thread
 
-    def _unrecorded(self, case: _Case, reason: str) -> None:
+    def _unrecorded(self, pool: Pool, case: _Case, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")
         self._progress.advance("recorded", 1)
         self._store.set_case_status(case.id, CaseStatus.UNKNOWN, reason)
+        self._next_recording(pool)
 
     def _recorded(self, pool: Pool, case: _Case, recording: Recording, groups: Sequence[Group]) -> None:
         generated = sum(len(g.states) for g in groups)
@@ -230,28 +262,37 @@ class _Session:
         case.smallest = {
             (f.oracle, f.signature): f.state for f in self._store.findings() if f.case == case.id
         }
-        examiner = Examiner(recording)
-        chunks = [left[i : i + CHUNK_STATES] for i in range(0, len(left), CHUNK_STATES)]
-        case.pending = len(chunks)
-        for chunk in chunks:
-            self._submit(
-                pool,
-                lambda worker, chunk=chunk: self._look(pool, worker, case, examiner, chunk),  # type: ignore[misc]
-            )
-        self._finish(case)
+        self._submit_looks(pool, case, left)
+        self._finish(pool, case)
 
-    def _looked(self, case: _Case, seen: Sequence[Seen]) -> None:
+    def _submit_looks(self, pool: Pool, case: _Case, groups: Sequence[Group]) -> None:
+        examiner = case.examiner
+        assert examiner is not None  # noqa: S101  # the recording made it
+        for start in range(0, len(groups), CHUNK_STATES):
+            chunk = groups[start : start + CHUNK_STATES]
+            case.pending += 1
+            self._submit(pool, lambda station, chunk=chunk: self._look(pool, station, case, examiner, chunk))  # type: ignore[misc]
+
+    def _looked(self, pool: Pool, case: _Case, examiner: Examiner, seen: Sequence[Seen]) -> None:
         judged = [j for s in seen for j in s.judged]
         self._store.put_judgements(case.id, judged)
         for s in seen:
             self._keep_evidence(case, s)
+            if s.look.recalled:
+                case.recalled.append(s.group)
         self._progress.advance("states", len(judged))
         case.pending -= 1
-        self._finish(case)
+        if examiner.doubt and case.recalled:
+            self._progress.say(f"{case.id}: {examiner.doubt}; looking again at what the memo answered")
+            again, case.recalled = case.recalled, []
+            self._progress.begin("states", sum(len(g.states) for g in again))
+            self._submit_looks(pool, case, again)
+        self._finish(pool, case)
 
     def _keep_evidence(self, case: _Case, seen: Seen) -> None:
         """What the smallest state of each finding showed; the store folds findings itself."""
-        if not isinstance(seen.outcome, Outcome):
+        outcome = seen.look.seen
+        if not isinstance(outcome, Outcome):
             return
         for judged in seen.judged:
             for violation in judged.judgement.violations:
@@ -259,15 +300,34 @@ class _Session:
                 known = case.smallest.get(key)
                 if known is None or state_order(judged.state) < state_order(known):
                     case.smallest[key] = judged.state
-                    finding = Finding(case.id, *key, state=judged.state, violations=(violation,), states=1)
-                    self._store.put_evidence(finding, evidence_of(judged.state, seen.outcome))
+                    self._store.put_evidence(finding_at(case, key), evidence_of(judged.state, outcome))
 
-    def _finish(self, case: _Case) -> None:
-        if case.pending == 0:
-            record_ = self._store.case(case.id)
-            before = record_.seconds if record_ else 0.0
-            self._store.set_case_seconds(case.id, before + case.seconds)
-            self._store.set_case_status(case.id, CaseStatus.DONE)
+    def _confirmed(self, pool: Pool, case: _Case, key: tuple[str, str], answer: str) -> None:
+        finding = finding_at(case, key)
+        evidence = self._store.evidence(finding) or Evidence(case.smallest[key])
+        self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, "confirmed": answer}))
+        case.confirmed.add(key)
+        case.pending -= 1
+        self._finish(pool, case)
+
+    def _finish(self, pool: Pool, case: _Case) -> None:
+        """Once nothing of the case is pending: confirm its findings, then close it and begin another."""
+        if case.pending or pool.stop.is_set():
+            return
+        examiner = case.examiner
+        assert examiner is not None  # noqa: S101  # the recording made it
+        unconfirmed = case.smallest.keys() - case.confirmed if pool.confirms else set()
+        for key in sorted(unconfirmed):
+            case.pending += 1
+            self._submit(pool, lambda station, key=key: self._confirm(pool, station, case, examiner, key))  # type: ignore[misc]
+        if case.pending:
+            return
+        record_ = self._store.case(case.id)
+        self._store.set_case_seconds(case.id, (record_.seconds if record_ else 0.0) + case.seconds)
+        status = CaseStatus.UNKNOWN if examiner.doubt else CaseStatus.DONE
+        self._store.set_case_status(case.id, status, examiner.doubt)
+        examiner.recording.log.unlink(missing_ok=True)
+        self._next_recording(pool)
 
     def _info(self, case: _Case) -> CaseInfo:
         profile = case.profile
@@ -308,19 +368,23 @@ def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> lis
 def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Event) -> Seen:
     """Recover the content once; judge it at each of its states, whose positions in the history differ."""
     first = group.states[0]
-    outcome = examiner.look(worker, first, max(s.prefix for s in group.states), stop)
-    return Seen(
-        outcome,
-        tuple(
-            JudgedState(
-                state,
-                group.content_hash,
-                examiner.judge(state, outcome),
-                How.JUDGED if state == first else How.SAME_CONTENT,
-            )
-            for state in group.states
-        ),
+    look = examiner.look(worker, first, max(s.prefix for s in group.states), stop)
+    how = How.MEMO if look.recalled else How.JUDGED
+    judged = tuple(
+        JudgedState(
+            state,
+            group.content_hash,
+            examiner.judge(state, look.seen),
+            how if state == first else How.SAME_CONTENT,
+        )
+        for state in group.states
     )
+    return Seen(group, look, judged)
+
+
+def finding_at(case: _Case, key: tuple[str, str]) -> Finding:
+    """The finding of that (oracle, signature) at its smallest state, as the store asks for it."""
+    return Finding(case.id, *key, state=case.smallest[key], violations=(), states=1)
 
 
 def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
@@ -335,26 +399,97 @@ def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
 # --- guests ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Kits:
+    """What records, and what judges: the same kit where one machine does both. `told`: for people."""
+
+    recorder: GuestKit
+    judge: GuestKit
+    accel: qemu.Accel
+    told: str
+
+
 @contextlib.contextmanager
-def _pool(kit: GuestKit, scratch: Path, plan: Plan) -> Iterator[Pool]:
-    pool = Pool(lambda number: Worker(kit, scratch / f"worker-{number}", plan.log_bytes), plan.jobs)
+def _pool(kits: Kits, scratch: Path, plan: Plan) -> Iterator[Pool]:
+    def station(number: int) -> Station:
+        judge = Worker(kits.judge, scratch / f"judge-{number}", plan.log_bytes)
+        if kits.recorder is kits.judge:
+            return Station(judge, judge)
+        return Station(Worker(kits.recorder, scratch / f"recorder-{number}", plan.log_bytes), judge)
+
+    pool = Pool(station, plan.jobs, confirms=kits.recorder is not kits.judge)
     try:
         yield pool
     finally:
         pool.close()
 
 
-def make_kit(
+def make_kits(
     plan: Plan,
     kernel: Kernel,
     profiles: Sequence[Profile],
     workloads: Sequence[Workload],
     base: Path,
     scratch: Path,
-) -> tuple[GuestKit, qemu.Accel]:
-    """Pack the initramfs and choose the accelerator. Raises KernelError for a missing module."""
-    wanted = dict.fromkeys([*qemu.profile().modules, *(m for p in profiles for m in p.modules)])
-    archive = scratch / "initramfs.cpio"
+) -> Kits:
+    """Pack initramfs archives and choose machines: see `Plan.machine`.
+
+    `qemu`, `uml`: that machine records and judges. `auto`: QEMU records; UML judges where one of the same
+    source is in the cache, since it runs at native speed; findings are then confirmed in QEMU.
+    Raises KernelError for a missing module, or where there is no UML kernel for `uml`.
+    """
+    uml_image = _uml_image(plan, kernel)
+    if plan.machine == "uml":
+        kit = _uml_kit(uml_image, profiles, workloads, scratch)
+        return Kits(kit, kit, qemu.Accel("native", "asked for"), f"UML {uml.release(kit.kernel_image)}")
+    archive = _pack(kernel, qemu.profile().modules, profiles, workloads, scratch / "initramfs.cpio")
+
+    def kit_for(accel: str) -> GuestKit:
+        return GuestKit(qemu.Qemu(accel), kernel.image, archive)
+
+    def try_kvm() -> None:
+        with Worker(kit_for("kvm"), scratch / "kvm-trial", plan.log_bytes) as worker:
+            worker.show(base, None)
+            worker.guest()
+
+    accel = qemu.choose_accel(plan.accel, try_kvm)
+    recorder = kit_for(accel.name)
+    told = f"QEMU ({accel.name}: {accel.reason})"
+    if plan.machine == "qemu" or uml_image is None:
+        return Kits(recorder, recorder, accel, told)
+    judge = _uml_kit(uml_image, profiles, workloads, scratch)
+    told = f"recorded in {told}, judged in UML of the same source, findings confirmed in QEMU"
+    return Kits(recorder, judge, accel, told)
+
+
+def _uml_image(plan: Plan, kernel: Kernel) -> Path | None:
+    """The UML kernel for this run: the one that the user names, else one of the same source."""
+    if plan.machine == "uml" and kernel.modules is None and not kernel.package_version:
+        return kernel.image
+    return None if kernel.replaced or plan.machine == "qemu" else matching_uml(kernel.package_version)
+
+
+def _uml_kit(
+    image: Path | None, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
+) -> GuestKit:
+    if image is None:
+        raise KernelError(
+            "no User Mode Linux kernel of this kernel's source is in the cache",
+            "build one (minutes, once): powercut kernel build --machine uml",
+        )
+    built_in = Kernel(image.name, image, None, "")
+    archive = _pack(built_in, [], profiles, workloads, scratch / "initramfs-uml.cpio")
+    return GuestKit(uml.Uml(), image, archive)
+
+
+def _pack(
+    kernel: Kernel,
+    machine_modules: Sequence[str],
+    profiles: Sequence[Profile],
+    workloads: Sequence[Workload],
+    archive: Path,
+) -> Path:
+    wanted = dict.fromkeys([*machine_modules, *(m for p in profiles for m in p.modules)])
     archive.write_bytes(
         initramfs.build(
             find_agent(),
@@ -363,17 +498,7 @@ def make_kit(
             {path: data for w in workloads for path, data in w.files.items()},
         )
     )
-
-    def kit(accel: str) -> GuestKit:
-        return GuestKit(qemu.Qemu(accel), kernel.image, archive)
-
-    def try_kvm() -> None:
-        with Worker(kit("kvm"), scratch / "kvm-trial", plan.log_bytes) as worker:
-            worker.show(base, None)
-            worker.guest()
-
-    accel = qemu.choose_accel(plan.accel, try_kvm)
-    return kit(accel.name), accel
+    return archive
 
 
 # --- the run directory -----------------------------------------------------------------------
@@ -408,13 +533,19 @@ def load_plan(store: RunStore) -> Plan:
         raise StoreError(f"{path} is no plan of this version: {e}", "start a new run") from e
 
 
-def run_info(plan: Plan, info: RunInfo, kernel: Kernel, accel: qemu.Accel) -> RunInfo:
+def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
     """What has become known since the run directory was made."""
     details = {str(p): "replaces the kernel's own module" for p in kernel.replaced}
     return replace(
         info,
         kernel=KernelInfo(kernel.name, kernel.package_version, _release(kernel), kernel.sha256, details),
-        machine=MachineInfo("qemu", accel.name, qemu.version(), 1, {"accel": accel.reason}),
+        machine=MachineInfo(
+            kits.judge.machine.name,
+            kits.judge.machine.accel,
+            "" if kits.recorder.machine.name == "uml" else qemu.version(),
+            1,
+            {"how": kits.told},
+        ),
         finished=None,
         interrupted=False,
         jobs=plan.jobs,

@@ -19,7 +19,11 @@ need xz xz-utils
 need busybox busybox-static
 need setpriv util-linux
 need git git
+need make make
 need gcc gcc
+need flex flex
+need bison bison
+need bc bc
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
 
@@ -59,6 +63,6 @@ fi
 
 # The agent is PID 1 of a guest without libraries: linked statically, for the gnu target by name, so
 # that the flag does not reach build scripts and procedural macros.
-cargo build -q --locked --release -p powercut-disk
+cargo build -q --locked --release -p powercut-disk -p powercut-readtrace -p powercut-umlshim
 RUSTFLAGS='-C target-feature=+crt-static' \
 	cargo build -q --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu

@@ -127,7 +127,7 @@ def find_shim() -> Path:
 
 
 def release(image: Path) -> str:
-    """What the kernel calls itself, by `--version`. Raises EnvironmentLacks for a file that is no UML kernel."""
+    """What the kernel calls itself, by `--version`. Raises EnvironmentLacks for another file."""
     try:
         said = subprocess.run([image, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:

@@ -112,6 +112,10 @@ class Worker:
             guest.end()
 
     @property
+    def machine_name(self) -> str:
+        return self._kit.machine.name
+
+    @property
     def guest_pid(self) -> int | None:
         """For those who want to see what happens when it is killed."""
         return self._guest.process.pid if self._guest else None
