@@ -101,7 +101,7 @@ class Bench:
         if known is None:
             if len(self._judged) >= _CACHE_ENTRIES:
                 self._judged.clear()
-            subject = _Subject(self._timeline, file, cut, point, position.begun, entry)
+            subject = _Subject(self._timeline, file, cut, point, position.acked, position.begun, entry)
             known = self._compare(subject, thorough)
             self._judged[faults_key if known else key] = known
         return known
@@ -142,6 +142,7 @@ class _Subject:
     file: FileHistory
     cut: Cut
     point: int
+    acked: int
     begun: int
     entry: TreeEntry
 
@@ -204,26 +205,36 @@ class _Subject:
     def _size_fault(self, allowed: Allowance) -> Violation:
         path, size = self.entry.path, self.entry.size
         expected = " or ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in allowed.sizes)
+        base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
         durable = self.file.size_at(self.cut.durable)
         earlier = (self.file.size_at(k) for k in range(self.cut.durable))
+        oracle = "durability"
         if self.point >= 0 and allowed.size_base == self.cut.durable and (size < durable or size in earlier):
-            told = self.timeline.told(self.point)
-            what = (
-                f"{durable - size} bytes acknowledged by {told} are gone"
-                if size < durable
-                else f"the shorter size acknowledged by {told} is undone"
-            )
-            return Violation(
-                "durability", path, f"{path}: {what}: size is {size}", f"size {expected}", f"size {size}",
-                f"{path}: size after {self.point}",
-            )  # fmt: skip
-        base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
-        because = f"; {self.timeline.told(base.index)} is there" if base else ""
-        word = "too small" if size < allowed.sizes[0][0] else "too large"
+            point = self._first_point(size, durable)
+            told = self.timeline.told(point)
+            signature = f"size after {point}"
+            if size < durable:
+                what = f"{durable - size} bytes acknowledged by {told} are gone: size is {size}"
+            else:
+                what = f"the shorter size acknowledged by {told} is undone: size is {size}"
+        else:
+            word = "too small" if size < allowed.sizes[0][0] else "too large"
+            what = f"size {size} is {word}"
+            signature = f"size {word}"
+            if base:
+                what += f"; {self.timeline.told(base.index)} is there"
+                signature += f", {base.kind.value}"
+            promised = base and base.kind is not EventKind.SETTLE and size < allowed.sizes[0][0]
+            if not (base and promised and base.index < self.timeline.floors[self.acked]):
+                oracle = "size"
         return Violation(
-            "size", path, f"{path}: size {size} is {word}{because}", f"size {expected}", f"size {size}",
-            f"{path}: size {word}" + (f", {base.kind.value}" if base else ""),
-        )  # fmt: skip
+            oracle, path, f"{path}: {what}", f"size {expected}", f"size {size}", f"{path}: {signature}"
+        )
+
+    def _first_point(self, size: int, durable: int) -> int:
+        """The first persistence point that promised more than this size; the last one otherwise."""
+        points = (p for p, k in self.file.persists if p < self.acked and self.file.size_at(k) > size)
+        return next(points, self.point) if size < durable else self.point
 
     def _fault(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
         if run.kind is RunKind.POISON:
@@ -275,7 +286,7 @@ class _Subject:
         path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(found)
         if self.point >= 0 and durable in origins and order < self.cut.durable and found != durable:
-            promised = f"acknowledged by {self.timeline.told(self.point)}"
+            promised = f"acknowledged by {self.timeline.told(self._first_promise(durable))}"
             told = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
             return _stretch(
@@ -285,6 +296,13 @@ class _Subject:
         kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
         told = f"{words}, where only {expected} can be"
         return _stretch("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
+
+    def _first_promise(self, origin: int) -> int:
+        """The first persistence point that made this write durable; of zeros only the last is known."""
+        if origin == ZERO:
+            return self.point
+        order = self.file.before(origin)
+        return next(p for p, k in self.file.persists if k > order)
 
     def _durable_origin(self, at: int) -> int:
         for start, end, origin in self.file.content(self.cut.durable):

@@ -67,6 +67,21 @@ def test_an_acknowledged_overwrite_that_is_undone() -> None:
     assert of_f(operations, written(1, 0, 4096), begun=5).verdict is PASS  # not acknowledged
 
 
+def test_the_first_broken_promise_is_told() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "append f 4096", "fsync f", "sync"]
+    size = only(of_f(operations, written(1, 0, 4096)))
+    assert (size.signature, "(operation 4)" in size.summary) == ("f: size after 4", True)
+    data = only(of_f(operations, zeros(0, 4096), written(3, 4096, 4096)))
+    assert (data.signature, "(operation 2)" in data.found) == ("f: data of operation 1 lost", True)
+
+
+def test_a_size_made_durable_by_the_fsync_of_another_file() -> None:
+    operations = ["create f", "truncate f 100", "create g", "fsync g"]
+    v = only(of_f(operations))
+    assert (v.oracle, v.signature) == ("durability", "f: size too small, size")
+    assert oracles(of_f(operations[:3])) == {"size"}
+
+
 @pytest.mark.parametrize("flag", ["sync", "dsync"])
 def test_a_synchronous_write_is_its_own_persistence_point(flag: str) -> None:
     operations = ["create f", f"append f 4096 {flag}"]
