@@ -1,0 +1,211 @@
+"""One crash state without guests: lost guests, the memo, and what happens when the memo was wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness import examine
+from harness.errors import GuestError, GuestLost
+from harness.examine import ATTEMPTS, Examiner, Look, Unseen
+from harness.filesystems import select_profiles
+from harness.fsck_reads import FsckReads, parse_trace
+from harness.machines.worker import Recovery, Worker
+from harness.model import (
+    CaseId,
+    Check,
+    CrashState,
+    FsckClass,
+    FsckResult,
+    History,
+    HistoryStep,
+    Outcome,
+    TreeEntry,
+    Verdict,
+)
+from harness.recording import Recording
+from harness.workloads import load_workload, parse_operation
+from harness.writelog import MarkText, read_log, write_log
+
+ROOT = TreeEntry("", "directory", 2, 0o755, 2, 0, 0, 4096, 8)
+CLEAN = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (1, 2))
+
+
+class FakeDisk:
+    """Remembers outcomes by prefix parity: two states of equal parity agree in all that was read."""
+
+    def __init__(self) -> None:
+        self.memo: dict[int, int] = {}
+        self.state = CrashState(0)
+        self.noted: list[int] = []
+
+    def image(self, _: Path) -> str:
+        return "content"
+
+    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
+        return [self.memo.get(s.prefix % 2) for s in states]
+
+    def also_read(self, blocks: Sequence[int]) -> None:
+        self.noted += blocks
+
+    def remember(self, number: int) -> int | None:
+        earlier = self.memo.get(self.state.prefix % 2)
+        self.memo.setdefault(self.state.prefix % 2, number)
+        return earlier
+
+
+class FakeWorker:
+    """Answers with what `outcomes` holds for a prefix; an exception there is raised."""
+
+    def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
+        self.disk = FakeDisk()
+        self.image = Path("image")
+        self.outcomes = outcomes
+        self.looked: list[int] = []
+
+    def show(self, *_: object) -> FakeDisk:
+        return self.disk
+
+    def recover(self, _: object, state: CrashState, __: Sequence[Check], ___: object) -> Recovery:
+        self.looked.append(state.prefix)
+        self.disk.state = state
+        answers = self.outcomes[state.prefix]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Recovery(answer, (0, 0, 0))
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """One operation, `sync`, acknowledged at once."""
+    write_log(tmp_path / "log", [MarkText("begin 0"), MarkText("ack 0")])
+    (profile,) = select_profiles(["ext4/ordered"])
+    history = History((HistoryStep(0, parse_operation("sync"), 0, 1),))
+    case = CaseId("ext4", "ordered", "append-fsync")
+    workload = load_workload("append-fsync")
+    log = read_log(tmp_path / "log")
+    return Recording(case, profile, workload, tmp_path / "base", tmp_path / "log", log, history)
+
+
+@pytest.fixture(autouse=True)
+def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine.FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
+
+
+GOOD = Outcome(tree={"": ROOT})
+OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=12)})
+
+
+def look(examiner: Examiner, worker: FakeWorker, prefix: int) -> Look:
+    return examiner.look(cast(Worker, cast(Any, worker)), CrashState(prefix), prefix, threading.Event())
+
+
+def test_a_lost_guest_is_replaced(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone"), GOOD]})
+    seen = look(Examiner(recording), worker, 1).seen
+    assert isinstance(seen, Outcome)
+    assert seen.fsck == CLEAN.result
+    assert len(worker.looked) == 2
+
+
+def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
+    examiner = Examiner(recording)
+    seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1).seen
+    assert isinstance(seen, Unseen)
+    assert examiner.judge(CrashState(1), seen).verdict is Verdict.UNKNOWN
+
+
+def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone", "Kernel panic - not syncing")]})
+    examiner = Examiner(recording)
+    seen = look(examiner, worker, 1).seen
+    assert len(worker.looked) == ATTEMPTS
+    judgement = examiner.judge(CrashState(1), seen)
+    assert {v.oracle for v in judgement.violations} == {"mountable"}
+
+
+def test_a_kernel_that_died_once_and_was_lost_once_is_unknown(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone", "Oops: 1"), GuestLost("gone"), GuestLost("gone", "Oops: 1")]})
+    assert isinstance(look(Examiner(recording), worker, 1).seen, Unseen)
+
+
+def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestError("no such device")]})
+    seen = look(Examiner(recording), worker, 1).seen
+    assert isinstance(seen, Unseen)
+    assert worker.looked == [1]
+
+
+def test_the_memo_spares_the_guest(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    assert not look(examiner, worker, 1).recalled
+    again = look(examiner, worker, 3)
+    assert again.recalled
+    assert worker.looked == [1]
+    assert worker.disk.noted == [1, 2], "what fsck read counts as read"
+
+
+def test_without_the_memo_every_state_is_looked_at(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+    assert worker.looked == [1, 3]
+
+
+def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+    assert worker.looked == [1, 3]
+    assert not examiner.doubt
+
+
+def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert "not deterministic" in examiner.doubt
+    assert not look(examiner, worker, 5).recalled
+
+
+def test_reads_that_cannot_be_traced_turn_the_memo_off(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untraced = FsckReads(CLEAN.result, None)
+    monkeypatch.setattr(examine.FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+
+
+def test_a_stopped_run_says_unknown(recording: Recording) -> None:
+    stop = threading.Event()
+    stop.set()
+    worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
+    seen = Examiner(recording).look(worker, CrashState(1), 1, stop).seen
+    assert isinstance(seen, Unseen)
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("0 4096\n4096 1\ncomplete\n", (0, 1)),
+        ("4095 2\ncomplete\n", (0, 1)),
+        ("complete\n", ()),
+        ("0 4096\n", None),
+        ("", None),
+    ],
+)
+def test_a_trace_counts_only_when_it_is_complete(text: str, blocks: tuple[int, ...] | None) -> None:
+    assert parse_trace(text) == blocks
