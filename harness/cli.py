@@ -180,6 +180,12 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     help="Guests at once.",
 )
 @click.option(
+    "--recordings",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Judge the recordings of RUN again, on this kernel and machine, instead of making new ones.",
+)
+@click.option(
     "--memo/--no-memo",
     default=True,
     show_default=True,
@@ -239,6 +245,7 @@ def run(**given: Any) -> ExitCode:
         machine=given["machine"],
         accel=given["accel"],
         memo=given["memo"],
+        recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
         log_bytes=given["log_mib"] << 20,

@@ -111,6 +111,19 @@ def load_recording(
     return Recording(case, profile, workload, base, log, read_log(log), history)
 
 
+def copy_recording(case: CaseId, source: Path, cases: Path) -> None:
+    """Take over another run's recording of this case; its base image must have been taken over before.
+
+    Raises StoreError where that run has none.
+    """
+    if not is_kept(case, source):
+        raise StoreError(f"{source.parent} has no recording of {case}", "name a run that recorded this case")
+    part = Path(f"{case.filesystem}-{case.mode}") / case.workload
+    (cases / part).mkdir(parents=True, exist_ok=True)
+    for name in ("log.zst", "console.txt", "history.json"):  # the last says that the rest is there
+        shutil.copyfile(source / part / name, cases / part / name)
+
+
 def is_kept(case: CaseId, cases: Path) -> bool:
     """Whether the run directory holds a whole recording of this case."""
     return (cases / f"{case.filesystem}-{case.mode}" / case.workload / "history.json").exists()

@@ -33,7 +33,7 @@ from harness.machines.worker import LOG_BYTES, GuestKit, Worker, find_agent
 from harness.model import CaseId, CrashState, Outcome, Workload
 from harness.oracles import ORACLES
 from harness.pool import Pool, Station, Task
-from harness.recording import Recording, is_kept, load_recording, make_base, record
+from harness.recording import Recording, copy_recording, is_kept, load_recording, make_base, record
 from harness.report import write_reports
 from harness.states import FAULT_MODELS
 from harness.store import (
@@ -73,6 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs: int = 1
     fault_models: tuple[str, ...] = ("prefix",)
     memo: bool = True
+    recordings: str | None = None  # a run whose recordings are judged again instead of making new ones
     log_bytes: int = LOG_BYTES
     argv: list[str] = []
 
@@ -104,7 +105,9 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
     with _scratch(store) as scratch:
         need_space(store.path, profiles, plan.jobs)
         # 2. Base images: poison, then mkfs on the host.
-        bases = {p.name: make_base(p, _kept_base(store, p), scratch) for p in profiles}
+        if plan.recordings:
+            copy_bases(profiles, Path(plan.recordings), store.path)
+        bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in profiles}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         kits = make_kits(plan, kernel, profiles, workloads, next(iter(bases.values())), scratch)
         store.update_info(run_info(plan, store.info, kernel, kits))
@@ -207,6 +210,8 @@ class _Session:
 
     def _recording(self, recorder: Worker, case: _Case) -> Recording:
         cases = self._store.path / "cases"
+        if self._plan.recordings and not is_kept(case.id, cases):
+            copy_recording(case.id, Path(self._plan.recordings) / "cases", cases)
         if is_kept(case.id, cases):
             return load_recording(case.id, case.profile, case.workload, cases, self._scratch)
         kept = self._store.case_directory(case.id)
@@ -565,8 +570,17 @@ def _git_head() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _kept_base(store: RunStore, profile: Profile) -> Path:
-    return store.path / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
+def copy_bases(profiles: Sequence[Profile], source: Path, run: Path) -> None:
+    """Base images of another run's recordings: logs are worth nothing on any other base."""
+    for profile in profiles:
+        kept, own = _kept_base(source, profile), _kept_base(run, profile)
+        if kept.exists() and not own.exists():
+            own.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, own)
+
+
+def _kept_base(run: Path, profile: Profile) -> Path:
+    return run / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
 
 
 @contextlib.contextmanager

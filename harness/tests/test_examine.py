@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from harness import examine
 from harness.errors import GuestError, GuestLost
 from harness.examine import ATTEMPTS, Examiner, Look, Unseen
 from harness.filesystems import select_profiles
@@ -95,7 +94,7 @@ def recording(tmp_path: Path) -> Recording:
 
 @pytest.fixture(autouse=True)
 def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine.FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
 
 
 GOOD = Outcome(tree={"": ROOT})
@@ -182,7 +181,7 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untraced = FsckReads(CLEAN.result, None)
-    monkeypatch.setattr(examine.FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     look(examiner, worker, 1)
