@@ -152,7 +152,17 @@ def load_workload(name: str) -> Workload:
     return LOADERS[path.suffix](path)
 
 
+def workload_sets() -> dict[str, list[str]]:
+    """Names that stand for several workloads: `all`, and each `workloads/NAME.set`, one name a line."""
+    sets = {"all": list(workload_files())}
+    for path in sorted(resource("workloads").glob("*.set")):
+        lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+        sets[path.stem] = [line for line in lines if line]
+    return sets
+
+
 def select_workloads(wanted: Sequence[str]) -> list[Workload]:
-    """Those named; `all` is every workload of `workloads/`."""
-    names = [n for name in wanted for n in (workload_files() if name == "all" else [name])]
+    """Those named, by themselves or by a set."""
+    sets = workload_sets()
+    names = [n for name in wanted for n in sets.get(name, [name])]
     return [load_workload(n) for n in dict.fromkeys(names)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model import Operation, OperationKind
-from harness.workloads import load_workload, parse_operation, select_workloads, workload_files
+from harness.workloads import load_workload, parse_operation, select_workloads, workload_files, workload_sets
 
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
 SIZES = st.integers(0, 1 << 40)
@@ -120,3 +120,9 @@ def test_a_file_without_operations_is_refused(tmp_path: Path) -> None:
     path.write_text('summary = "x"\noperations = []\n')
     with pytest.raises(UsageError):
         load_workload(str(path))
+
+
+def test_a_set_stands_for_its_workloads_and_repeats_none() -> None:
+    quick = workload_sets()["quick"]
+    assert [w.name for w in select_workloads(["quick", quick[0]])] == quick
+    assert set(quick) < set(workload_sets()["all"])
