@@ -17,7 +17,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from harness import __version__, doctor
+from harness import __version__, bench, doctor
 from harness.cache import cache_dir
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import Unseen
@@ -34,7 +34,7 @@ from harness.report import print_summary, shown_path, write_reports
 from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
 from harness.run import Plan, code_of, create_run, execute, load_plan
 from harness.states import FAULT_MODELS
-from harness.store import RunStore
+from harness.store import RunStore, write_atomically
 from harness.summary import summarise
 from harness.workloads import load_workload, select_workloads, workload_files
 from harness.writelog import read_log, select
@@ -520,6 +520,28 @@ def _plain_log(file: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="powercut-log-") as folder:
         yield unpack(file, Path(folder) / "log")
+
+
+@main.command("bench")
+@click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for run.")
+@click.option("--machine", "machines", multiple=True, type=click.Choice(bench.MACHINES), help="Default: all.")
+@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@click.option("--uml-kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="All figures.")
+@click.option("--quick", is_flag=True, help="A few states: does it work? The figures mean little.")
+@guarded
+def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...], **given: Any) -> None:
+    """Measure what a crash state costs, beside what it could cost at best, and as logs grow."""
+    effort = bench.QUICK if quick else bench.FULL
+    measured = bench.run_bench(
+        effort,
+        machines=machines or bench.MACHINES,
+        say=lambda text: errors.print(text, highlight=False),
+        **given,
+    )
+    console.print(bench.table(measured))
+    if json_file:
+        write_atomically(json_file, bench.bench_json(measured))
 
 
 @main.command("doctor")

@@ -1,0 +1,354 @@
+"""The measurements, each a function of the stage."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from harness.bench.figures import Bench, Decided, Floor, Growth, GrowthPoint, NotMeasured, Raw, Spread, Usual
+from harness.bench.host import (
+    beyond_image,
+    describe_host,
+    forget_peak,
+    load_now,
+    memory_of,
+    open_loop,
+    own_cpu_s,
+    pids_of,
+    time_fsck,
+    worker_cpu_s,
+)
+from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage
+from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
+from harness.errors import EnvironmentLacks, PowercutError
+from harness.examine import Examiner
+from harness.machines.disk import Disk
+from harness.machines.worker import Target, Worker
+from harness.model import SECTOR_BYTES, CrashState, EntryFlag
+from harness.recording import Recording
+from harness.run import Plan, create_run, execute
+from harness.states import enumerate_prefixes
+from harness.writelog import WriteLog, read_log
+from harness.writelog.log import changes
+
+# --- all of it -------------------------------------------------------------------------------
+
+Figure = TypeVar("Figure")
+
+
+def run_bench(
+    effort: Effort,
+    kernel: str,
+    machines: Sequence[str],
+    accel: str,
+    uml_kernel: Path | None,
+    say: Callable[[str], None],
+) -> Bench:
+    """Everything, one after another. What cannot be measured says why; raises PowercutError only where
+    nothing can be (no QEMU, no kernel).
+    """
+    load = load_now()
+    with make_stage(effort, kernel, machines, accel, uml_kernel, say) as stage:
+
+        def each(what: str, measure: Callable[[Stage, str], Figure]) -> dict[str, Figure | NotMeasured]:
+            return {m: _try(stage, f"{what}, {m}", functools.partial(measure, stage, m)) for m in machines}
+
+        return Bench(
+            raw=each("raw", measure_raw),
+            floor=_try(stage, "the floor", functools.partial(measure_floor, stage)),
+            usual=_try(stage, "the usual way", functools.partial(measure_usual, stage)),
+            growth=each("growing logs", measure_growth),
+            decided=each("decided", measure_decided),
+            host=describe_host(load),
+            tested_kernel=f"{stage.kernel.name} {stage.kernel.package_version}".strip(),
+            operations=effort.operations,
+            entries=stage.recording.write_log.entry_count,
+            states=len(stage.states),
+        )
+
+
+def _try(stage: Stage, what: str, measure: Callable[[], Figure]) -> Figure | NotMeasured:
+    stage.say(f"measuring: {what}")
+    try:
+        return measure()
+    except PowercutError as e:
+        return NotMeasured(e.what.splitlines()[0])
+
+
+# --- one state -------------------------------------------------------------------------------
+
+PARTS = ("switch", "mount", "walk", "unmount", "channel", "image", "fsck", "judge")
+
+
+def time_state(
+    worker: Worker, target: Target, state: CrashState, examiner: Examiner, judged_at: CrashState
+) -> dict[str, float]:
+    """One state the whole way, ms by part of PARTS. `judged_at`: the same place in the examiner's recording.
+
+    Raises GuestError where it does not mount, for then less was done than is measured.
+    """
+    worker.guest()
+    disk = worker.show(target.base, target.log)
+    clock = [time.perf_counter()]
+
+    def lap() -> float:
+        clock.append(time.perf_counter())
+        return (clock[-1] - clock[-2]) * 1000
+
+    disk.switch(state)
+    times = {"switch": lap()}
+    recovery = worker.recover(target, state)
+    round_trip = lap()
+    inside = [us / 1000 for us in recovery.times_us]
+    times |= zip(("mount", "walk", "unmount"), inside, strict=True)
+    times["channel"] = max(round_trip - sum(inside), 0.0)
+    disk.image(worker.image)
+    times["image"] = lap()
+    fsck = examiner.recording.profile.check_filesystem(worker.image)
+    times["fsck"] = lap()
+    outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
+    judgement = examiner.judge(judged_at, outcome)
+    times["judge"] = lap()
+    if outcome.mount_errno or judgement.violations:
+        why = judgement.violations[0].summary if judgement.violations else f"errno {outcome.mount_errno}"
+        raise PowercutError(f"state {state} of the bench is not consistent: {why}", "run: powercut smoke")
+    return times
+
+
+def _split(times: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
+    return {part: Spread.of([t[part] for t in times]) for part in times[0]}
+
+
+def _totals(times: Sequence[Mapping[str, float]]) -> Spread:
+    return Spread.of([sum(t.values()) for t in times])
+
+
+# --- the measurements ------------------------------------------------------------------------
+
+
+def measure_raw(stage: Stage, name: str) -> Raw | NotMeasured:
+    """a. On one worker, no memo, an fsck for every state."""
+    kit = stage.kits[name]
+    if isinstance(kit, NotMeasured):
+        return kit
+    recording = stage.recording
+    examiner = Examiner(recording)
+    with Worker(kit, stage.scratch / f"raw-{name}", LOG_BYTES) as worker:
+        worker.show(recording.base, recording.log)
+        time_state(worker, recording.target, CrashState(0), examiner, CrashState(0))  # boots, makes the image
+        cpu_s, begun = worker_cpu_s(worker), time.perf_counter()
+        times = [time_state(worker, recording.target, s, examiner, s) for s in stage.states]
+        clock_ms = (time.perf_counter() - begun) * 1000 / len(times)
+        cpu_ms = (worker_cpu_s(worker) - cpu_s) * 1000 / len(times)
+    return Raw(
+        name,
+        _totals(times),
+        _split(times),
+        cpu_ms,
+        1000 / clock_ms,
+        1000 / max(_totals(times).median, cpu_ms),
+    )
+
+
+def measure_floor(stage: Stage) -> Floor | NotMeasured:
+    """b. The same states' images, mounted by the host's kernel."""
+    recording = stage.recording
+    times = []
+    try:
+        with open_loop(stage.base, stage.scratch) as loop, Disk() as disk:
+            disk.open(recording.base, recording.log)
+            crashed = stage.scratch / "crashed.img"
+            for state in stage.states:
+                disk.switch(state)
+                disk.image(crashed)
+                shutil.copyfile(crashed, loop.file)
+                times.append(loop.mount_and_unmount(stage.profile) | time_fsck(stage.profile, loop.file))
+    except (OSError, EnvironmentLacks) as e:
+        return NotMeasured(str(e).splitlines()[0])
+    return Floor(_totals(times), _split(times), 1000 / _totals(times).median)
+
+
+def measure_usual(stage: Stage) -> Usual | NotMeasured:
+    """c. Replay from the start, and a process for every step."""
+    recording = stage.recording
+    times = []
+    try:
+        with open_loop(stage.base, stage.scratch) as loop:
+            for state in spaced(recording.write_log.entry_count, stage.effort.usual_states):
+                begun = time.perf_counter()
+                shutil.copyfile(recording.base, loop.file)
+                copied = time.perf_counter()
+                replay_into(loop.file, recording.write_log, state)
+                replayed = time.perf_counter()
+                mounted = loop.mount_by_processes(stage.profile)
+                times.append(
+                    {"copy": (copied - begun) * 1000, "replay": (replayed - copied) * 1000}
+                    | mounted
+                    | time_fsck(stage.profile, loop.file)
+                )
+    except (OSError, EnvironmentLacks, subprocess.CalledProcessError) as e:
+        return NotMeasured(str(e).splitlines()[0])
+    return Usual(_totals(times), _split(times), 1000 / _totals(times).median)
+
+
+def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
+    """Write the entries of a prefix to `image`, one after another."""
+    with log.path.open("rb") as source, image.open("r+b") as target:
+        for entry in filter(changes, log.entries[: state.prefix]):
+            length = entry.sectors * SECTOR_BYTES
+            discard = EntryFlag.DISCARD in entry.flags
+            data = bytes(length) if discard else os.pread(source.fileno(), length, entry.data_offset)
+            os.pwrite(target.fileno(), data, entry.sector * SECTOR_BYTES)
+
+
+def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
+    """d. The same recording in logs of growing length, in rounds, so that a busy minute hits all alike."""
+    kit = stage.kits[name]
+    if isinstance(kit, NotMeasured):
+        return kit
+    small, effort = stage.small, stage.effort
+    real = small.write_log.entry_count
+    if real > min(effort.log_sizes):
+        return NotMeasured(
+            f"the recording has {real} entries, more than a log of {min(effort.log_sizes)} may"
+        )
+    blocks = unused_blocks(small.base, small.write_log)
+    with contextlib.ExitStack() as stack:
+        series = []
+        for size in effort.log_sizes:
+            folder = stage.scratch / f"growth-{name}-{size}"
+            worker = stack.enter_context(Worker(kit, folder, LOG_BYTES))
+            stack.callback(shutil.rmtree, folder)
+            series.append(_Series.begin(small, blocks, size, worker))
+        for _ in range(effort.growth_rounds):
+            for one in series:
+                one.round(spaced(real, effort.growth_states))
+        points = tuple(one.point() for one in series)
+    return Growth(name, real, points)
+
+
+@dataclass(slots=True)
+class _Series:
+    """What is collected of one length of log. `where`: the recording's prefixes in the padded log."""
+
+    size: int
+    where: Sequence[int]
+    target: Target
+    worker: Worker
+    examiner: Examiner
+    times: list[Mapping[str, float]] = field(default_factory=list)
+    switch_us: list[float] = field(default_factory=list)
+    read_us: list[float] = field(default_factory=list)
+    cpu_ms: float = 0.0
+
+    @classmethod
+    def begin(cls, small: Recording, blocks: Sequence[int], size: int, worker: Worker) -> _Series:
+        """Pad, boot, make the image; none of it is counted."""
+        log = worker.directory / "padded.log"
+        where = pad_log(small.write_log, blocks, size, log)
+        one = cls(size, where, dataclasses.replace(small.target, log=log), worker, Examiner(small))
+        worker.show(one.target.base, log)
+        time_state(worker, one.target, CrashState(0), one.examiner, CrashState(0))
+        for pid in pids_of(worker).values():
+            forget_peak(pid)
+        return one
+
+    def round(self, states: Sequence[CrashState]) -> None:
+        before = worker_cpu_s(self.worker)
+        for state in states:
+            placed = CrashState(self.where[state.prefix])
+            self.times.append(time_state(self.worker, self.target, placed, self.examiner, state))
+        self.cpu_ms += (worker_cpu_s(self.worker) - before) * 1000
+        image = self.worker.directory / "switched.img"
+        disk = self.worker.disk
+        for state in states:
+            far, near = CrashState(self.size - self.where[state.prefix]), CrashState(self.where[state.prefix])
+            disk.switch(CrashState(max(near.prefix - 1, 0)))
+            disk.image(image)
+            begun = time.perf_counter()
+            disk.switch(far)
+            self.switch_us.append((time.perf_counter() - begun) * 1e6)
+            begun = time.perf_counter()
+            disk.switch(near)
+            disk.image(image)
+            self.read_us.append((time.perf_counter() - begun) * 1e6)
+
+    def point(self) -> GrowthPoint:
+        pids = pids_of(self.worker)
+        forget_peak(pids["powercut"])
+        log = read_log(self.target.log or Path())  # what a run keeps of a recording
+        states = list(enumerate_prefixes(log))
+        hashes = self.worker.disk.hashes(states)
+        memory = {name: memory_of(pid) for name, pid in pids.items()}
+        assert len(hashes) == len(states)  # noqa: S101  # and keeps them alive until they are counted
+        return GrowthPoint(
+            self.size,
+            Spread.of(self.switch_us),
+            Spread.of(self.read_us),
+            _totals(self.times),
+            self.cpu_ms / len(self.times),
+            memory,
+            beyond_image(memory),
+        )
+
+
+def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
+    """e. As a user's run does it."""
+    if isinstance(kit := stage.kits[name], NotMeasured):
+        return kit
+    plan = Plan(
+        configurations=[PROFILE],
+        workloads=[str(write_workload(stage.recording.workload, stage.scratch))],
+        kernel=str(stage.uml_kernel) if name == "uml" else stage.kernel.name,
+        machine=name,
+        accel=stage.accel,
+        jobs=1,
+    )
+    watch = _Watch()
+    cpu_s, begun = own_cpu_s(), time.perf_counter()
+    with create_run(plan, stage.scratch / f"decided-{name}", "bench") as store:
+        (case,) = execute(plan, store, watch).cases
+    whole_s, cpu_s = time.perf_counter() - begun, own_cpu_s() - cpu_s
+    if case.undecided:
+        return NotMeasured(f"the run did not decide: {case.undecided}")
+    return Decided(
+        name,
+        case.counts.checked,
+        case.counts.contents,
+        {how.value: count for how, count in case.by_how.items()},
+        watch.seconds,
+        whole_s,
+        cpu_s,
+        case.counts.checked / watch.seconds,
+    )
+
+
+class _Watch:
+    """A run's Progress that notes when the first states became known, and when the last was decided."""
+
+    def __init__(self) -> None:
+        self._begun = self._ended = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._ended - self._begun
+
+    def say(self, text: str) -> None:
+        """Nobody looks."""
+
+    def begin(self, what: str, total: int) -> None:
+        if what == "states" and total and not self._begun:
+            self._begun = time.perf_counter()
+
+    def advance(self, what: str, count: int) -> None:
+        if what == "states" and count:
+            self._ended = time.perf_counter()

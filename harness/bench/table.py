@@ -1,0 +1,153 @@
+"""The figures as a table, beside the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from harness.bench.figures import Bench, Decided, Floor, Growth, Memory, NotMeasured, Raw, Spread, Usual
+from harness.bench.stage import PROFILE
+
+Row: TypeAlias = tuple[str, str, str]
+"""What, the figure, and the target with whether it is met."""
+
+
+def rows(bench: Bench) -> list[Row]:
+    """The table of figures."""
+    found: list[Row] = []
+    for machine, raw in bench.raw.items():
+        found += _raw_rows(machine, raw, bench.floor)
+    found += _way_rows("floor: host mount, unmount, fsck", bench.floor)
+    found += _way_rows("usual way: copy, replay, processes", bench.usual)
+    for machine, growth in bench.growth.items():
+        found += _growth_rows(machine, growth)
+    for machine, decided in bench.decided.items():
+        found += _decided_rows(machine, decided)
+    return found
+
+
+def _raw_rows(machine: str, raw: Raw | NotMeasured, floor: Floor | NotMeasured) -> list[Row]:
+    what = f"raw, {machine}: states/s per core"
+    if isinstance(raw, NotMeasured):
+        return [_missing(what, raw)]
+    return [
+        (what, f"{raw.per_core:.1f} ({raw.per_second:.1f} by the clock)", _raw_target(machine, raw, floor)),
+        ("  ms a state", f"{_said(raw.state_ms)}, processor time {raw.cpu_ms:.1f}", ""),
+        ("  of it", _parts(raw.split_ms), ""),
+    ]
+
+
+def _raw_target(machine: str, raw: Raw, floor: Floor | NotMeasured) -> str:
+    if machine == "uml":
+        if isinstance(floor, NotMeasured):
+            return "0.8 x floor: the floor was not measured"
+        return _target(f"0.8 x floor = {0.8 * floor.per_second:.0f}", raw.per_core >= 0.8 * floor.per_second)
+    return _target("60 under TCG", raw.per_core >= 60)
+
+
+def _way_rows(what: str, way: Floor | Usual | NotMeasured) -> list[Row]:
+    if isinstance(way, NotMeasured):
+        return [_missing(what, way)]
+    return [
+        (f"{what}: states/s", f"{way.per_second:.1f}", ""),
+        ("  ms a state", _said(way.state_ms), ""),
+        ("  of it", _parts(way.split_ms), ""),
+    ]
+
+
+def _growth_rows(machine: str, growth: Growth | NotMeasured) -> list[Row]:
+    what = f"log size, {machine}"
+    if isinstance(growth, NotMeasured):
+        return [_missing(what, growth)]
+    first = growth.points[0]
+    found = []
+    for point in growth.points:
+        change = point.state_ms.median / first.state_ms.median - 1
+        target = "" if point is first else _target(f"flat within 20 %: {change:+.0%}", abs(change) <= 0.2)
+        found += [
+            (
+                f"{what}: {point.entries:,} entries",
+                f"{_said(point.state_ms)} ms a state, processor time {point.cpu_ms:.1f}",
+                target,
+            ),
+            (
+                "  switch; to a neighbour and read, us",
+                f"{_said(point.switch_us)}; {_said(point.switch_and_read_us)}",
+                "",
+            ),
+            ("  memory at its peak, MiB", _peaks(point.memory), ""),
+            ("  of one worker beyond the images, MiB", *_beyond(point.beyond_image_mib)),
+        ]
+    return found
+
+
+def _beyond(mib: float | None) -> tuple[str, str]:
+    if mib is None:
+        return "not measured: this kernel has no smaps_rollup", ""
+    return f"{mib:.0f}", _target("256", mib <= 256)
+
+
+def _decided_rows(machine: str, decided: Decided | NotMeasured) -> list[Row]:
+    what = f"decided, {machine}: states/s"
+    if isinstance(decided, NotMeasured):
+        return [_missing(what, decided)]
+    how = ", ".join(f"{count:,} {how}" for how, count in decided.by_how.items())
+    return [
+        (what, f"{decided.per_second:,.0f}", _target("1,000", decided.per_second >= 1000)),
+        ("  states", f"{decided.states:,} of {decided.contents:,} contents: {how}", ""),
+        (
+            "  seconds",
+            f"{decided.seconds:.1f}, with boot and recording {decided.with_recording_s:.1f}, "
+            f"processor time {decided.cpu_s:.1f}",
+            "",
+        ),
+    ]
+
+
+def _missing(what: str, figure: NotMeasured) -> Row:
+    return (what, f"not measured: {figure.reason}", "")
+
+
+def _target(said: str, met: bool) -> str:
+    return f"{said}: {'met' if met else 'MISSED'}"
+
+
+def _said(spread: Spread) -> str:
+    """`31.2 (29.8 to 35.0)`: median and quartiles."""
+    digits = 0 if spread.median >= 100 else 1
+    return f"{spread.median:,.{digits}f} ({spread.low:,.{digits}f} to {spread.high:,.{digits}f})"
+
+
+def _parts(split: Mapping[str, Spread]) -> str:
+    return ", ".join(f"{part} {spread.median:.1f}" for part, spread in split.items())
+
+
+def _peaks(memory: Mapping[str, Memory]) -> str:
+    return ", ".join(f"{name} {'?' if m.peak is None else f'{m.peak:.0f}'}" for name, m in memory.items())
+
+
+def table(bench: Bench) -> Table:
+    """Everything for people; what the words mean stands below it."""
+    host = bench.host
+    title = (
+        f"{bench.tested_kernel}, {PROFILE}, 64 MiB: {bench.operations:,} operations, "
+        f"{bench.entries:,} log entries, {bench.states} states\n"
+        f"{host.cpu}, {host.cores} cores, {host.memory_mib:,} MiB, Linux {host.kernel}, QEMU {host.qemu}, "
+        f"load {host.load[0]} before and {host.load[1]} after"
+    )
+    caption = (
+        "Medians, quartiles in brackets. Per core: by the clock or by processor time, whichever is slower; "
+        "with a load above 1, other processes have had a part in the times."
+    )
+    shown = Table(
+        title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
+    )
+    for heading in ("", "measured", "target"):
+        shown.add_column(heading)
+    for row in rows(bench):
+        shown.add_row(*map(Text, row))
+    return shown

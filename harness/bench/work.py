@@ -1,0 +1,155 @@
+"""What is measured on: a workload that is the same every time, and logs padded to a length."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from harness.model import (
+    BLOCK_BYTES,
+    SECTOR_BYTES,
+    CrashState,
+    EntryFlag,
+    LogEntry,
+    Operation,
+    OperationKind,
+    Workload,
+)
+from harness.oracles.pattern import POISON, POISON_BLOCK_BYTES, WORD_BYTES, word
+from harness.writelog import WriteLog
+from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION, changes
+
+SEED = 1
+
+# --- the workload ----------------------------------------------------------------------------
+
+_FILES = 12
+_LARGEST_BYTES = 128 << 10
+_MIX = (
+    (OperationKind.APPEND, 35),
+    (OperationKind.WRITE, 20),
+    (OperationKind.FSYNC, 20),
+    (OperationKind.RENAME, 10),
+    (OperationKind.UNLINK, 8),
+    (OperationKind.CREATE, 7),
+)
+
+
+def make_workload(count: int) -> Workload:
+    """`count` operations over a few files; the same ones every time, and legal one after another."""
+    random = Random(SEED)  # noqa: S311  # to be the same every time is the point
+    sizes: dict[str, int] = {}
+    operations = [_next_operation(random, sizes) for _ in range(count)]
+    return Workload(
+        f"bench-{count}", "A mix of appends, writes, fsyncs, renames and unlinks", tuple(operations)
+    )
+
+
+def _next_operation(random: Random, sizes: dict[str, int]) -> Operation:
+    """One that the files in `sizes` allow; `sizes` follows it."""
+    # only random() gives the same sequence in every version of Python
+    kind = _pick(random, [k for k, weight in _MIX for _ in range(weight)])
+    free = [name for name in (f"f{i}" for i in range(_FILES)) if name not in sizes]
+    if not sizes or (kind is OperationKind.CREATE and free):
+        path = _pick(random, free)
+        sizes[path] = 0
+        return Operation(OperationKind.CREATE, path)
+    path = _pick(random, sorted(sizes))
+    length = 512 + int(random.random() * 12288)
+    match kind:
+        case OperationKind.RENAME:
+            target = _pick(random, [f"f{i}" for i in range(_FILES) if f"f{i}" != path])
+            sizes[target] = sizes.pop(path)
+            return Operation(kind, path, target)
+        case OperationKind.UNLINK:
+            del sizes[path]
+            return Operation(kind, path)
+        case OperationKind.WRITE if sizes[path]:
+            offset = int(random.random() * sizes[path])
+            sizes[path] = max(sizes[path], offset + length)
+            return Operation(kind, path, offset=offset, length=length)
+        case OperationKind.APPEND if sizes[path] < _LARGEST_BYTES:
+            sizes[path] += length
+            return Operation(kind, path, length=length)
+        case _:
+            return Operation(OperationKind.FSYNC, path)
+
+
+def _pick(random: Random, choices: Sequence[Any]) -> Any:
+    return choices[int(random.random() * len(choices))]
+
+
+def write_workload(workload: Workload, folder: Path) -> Path:
+    """As a file that `powercut run -w` takes."""
+    path = folder / f"{workload.name}.toml"
+    lines = [f'    "{operation}",' for operation in workload.operations]
+    path.write_text("\n".join([f'summary = "{workload.summary}"', "operations = [", *lines, "]", ""]))
+    return path
+
+
+def spaced(last: int, count: int) -> list[CrashState]:
+    """`count` crash states evenly over the prefixes 1 to `last`, without repeats."""
+    step = last / min(count, last)
+    return [CrashState(round(step * (i + 1))) for i in range(min(count, last))]
+
+
+# --- padding ---------------------------------------------------------------------------------
+
+
+def unused_blocks(base: Path, log: WriteLog) -> list[int]:
+    """4 KiB blocks of the device that mkfs left as poison and that no entry of the log touches: no
+    recovery, walk or fsck ever looks at them.
+    """
+    touched: set[int] = set()
+    per_block = BLOCK_BYTES // SECTOR_BYTES
+    for entry in filter(changes, log.entries):
+        touched.update(range(entry.sector // per_block, (entry.sector + entry.sectors - 1) // per_block + 1))
+    unused = []
+    with base.open("rb") as file:
+        for block, data in enumerate(iter(lambda: file.read(BLOCK_BYTES), b"")):
+            poison = struct.pack("<Q", word(POISON, block)) * (POISON_BLOCK_BYTES // WORD_BYTES)
+            if block not in touched and data == poison:
+                unused.append(block)
+    return unused
+
+
+def pad_log(log: WriteLog, blocks: Sequence[int], entries: int, path: Path) -> list[int]:
+    """Write `log` to `path` with writes to `blocks`, in turn, spread between its entries, `entries` in all.
+
+    Returns for each prefix of `log` (0 to its length) the prefix of the padded log that holds the same
+    besides `blocks`. Raises ValueError for a log that is longer already.
+    """
+    real = log.entry_count
+    pads = entries - real
+    if pads < 0 or not blocks:
+        raise ValueError(f"a log of {real} entries cannot be padded to {entries} with {len(blocks)} blocks")
+    where = [0]
+    done = 0
+    with log.path.open("rb") as source, path.open("wb") as padded:
+        unit = log.unit_bytes
+        padded.write(SUPER.pack(MAGIC, VERSION, entries, unit).ljust(unit, b"\0"))
+        for entry in log.entries:
+            due = pads * (entry.index + 1) // real
+            for number in range(done, due):
+                padded.write(_pad_entry(number, blocks[number % len(blocks)], unit))
+            done = due
+            padded.write(_raw_entry(source.fileno(), entry, unit))
+            where.append(entry.index + 1 + done)
+    return where
+
+
+def _pad_entry(number: int, block: int, unit: int) -> bytes:
+    """A write of one block; its data says which, so that no two states agree by accident."""
+    header = HEADER.pack(block * BLOCK_BYTES // unit, BLOCK_BYTES // unit, EntryFlag(0), 0)
+    return header.ljust(unit, b"\0") + struct.pack("<Q", number) * (BLOCK_BYTES // 8)
+
+
+def _raw_entry(file: int, entry: LogEntry, unit: int) -> bytes:
+    """An entry as it stands in its log, header and data."""
+    has_data = changes(entry) and EntryFlag.DISCARD not in entry.flags
+    length = entry.sectors * SECTOR_BYTES if has_data else 0
+    return os.pread(file, unit + length, entry.data_offset - unit)
