@@ -201,6 +201,11 @@ impl Agent {
         let (mapper, target) = self.recording()?;
         mapper.mark(target, "end")?;
         let unmount_errno = mounts::unmount_device();
+        mapper.mark(target, "unmounted")?;
+        // What the file system never flushed must be logged here, behind every mark: the target's removal
+        // would put it in front of whatever its thread has not written to the log yet, marks too
+        // (`log_writes_dtr` splices to the head of the list, drivers/md/dm-log-writes.c).
+        files::flush_device(&target.node)?;
         let status = mapper.status(target)?;
         mapper.remove(target)?;
         self.mounted = Mounted::Nothing;

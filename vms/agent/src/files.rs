@@ -41,6 +41,16 @@ pub fn wait_for_device(path: &str) -> Result<(), Failure> {
         .ok_or_else(|| failed(format!("wait for device {path}"))(Errno::NOENT))
 }
 
+/// Ask a block device to make durable what it was given (fsync(2) of a block device sends a flush).
+///
+/// # Errors
+/// What open(2) or fsync(2) says.
+pub fn flush_device(node: &Path) -> Result<(), Failure> {
+    fs::File::open(node)
+        .and_then(|device| device.sync_all())
+        .map_err(|e| failed(format!("flush {}", node.display()))(errno_of(&e)))
+}
+
 /// A character device's node at `path`, made if missing from `MAJOR:MINOR` in the sysfs file `dev`.
 pub fn node(path: &str, dev: &str) -> Result<PathBuf, Failure> {
     let node = PathBuf::from(path);

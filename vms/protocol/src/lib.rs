@@ -68,7 +68,7 @@ pub enum AgentRequest {
         operations: Vec<Operation>,
         deadline_s: u32,
     },
-    /// Mark `end`, unmount, read the target's status, remove it.
+    /// Mark `end`, unmount, mark `unmounted`, flush the target, read its status, remove it.
     RecordFinish {},
     /// Set the clock, mount, walk, and (unless `keep_mounted`) unmount.
     Recover {
