@@ -547,7 +547,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
         machine=MachineInfo(
             kits.judge.machine.name,
             kits.judge.machine.accel,
-            "" if kits.recorder.machine.name == "uml" else qemu.version(),
+            qemu.version() if kits.judge.machine.name == "qemu" else "",
             1,
             {"how": kits.told},
         ),
