@@ -34,12 +34,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """States that were recovered, walked, fsck'd and judged one after another, no two sharing an answer.
+    """States that were recovered, walked, fsck'd and judged on one worker, no two sharing an answer. All
+    machines and the floor take turns at each state, so that a busy minute hits them alike.
 
     `split_ms`: of one state. mount, walk and unmount are the guest's own times, `channel` the rest of the
     round trip to it; `image` makes the recovered disk a file. `cpu_ms`: processor time of all processes
-    for one state. A worker that waits for nothing else has one core: `per_core` is the rate by whichever
-    of clock and processor time is longer.
+    for one state. `per_second`: by the clock. `per_core`: by whichever of the two is longer.
     """
 
     machine: str
@@ -53,11 +53,12 @@ class Raw:
 @dataclass(frozen=True, slots=True)
 class Floor:
     """The least that can be done for the same states: mount(2) and umount(2) by the host's kernel on a
-    loop device over memory, then fsck of what that left.
+    loop device over memory, then fsck of what that left. `cpu_ms` leaves out the loop device's own thread.
     """
 
     state_ms: Spread
     split_ms: Mapping[str, Spread]
+    cpu_ms: float
     per_second: float
 
 
@@ -89,14 +90,16 @@ class Memory:
 class GrowthPoint:
     """A log of `entries` entries: the same recording, padded. `switch_us`: to another state;
     `switch_and_read_us`: to a neighbouring one, and reading what changed. `state_ms`, `cpu_ms`: one state as
-    in Raw. `memory`: by process. `beyond_image_mib`: all of one worker but the files that the disk maps (base
-    image and log).
+    in Raw, its neighbour having been looked at before it, as in a run. `memory`: by process; `powercut` is
+    there once in a run. `beyond_image_mib`: of one worker, guest and disk, all but the files that the disk
+    maps (base image and log).
     """
 
     entries: int
     switch_us: Spread
     switch_and_read_us: Spread
     state_ms: Spread
+    split_ms: Mapping[str, Spread]
     cpu_ms: float
     memory: Mapping[str, Memory]
     beyond_image_mib: float | None

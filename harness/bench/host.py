@@ -164,9 +164,9 @@ def _kibibytes(file: Path) -> dict[str, int]:
 
 
 def beyond_image(memory: Mapping[str, Memory]) -> float | None:
-    """MiB of a worker, what it shares counted once, less the files that the disk maps."""
-    parts = [p for m in memory.values() for p in (m.own, m.shared)]
-    parts += [m.mapped for name, m in memory.items() if name != "disk"]
+    """MiB of one worker, guest and disk, what they share counted once, less the files that the disk maps."""
+    guest, disk = memory["guest"], memory["disk"]
+    parts = (guest.own, guest.shared, guest.mapped, disk.own, disk.shared)
     return None if None in parts else sum(p for p in parts if p is not None)
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from harness.bench.figures import Bench, Decided, Floor, Growth, GrowthPoint, NotMeasured, Raw, Spread, Usual
 from harness.bench.host import (
@@ -62,9 +62,11 @@ def run_bench(
         def each(what: str, measure: Callable[[Stage, str], Figure]) -> dict[str, Figure | NotMeasured]:
             return {m: _try(stage, f"{what}, {m}", functools.partial(measure, stage, m)) for m in machines}
 
+        stage.say(f"measuring: raw ({', '.join(machines)}) and the floor")
+        raw, floor = measure_states(stage)
         return Bench(
-            raw=each("raw", measure_raw),
-            floor=_try(stage, "the floor", functools.partial(measure_floor, stage)),
+            raw=raw,
+            floor=floor,
             usual=_try(stage, "the usual way", functools.partial(measure_usual, stage)),
             growth=each("growing logs", measure_growth),
             decided=each("decided", measure_decided),
@@ -96,8 +98,8 @@ def time_state(
 
     Raises GuestError where it does not mount, for then less was done than is measured.
     """
-    worker.guest()
     disk = worker.show(target.base, target.log)
+    worker.guest()
     clock = [time.perf_counter()]
 
     def lap() -> float:
@@ -135,46 +137,101 @@ def _totals(times: Sequence[Mapping[str, float]]) -> Spread:
 # --- the measurements ------------------------------------------------------------------------
 
 
-def measure_raw(stage: Stage, name: str) -> Raw | NotMeasured:
-    """a. On one worker, no memo, an fsck for every state."""
-    kit = stage.kits[name]
-    if isinstance(kit, NotMeasured):
-        return kit
-    recording = stage.recording
-    examiner = Examiner(recording)
-    with Worker(kit, stage.scratch / f"raw-{name}", LOG_BYTES) as worker:
-        worker.show(recording.base, recording.log)
-        time_state(worker, recording.target, CrashState(0), examiner, CrashState(0))  # boots, makes the image
-        cpu_s, begun = worker_cpu_s(worker), time.perf_counter()
-        times = [time_state(worker, recording.target, s, examiner, s) for s in stage.states]
-        clock_ms = (time.perf_counter() - begun) * 1000 / len(times)
-        cpu_ms = (worker_cpu_s(worker) - cpu_s) * 1000 / len(times)
-    return Raw(
-        name,
-        _totals(times),
-        _split(times),
-        cpu_ms,
-        1000 / clock_ms,
-        1000 / max(_totals(times).median, cpu_ms),
-    )
+def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
+    """a. and b. On one worker of each machine, no memo, an fsck for every state; and the same states' images
+    mounted by the host's kernel.
+    """
+    raw: dict[str, Raw | NotMeasured] = {}
+    with contextlib.ExitStack() as stack:
+        racers: dict[str, _Racer] = {}
+        for name, kit in stage.kits.items():
+            if isinstance(kit, NotMeasured):
+                raw[name] = kit
+            else:
+                worker = stack.enter_context(Worker(kit, stage.scratch / f"raw-{name}", LOG_BYTES))
+                racers[name] = _Racer(functools.partial(_visit, worker, Examiner(stage.recording)), worker)
+        racers["floor"] = _floor_racer(stage, stack)
+        for racer in racers.values():
+            racer.run(CrashState(0), counted=False)  # boots, makes images
+        for state in stage.states:
+            for racer in racers.values():
+                racer.run(state)
+        floor = racers.pop("floor")
+        return raw | {name: racer.raw(name) for name, racer in racers.items()}, floor.floor()
 
 
-def measure_floor(stage: Stage) -> Floor | NotMeasured:
-    """b. The same states' images, mounted by the host's kernel."""
-    recording = stage.recording
-    times = []
+def _visit(worker: Worker, examiner: Examiner, state: CrashState) -> dict[str, float]:
+    return time_state(worker, examiner.recording.target, state, examiner, state)
+
+
+def _floor_racer(stage: Stage, stack: contextlib.ExitStack) -> _Racer:
+    """The host's kernel; what it needs is closed with `stack`."""
     try:
-        with open_loop(stage.base, stage.scratch) as loop, Disk() as disk:
-            disk.open(recording.base, recording.log)
-            crashed = stage.scratch / "crashed.img"
-            for state in stage.states:
-                disk.switch(state)
-                disk.image(crashed)
-                shutil.copyfile(crashed, loop.file)
-                times.append(loop.mount_and_unmount(stage.profile) | time_fsck(stage.profile, loop.file))
+        loop = stack.enter_context(open_loop(stage.base, stage.scratch))
     except (OSError, EnvironmentLacks) as e:
-        return NotMeasured(str(e).splitlines()[0])
-    return Floor(_totals(times), _split(times), 1000 / _totals(times).median)
+        return _Racer(_no_visit, failed=str(e).splitlines()[0])
+    disk = stack.enter_context(Disk())
+    disk.open(stage.recording.base, stage.recording.log)
+    crashed = stage.scratch / "crashed.img"
+
+    def prepare(state: CrashState) -> None:
+        disk.switch(state)
+        disk.image(crashed)
+        shutil.copyfile(crashed, loop.file)
+
+    def visit(_: CrashState) -> dict[str, float]:
+        return loop.mount_and_unmount(stage.profile) | time_fsck(stage.profile, loop.file)
+
+    return _Racer(visit, prepare=prepare)
+
+
+_Visit: TypeAlias = Callable[[CrashState], dict[str, float]]
+
+
+def _no_visit(_: CrashState) -> dict[str, float]:
+    return {}
+
+
+@dataclass(slots=True)
+class _Racer:
+    """One of those that take turns; the first failure ends its part, and is told instead of figures."""
+
+    visit: _Visit
+    worker: Worker | None = None
+    prepare: Callable[[CrashState], None] | None = None
+    times: list[dict[str, float]] = field(default_factory=list)
+    cpu_s: float = 0.0
+    failed: str = ""
+
+    def run(self, state: CrashState, counted: bool = True) -> None:
+        if self.failed:
+            return
+        try:
+            if self.prepare:
+                self.prepare(state)
+            before = self._cpu_s() if counted else 0.0
+            times = self.visit(state)
+            if counted:
+                self.times.append(times)
+                self.cpu_s += self._cpu_s() - before
+        except (OSError, PowercutError) as e:
+            self.failed = str(e).splitlines()[0]
+
+    def _cpu_s(self) -> float:
+        return worker_cpu_s(self.worker) if self.worker else own_cpu_s()
+
+    def raw(self, name: str) -> Raw | NotMeasured:
+        if self.failed:
+            return NotMeasured(self.failed)
+        total, cpu_ms = _totals(self.times), self.cpu_s * 1000 / len(self.times)
+        slower = max(total.median, cpu_ms)
+        return Raw(name, total, _split(self.times), cpu_ms, 1000 / total.median, 1000 / slower)
+
+    def floor(self) -> Floor | NotMeasured:
+        if self.failed:
+            return NotMeasured(self.failed)
+        total, cpu_ms = _totals(self.times), self.cpu_s * 1000 / len(self.times)
+        return Floor(total, _split(self.times), cpu_ms, 1000 / total.median)
 
 
 def measure_usual(stage: Stage) -> Usual | NotMeasured:
@@ -265,9 +322,11 @@ class _Series:
     def round(self, states: Sequence[CrashState]) -> None:
         before = worker_cpu_s(self.worker)
         for state in states:
-            placed = CrashState(self.where[state.prefix])
-            self.times.append(time_state(self.worker, self.target, placed, self.examiner, state))
-        self.cpu_ms += (worker_cpu_s(self.worker) - before) * 1000
+            placed = self.where[state.prefix]
+            for neighbour in (placed - 1, placed):
+                times = time_state(self.worker, self.target, CrashState(neighbour), self.examiner, state)
+            self.times.append(times)
+        self.cpu_ms += (worker_cpu_s(self.worker) - before) * 1000 / 2
         image = self.worker.directory / "switched.img"
         disk = self.worker.disk
         for state in states:
@@ -295,6 +354,7 @@ class _Series:
             Spread.of(self.switch_us),
             Spread.of(self.read_us),
             _totals(self.times),
+            _split(self.times),
             self.cpu_ms / len(self.times),
             memory,
             beyond_image(memory),

@@ -54,9 +54,13 @@ def _way_rows(what: str, way: Floor | Usual | NotMeasured) -> list[Row]:
         return [_missing(what, way)]
     return [
         (f"{what}: states/s", f"{way.per_second:.1f}", ""),
-        ("  ms a state", _said(way.state_ms), ""),
+        ("  ms a state", _said(way.state_ms) + _processor(way), ""),
         ("  of it", _parts(way.split_ms), ""),
     ]
+
+
+def _processor(way: Floor | Usual) -> str:
+    return f", processor time {way.cpu_ms:.1f}" if isinstance(way, Floor) else ""
 
 
 def _growth_rows(machine: str, growth: Growth | NotMeasured) -> list[Row]:
@@ -74,6 +78,7 @@ def _growth_rows(machine: str, growth: Growth | NotMeasured) -> list[Row]:
                 f"{_said(point.state_ms)} ms a state, processor time {point.cpu_ms:.1f}",
                 target,
             ),
+            ("  of it", _parts(point.split_ms), ""),
             (
                 "  switch; to a neighbour and read, us",
                 f"{_said(point.switch_us)}; {_said(point.switch_and_read_us)}",

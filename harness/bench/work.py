@@ -27,15 +27,15 @@ SEED = 1
 
 # --- the workload ----------------------------------------------------------------------------
 
-_FILES = 12
+_FILES, _FEWEST = 12, 4
 _LARGEST_BYTES = 128 << 10
 _MIX = (
     (OperationKind.APPEND, 35),
     (OperationKind.WRITE, 20),
     (OperationKind.FSYNC, 20),
-    (OperationKind.RENAME, 10),
-    (OperationKind.UNLINK, 8),
-    (OperationKind.CREATE, 7),
+    (OperationKind.RENAME, 8),
+    (OperationKind.UNLINK, 5),
+    (OperationKind.CREATE, 12),
 )
 
 
@@ -62,10 +62,12 @@ def _next_operation(random: Random, sizes: dict[str, int]) -> Operation:
     length = 512 + int(random.random() * 12288)
     match kind:
         case OperationKind.RENAME:
-            target = _pick(random, [f"f{i}" for i in range(_FILES) if f"f{i}" != path])
+            over = [name for name in sorted(sizes) if name != path]
+            fuller = len(sizes) > _FEWEST
+            target = _pick(random, over if not free or (fuller and random.random() < 0.3) else free)
             sizes[target] = sizes.pop(path)
             return Operation(kind, path, target)
-        case OperationKind.UNLINK:
+        case OperationKind.UNLINK if len(sizes) > _FEWEST:
             del sizes[path]
             return Operation(kind, path)
         case OperationKind.WRITE if sizes[path]:
