@@ -1,5 +1,5 @@
 # `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
-.PHONY: help setup run test lint unit smoke bench clean
+.PHONY: help setup run test lint unit smoke bench verify clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -31,6 +31,17 @@ smoke: setup  ## one mode, one workload
 
 bench: setup  ## states per second, and what a switch costs as the log grows
 	@.venv/bin/powercut bench
+
+verify: setup  ## memo on and off, emulation and UML: every workload's verdicts must agree, state for state
+	@set -e; ask='.venv/bin/powercut run --out reports/verify'; \
+	cases='-w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier'; \
+	run() { $$ask "$$@" >/dev/null || [ $$? = 1 ]; readlink -f reports/verify/latest; }; \
+	first=$$(run $$cases --name qemu --machine qemu --no-memo); \
+	for how in '--machine qemu --memo' '--machine uml --no-memo' '--machine uml --memo'; do \
+		echo "against $$how:"; \
+		second=$$(run $$cases --name other $$how --recordings "$$first"); \
+		.venv/bin/powercut compare "$$first" "$$second"; \
+	done
 
 clean:  ## what was built; runs and the cache stay
 	rm -rf target .venv

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from harness import __version__, bench, doctor
 from harness.cache import cache_dir
+from harness.compare import compare
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import Unseen
 from harness.expectations import read_expectations
@@ -429,6 +430,29 @@ def report(run: Path, expect: Path | None) -> ExitCode:
         print_summary(summary, shown_path(store.path), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         return code_of(summary)
+
+
+@main.command("compare")
+@click.argument("first", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@guarded
+def compare_command(first: Path, second: Path) -> ExitCode:
+    """Hold the verdicts of two runs of the same recordings against each other, state by state.
+
+    \b
+    powercut run --recordings reports/latest --machine uml
+    powercut compare FIRST SECOND
+
+    Exits 0 where they agree on every state, 1 where not, 4 where there was nothing to compare.
+    """
+    with RunStore.open(first) as one, RunStore.open(second) as two:
+        found = compare(one, two)
+    for difference in found.differences:
+        click.echo(difference)
+    click.echo(f"{found.states} crash states compared, {len(found.differences)} differences")
+    if not found.states:
+        return ExitCode.NOTHING_RUN
+    return ExitCode.INCONSISTENT if found.differences else ExitCode.CONSISTENT
 
 
 @main.command("list")

@@ -6,6 +6,7 @@ In a run directory: `cases/<fs>-<mode>/base.img.zst` (shared by the workloads of
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -38,6 +39,11 @@ class Recording:
     log: Path
     write_log: WriteLog
     history: History
+
+    def digest(self) -> str:
+        """Of the write log: verdicts belong to one recording."""
+        with self.log.open("rb") as f:
+            return hashlib.file_digest(f, "blake2b").hexdigest()
 
     @property
     def target(self) -> Target:

@@ -253,7 +253,7 @@ class _Session:
                 self._info(case),
                 generated=generated,
                 distinct=len(groups),
-                log_hash=groups[-1].content_hash,
+                log_hash=recording.digest(),
                 steps=steps_of(recording.history),
                 timeline=timeline_of(recording.write_log.entries),
             )

@@ -562,6 +562,16 @@ class RunStore:
             notes = tuple(msgspec.json.decode(unknown, type=list[str]))
             yield StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
 
+    def violated(self, case: CaseId) -> dict[str, frozenset[tuple[str, str]]]:
+        """By state the (oracle, signature) of what was violated there; other states are not in it."""
+        rows = self._query(
+            "SELECT state, oracle, signature FROM violations WHERE case_id = ?", self._number(case)
+        )
+        found: dict[str, set[tuple[str, str]]] = {}
+        for state, oracle, signature in rows:
+            found.setdefault(state, set()).add((oracle, signature))
+        return {state: frozenset(kinds) for state, kinds in found.items()}
+
     def counts(self, case: CaseId) -> Counts:
         """How many of the case's enumerated states there are and what became of them."""
         ((info,),) = self._query("SELECT info FROM cases WHERE id = ?", self._number(case))
