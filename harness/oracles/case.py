@@ -11,7 +11,7 @@ from harness.model import Check, Outcome, Position, Violation
 from harness.oracles.contents import Bench, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.doubt import Doubt
-from harness.oracles.names import NamesFound, find_names
+from harness.oracles.names import NamesFound, find_names, older_moments, undone
 from harness.oracles.timeline import Timeline
 
 
@@ -44,9 +44,15 @@ class Case:
     def faults(self) -> tuple[Fault, ...]:
         """What is wrong with the contents, under the number of operations that explains them best."""
         tree = self.outcome.tree
-        if self.judges_names and self.names.candidates:
-            return self.bench.judge(self.names.candidates, self.position, tree)
-        return self.bench.glance(self.position, tree)
+        if not (self.judges_names and self.names.candidates):
+            return self.bench.glance(self.position, tree)
+        faults = self.bench.judge(self.names.candidates, self.position, tree)
+        if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
+            # The names of a time too old may be those of a later one as well: then the contents tell.
+            for back, then in older_moments(self.timeline, self.position, tree):
+                if not self.bench.judge((back,), then, tree):
+                    return (undone(self.timeline, self.position, back),)
+        return faults
 
 
 Oracle = Callable[[Case], Iterable[Violation | Doubt]]

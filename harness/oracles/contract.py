@@ -23,7 +23,8 @@ class Contract:
         after some number of whole operations, in their order. `none` - no order; names and contents
         are not judged (only poison, the mount, the kernel log, fsck and programs' own checks are).
     `persists`: `transaction` - fsync of an inode makes durable the last operation that changed it and,
-        by the journal's order, every operation before that. `nothing` - no operation does.
+        by the journal's order, every operation before that. `operations` - besides, each operation on
+        names is durable, with all before it, when it returns. `nothing` - no operation makes anything so.
     `data`: `journal` - contents follow the operations too, page by page. `ordered` - what a committed
         block maps to was written before the commit. `writeback` - it may be written after it.
     `size_lags`: the size on disk follows writeback, not write(2) (delayed allocation).
@@ -71,7 +72,7 @@ class Contract:
 _YES_NO: Sequence[object] = (False, True)
 CHOICES: Mapping[str, Sequence[object]] = {
     "namespace": ("prefix", "none"),
-    "persists": ("transaction", "nothing"),
+    "persists": ("transaction", "operations", "nothing"),
     "data": ("journal", "ordered", "writeback"),
     **{f.name: _YES_NO for f in dataclasses.fields(Contract) if f.type == "bool"},
 }

@@ -10,6 +10,7 @@ Not checked: timestamps, owners, a directory's link count (fsck does), the root'
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -66,11 +67,22 @@ def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound
         return NamesFound(fitting)
     older = [j for j in matching if j < floor]
     if older:
-        return NamesFound((), (_undone(timeline, position, older[-1]),))
+        return NamesFound((), (undone(timeline, position, older[-1]),))
     return NamesFound((), tuple(_torn(timeline, position, floor, found)))
 
 
-def _undone(timeline: Timeline, position: Position, back: int) -> Violation:
+def older_moments(timeline: Timeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
+    """Numbers of operations before what was promised, after which the names were these too, latest
+    first; each with the position at which it would have been allowed.
+    """
+    found = recovered_names(tree, timeline.attributes)
+    floor = timeline.floors[position.acked]
+    for j in reversed(timeline.matching.get(frozenset(found.items()), ())):
+        if j < floor:
+            yield j, Position(position.begun, bisect.bisect_right(timeline.floors, j) - 1)
+
+
+def undone(timeline: Timeline, position: Position, back: int) -> Violation:
     """The names are those of a time before the last persistence point."""
     point = min(
         (p for p in timeline.persistence if p.floor > back and p.index < position.acked),

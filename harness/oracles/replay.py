@@ -352,6 +352,20 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
 }
 
 
+_OF_NAMES = frozenset(
+    {
+        OperationKind.CREATE,
+        OperationKind.MKDIR,
+        OperationKind.SYMLINK,
+        OperationKind.LINK,
+        OperationKind.UNLINK,
+        OperationKind.RMDIR,
+        OperationKind.RENAME,
+    }
+)
+"""[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
+
+
 def replay(contract: Contract, history: History) -> Timeline:
     """The timeline of the operations that had begun when the log ended.
 
@@ -364,6 +378,8 @@ def replay(contract: Contract, history: History) -> Timeline:
         try:
             if not opaque:
                 _APPLY[op.kind](m, i, op)
+                if contract.persists == "operations" and op.kind in _OF_NAMES:
+                    m.persistence.append(Persistence(i, i + 1))
         except _Misfit as e:
             raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
         m.snapshot()

@@ -14,7 +14,9 @@ from harness.tests.oracles.cases import (
     judged,
     oracles,
     tree,
+    variant,
     written,
+    zeros,
 )
 
 RENAME = ["create f", "append f 4096", "sync", "rename f g", "create other"]
@@ -166,7 +168,21 @@ def test_renames_to_itself_and_onto_another_link_do_nothing() -> None:
 def test_a_recreated_name_is_another_file() -> None:
     operations = ["create f", "append f 4096", "sync", "unlink f", "create f", "sync"]
     assert judged(operations, tree(file("f"))).verdict is Verdict.PASS
-    assert oracles(judged(operations, tree(file("f", DATA)))) == {"stale", "size"}
+    assert oracles(judged(operations, tree(file("f", zeros(0, 100))))) == {"size"}
+
+
+def test_contents_tell_that_the_names_are_those_of_an_older_moment() -> None:
+    operations = ["create f", "append f 4096", "sync", "unlink f", "create f", "sync"]
+    (v,) = judged(operations, tree(file("f", DATA))).violations
+    assert v.oracle == "durability"
+    assert v.summary.startswith("`unlink f` (operation 3) is undone")
+
+
+def test_with_synchronous_names_each_is_durable_when_it_returns() -> None:
+    wsync = variant(persists="operations")
+    assert oracles(judged(["create f", "link f g"], tree(file("f")), wsync)) == {"durability"}
+    assert judged(["create f", "link f g"], tree(file("f")), wsync, begun=2).verdict is Verdict.PASS
+    assert judged(["create f", "chmod f 600"], tree(file("f")), wsync).verdict is Verdict.PASS
 
 
 def test_the_signature_is_the_same_at_other_crash_points() -> None:

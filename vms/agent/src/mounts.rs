@@ -23,9 +23,25 @@ type BtrfsVolArgs = [u8; 4096];
 /// `BTRFS_IOC_FORGET_DEV` of `include/uapi/linux/btrfs.h` (since Linux 5.4).
 const BTRFS_IOC_FORGET_DEV: Opcode = opcode::write::<BtrfsVolArgs>(0x94, 5);
 
+/// Options that mount(2) takes as flags, not as words for the file system (mount(8),
+/// "filesystem-independent mount options").
+const FLAG_OPTIONS: [(&str, MountFlags); 4] = [
+    ("noatime", MountFlags::NOATIME),
+    ("nodiratime", MountFlags::NODIRATIME),
+    ("sync", MountFlags::SYNCHRONOUS),
+    ("dirsync", MountFlags::DIRSYNC),
+];
+
 /// Mount as `spec` says.
-pub fn mount_device(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
-    let options = CString::new(spec.options.as_str()).map_err(|_| Errno::INVAL)?;
+pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io::Result<()> {
+    let mut words = Vec::new();
+    for word in spec.options.split(',') {
+        match FLAG_OPTIONS.iter().find(|(name, _)| *name == word) {
+            Some((_, flag)) => flags |= *flag,
+            None => words.push(word),
+        }
+    }
+    let options = CString::new(words.join(",")).map_err(|_| Errno::INVAL)?;
     mount(
         device,
         MOUNT_POINT,
