@@ -3,11 +3,12 @@
 The piece that `run` does thousands of times and `repro` does once. Two things spare work, and neither
 may change a verdict:
 
-- fsck and checks are run once for each content that they read.
-- The memo: recovery, walk and fsck are deterministic, so a state that agrees with one that was looked at
-  in every block which they read has the same outcome, with no guest involved. The disk knows what the
-  guest read, `FsckReads` what fsck read. A share of the states that the memo answers is looked at all the
-  same; where the two differ the memo is given up for the whole recording, and `doubt` says so.
+- A check is run once for each content of the files that it reads.
+- The memo. An fsck's answer is found again by the contents of the blocks that it read. And recovery, walk and
+  fsck are deterministic, so a state that agrees with one that was looked at in every block which they read
+  has the same outcome, with no guest involved. The disk knows what the guest read, `FsckReads` what fsck
+  read. A share of the states that the memo answers is looked at all the same; where the two differ the memo
+  is given up for the whole recording, and `doubt` says so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from harness.errors import DiskError, GuestLost, PowercutError
-from harness.fsck_reads import FsckReads
+from harness.fsck_reads import FsckMemo, FsckReads
 from harness.machines.worker import Worker
 from harness.model import Check, CheckResult, CrashState, Judgement, Outcome, Position, Tree
 from harness.oracles import Judge
@@ -85,7 +86,7 @@ class Examiner:
             checks=recording.workload.checks,
             error_patterns=tuple(profile.console.errors),
         )
-        self._fsck = _Memo()
+        self._fsck = FsckMemo()
         self._checks = _Memo()
         self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
         self._memo = memo
@@ -147,13 +148,24 @@ class Examiner:
             return self._checks.get((check.operation, _contents(tree, check.reads)), run)
 
         recovery = worker.recover(self.recording.target, state, checks, answer)
-        content = worker.disk.image(worker.image)
-        profile = self.recording.profile
-        fsck: FsckReads = self._fsck.get(content, lambda: FsckReads.of(profile, worker.image))
+        fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if self._memo:
             self._remember(worker, state, outcome, fsck)
         return outcome
+
+    def _check(self, worker: Worker, state: CrashState) -> FsckReads:
+        """fsck of what recovery left, run unless its answer is known by all that it reads."""
+        known = self._fsck.recall(worker.disk) if self._memo else None
+        if known is not None and not self._sampled(state):
+            return known
+        worker.disk.image(worker.image)
+        answer = FsckReads.of(self.recording.profile, worker.image)
+        if known is not None and known.result.classified is not answer.result.classified:
+            self._give_up(state)
+        if self._memo:
+            self._fsck.remember(worker.disk, answer)
+        return answer
 
     # --- the memo -----------------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks
 from harness.filesystems import Profile
+from harness.machines.disk import Disk
 from harness.model import BLOCK_BYTES, FsckResult
 
 _LIBRARY_VARIABLE = "POWERCUT_READTRACE"
@@ -22,14 +24,18 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class FsckReads:
-    """`blocks`: numbers of the 4 KiB blocks that were read, or None where that is not known."""
+    """`result` is None where the file system has no fsck. `blocks`: numbers of the 4 KiB blocks that were
+    read, or None where that is not known.
+    """
 
-    result: FsckResult
+    result: FsckResult | None
     blocks: tuple[int, ...] | None
 
     @classmethod
     def of(cls, profile: Profile, image: Path) -> FsckReads:
         """Run the profile's fsck on an image file."""
+        if profile.fsck is None:
+            return cls(None, ())
         with tempfile.NamedTemporaryFile(prefix="powercut-reads-", dir=image.parent) as trace:
             environment = {
                 "LD_PRELOAD": str(find_library()),
@@ -38,6 +44,41 @@ class FsckReads:
             }
             result = profile.check_filesystem(image, environment)
             return cls(result, parse_trace(Path(trace.name).read_text()))
+
+
+class FsckMemo:
+    """Answers of an fsck, found again by the contents of the blocks that it read. For all threads.
+
+    A program that reads the same blocks with the same contents does the same: so an image that agrees with
+    one that was checked on every block which was read there has the same answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], FsckReads]] = {}
+        self._blocks: list[int] = []
+
+    def recall(self, disk: Disk) -> FsckReads | None:
+        """The answer for what the disk shows now, if it is known."""
+        with self._lock:
+            blocks, shapes = list(self._blocks), list(self._answers.items())
+        if not shapes:
+            return None
+        hashes = dict(zip(blocks, disk.block_hashes(blocks), strict=True))
+        for read, answers in shapes:
+            found = answers.get(tuple(hashes[b] for b in read))
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, disk: Disk, answer: FsckReads) -> None:
+        """Keep the answer for what the disk shows now. One whose reads are not known is not kept."""
+        if answer.blocks is None:
+            return
+        contents = tuple(disk.block_hashes(answer.blocks))
+        with self._lock:
+            self._answers.setdefault(answer.blocks, {})[contents] = answer
+            self._blocks = sorted({*self._blocks, *answer.blocks})
 
 
 def parse_trace(text: str) -> tuple[int, ...] | None:

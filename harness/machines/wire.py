@@ -268,7 +268,13 @@ class Recall(_Message, tag="recall"):
     states: list[State]
 
 
-DiskRequest: TypeAlias = Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall
+class BlockHashes(_Message, tag="block_hashes"):
+    blocks: list[int]
+
+
+DiskRequest: TypeAlias = (
+    Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall | BlockHashes
+)
 
 
 # --- disk to host ----------------------------------------------------------------------------
@@ -316,6 +322,10 @@ class Remembered(_Message, tag="remembered"):
     earlier: int | None
 
 
+class BlocksHashed(_Message, tag="blocks_hashed"):
+    hashes: bytes
+
+
 class Recalled(_Message, tag="recalled"):
     outcomes: list[int | None]
 
@@ -327,7 +337,17 @@ class DiskFailed(_Message, tag="failed"):
 
 
 DiskReply: TypeAlias = (
-    Opened | Switched | Imaged | Hashed | Compared | Counted | Noted | Remembered | Recalled | DiskFailed
+    Opened
+    | Switched
+    | Imaged
+    | Hashed
+    | Compared
+    | Counted
+    | Noted
+    | Remembered
+    | Recalled
+    | BlocksHashed
+    | DiskFailed
 )
 
 

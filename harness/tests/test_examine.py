@@ -13,7 +13,8 @@ import pytest
 from harness.errors import GuestError, GuestLost
 from harness.examine import ATTEMPTS, Examiner, Look, Unseen
 from harness.filesystems import select_profiles
-from harness.fsck_reads import FsckReads, parse_trace
+from harness.fsck_reads import FsckMemo, FsckReads, parse_trace
+from harness.machines.disk import Disk
 from harness.machines.worker import Recovery, Worker
 from harness.model import (
     CaseId,
@@ -45,6 +46,9 @@ class FakeDisk:
 
     def image(self, _: Path) -> str:
         return "content"
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        return [f"{self.state.prefix} {block}".encode() for block in blocks]
 
     def recall(self, states: Sequence[CrashState]) -> list[int | None]:
         return [self.memo.get(s.prefix % 2) for s in states]
@@ -194,6 +198,42 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
     seen = Examiner(recording).look(worker, CrashState(1), 1, stop).seen
     assert isinstance(seen, Unseen)
+
+
+class Image:
+    """A disk that shows these contents."""
+
+    def __init__(self, **contents: bytes) -> None:
+        self.contents = {int(name[1:]): content for name, content in contents.items()}
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        return [self.contents.get(block, b"") for block in blocks]
+
+
+def memo_of(*answers: tuple[Image, FsckReads]) -> FsckMemo:
+    memo = FsckMemo()
+    for image, answer in answers:
+        memo.remember(cast(Disk, cast(Any, image)), answer)
+    return memo
+
+
+def recalled(memo: FsckMemo, image: Image) -> FsckReads | None:
+    return memo.recall(cast(Disk, cast(Any, image)))
+
+
+DIRTY = FsckReads(FsckResult(FsckClass.DIRTY, 4, ""), (1, 3))
+
+
+def test_an_fsck_is_known_by_all_that_it_read() -> None:
+    memo = memo_of((Image(b1=b"a", b2=b"b"), CLEAN), (Image(b1=b"x", b3=b"c"), DIRTY))
+    assert recalled(memo, Image(b1=b"a", b2=b"b", b3=b"other")) == CLEAN
+    assert recalled(memo, Image(b1=b"x", b2=b"other", b3=b"c")) == DIRTY
+    assert recalled(memo, Image(b1=b"a", b2=b"other", b3=b"c")) is None
+
+
+def test_an_fsck_whose_reads_are_not_known_is_not_kept() -> None:
+    memo = memo_of((Image(b1=b"a"), FsckReads(CLEAN.result, None)))
+    assert recalled(memo, Image(b1=b"a")) is None
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("also read", "DiskRequest", wire.AlsoRead(blocks=[0, 128, 1 << 20, 1 << 33])),
     ("remember", "DiskRequest", wire.Remember(outcome=1 << 63)),
     ("recall", "DiskRequest", wire.Recall(states=_STATES)),
+    ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
     ("opened", "DiskReply", wire.Opened(size_bytes=1 << 26, entries=417)),
     ("switched", "DiskReply", wire.Switched()),
     ("imaged", "DiskReply", wire.Imaged(copied_bytes=4096, hash="f" * 32)),
@@ -151,6 +152,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("remembered first", "DiskReply", wire.Remembered(earlier=None)),
     ("remembered again", "DiskReply", wire.Remembered(earlier=7)),
     ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
+    ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
     ("disk failed", "DiskReply", wire.DiskFailed(what="entry 3 of 4: truncated")),
 ]
 

@@ -106,6 +106,30 @@ def _block(content: bytes, block: int) -> bytes:
     return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
 
 
+@real
+@given(data=st.data(), steps=logs)
+def test_block_hashes_are_equal_exactly_when_blocks_are(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    numbers = range(len(BASE) // BLOCK_BYTES)
+    seen: dict[bytes, bytes] = {}
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=4)):
+        shared.switch(state)
+        content = replay(BASE, log, state)
+        for number, found in zip(numbers, shared.block_hashes(numbers), strict=True):
+            assert seen.setdefault(found, _block(content, number)) == _block(content, number)
+    assert len(seen) == len(set(seen.values()))
+
+
+def test_a_block_behind_the_end_has_no_hash(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError):
+        shared.block_hashes([len(BASE) // BLOCK_BYTES])
+
+
 def _recover(content: bytes) -> tuple[list[int], int]:
     """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
     blocks = [0]

@@ -67,6 +67,10 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             let outcomes = outcomes.collect::<Answer<_>>()?;
             Ok(DiskReply::Recalled { outcomes })
         }
+        DiskRequest::BlockHashes { blocks } => {
+            let hashes = device.block_hashes(&blocks)?;
+            Ok(DiskReply::BlocksHashed { hashes })
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
 use memmap2::Mmap;
 use powercut_protocol::{State, Stats};
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use crate::{
     hash::contribution,
     image::{self, Imaged},
@@ -112,6 +114,27 @@ impl Device {
             Some(written) => written,
             None => self.index.sector(&self.recipe, &self.base, sector),
         }
+    }
+
+    /// xxh3-128 of each 4 KiB block as the guest sees it, little-endian, one after the other.
+    ///
+    /// # Errors
+    /// A block that is not wholly on the device.
+    pub fn block_hashes(&self, blocks: &[u64]) -> Answer<Vec<u8>> {
+        let mut hashes = Vec::with_capacity(blocks.len() * 16);
+        let mut content = [0u8; BLOCK_SECTORS as usize * SECTOR_BYTES];
+        for &block in blocks {
+            let first = block.saturating_mul(BLOCK_SECTORS);
+            if !self.holds(first, BLOCK_SECTORS) {
+                return Err(format!(
+                    "block {block} lies behind the end, at {} sectors",
+                    self.sectors()
+                ));
+            }
+            self.read(first, &mut content);
+            hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());
+        }
+        Ok(hashes)
     }
 
     /// Fill `out`, whole sectors, with what stands at `sector`.

@@ -250,6 +250,8 @@ pub enum DiskRequest {
     Remember { outcome: u64 },
     /// Outcomes of states that agree with a remembered one on every block that was read there.
     Recall { states: Vec<State> },
+    /// Contents of 4 KiB blocks of the device as it is now, the guest's writes among them.
+    BlockHashes { blocks: Vec<u64> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -286,6 +288,12 @@ pub enum DiskReply {
     Recalled {
         /// One a state; none where no remembered state agrees.
         outcomes: Vec<Option<u64>>,
+    },
+    BlocksHashed {
+        /// 16 bytes a block, in the order asked for; equal exactly when the contents are (but for
+        /// collisions), whichever block, state or base image they are of.
+        #[serde(with = "serde_bytes")]
+        hashes: Vec<u8>,
     },
     Failed {
         what: String,
