@@ -30,7 +30,7 @@ smoke: setup  ## one mode, one workload
 	@.venv/bin/powercut smoke
 
 bench: setup  ## states per second, and what a switch costs as the log grows
-	@.venv/bin/powercut bench
+	@.venv/bin/powercut bench --json reports/bench.json
 
 verify: setup  ## memo on and off, emulation and UML: every workload's verdicts must agree, state for state
 	@set -e; ask='.venv/bin/powercut run --out reports/verify'; \

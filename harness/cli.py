@@ -21,7 +21,7 @@ from harness import __version__, bench, doctor
 from harness.cache import cache_dir
 from harness.compare import compare
 from harness.errors import ExitCode, PowercutError, UsageError
-from harness.examine import Unseen
+from harness.examine import SAMPLE_RATE, Unseen
 from harness.expectations import read_expectations
 from harness.filesystems import profiles, select_profiles
 from harness.kernel_build import FLAVOURS, build
@@ -193,6 +193,15 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     help="Recall the outcome of states equal in all that recovery, walk and fsck read.",
 )
 @click.option(
+    "--memo-sample",
+    "sample_percent",
+    type=click.FloatRange(1, 100),
+    default=SAMPLE_RATE * 100,
+    show_default=True,
+    metavar="PERCENT",
+    help="How many of the states that the memo answers are looked at all the same.",
+)
+@click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
@@ -246,6 +255,7 @@ def run(**given: Any) -> ExitCode:
         machine=given["machine"],
         accel=given["accel"],
         memo=given["memo"],
+        sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),

@@ -24,7 +24,17 @@ from typing import TypeVar
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.fsck_reads import FsckMemo, FsckReads
 from harness.machines.worker import Worker
-from harness.model import Check, CheckResult, CrashState, Judgement, Outcome, Position, Tree
+from harness.model import (
+    Check,
+    CheckResult,
+    CrashState,
+    FsckClass,
+    FsckResult,
+    Judgement,
+    Outcome,
+    Position,
+    Tree,
+)
 from harness.oracles import Judge
 from harness.recording import Recording
 
@@ -161,7 +171,7 @@ class Examiner:
             return known
         worker.disk.image(worker.image)
         answer = FsckReads.of(self.recording.profile, worker.image)
-        if known is not None and known.result.classified is not answer.result.classified:
+        if known is not None and _classified(known.result) is not _classified(answer.result):
             self._give_up(state)
         if self._memo:
             self._fsck.remember(worker.disk, answer)
@@ -205,9 +215,8 @@ class Examiner:
         return self._essence(a) == self._essence(b)
 
     def _essence(self, outcome: Outcome) -> tuple[object, ...]:
-        fsck = outcome.fsck.classified if outcome.fsck else None
         errors = (outcome.mount_errno, outcome.unmount_errno, outcome.walk_errors, outcome.lost)
-        return (errors, outcome.tree, fsck, self._complaints(outcome))
+        return (errors, outcome.tree, _classified(outcome.fsck), self._complaints(outcome))
 
     def _complaints(self, outcome: Outcome) -> list[str]:
         return [line for line in outcome.kernel_log if any(p.search(line) for p in self._errors)]
@@ -218,6 +227,10 @@ class Examiner:
             f"recovery is not deterministic: {state} and a state that is equal in all that was read "
             "gave two outcomes"
         )
+
+
+def _classified(result: FsckResult | None) -> FsckClass | None:
+    return result.classified if result else None
 
 
 def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,7 @@ import msgspec
 
 from harness import __version__
 from harness.errors import EnvironmentLacks, ExitCode, KernelError, PowercutError, StoreError
-from harness.examine import Examiner, Look
+from harness.examine import SAMPLE_RATE, Examiner, Look
 from harness.filesystems import Profile, select_profiles
 from harness.kernel_build import matching_uml
 from harness.kernels import Kernel, find_kernel, resolve_modules
@@ -73,6 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs: int = 1
     fault_models: tuple[str, ...] = ("prefix",)
     memo: bool = True
+    sample_rate: float = SAMPLE_RATE
     recordings: str | None = None  # a run whose recordings are judged again instead of making new ones
     log_bytes: int = LOG_BYTES
     argv: list[str] = []
@@ -201,7 +202,7 @@ class _Session:
             recording = self._recording(station.recorder, case)
             states = enumerate_states(self._plan.fault_models, recording)
             hashes = station.judge.show(recording.base, recording.log).hashes(states)
-            case.examiner = Examiner(recording, memo=self._plan.memo)
+            case.examiner = Examiner(recording, memo=self._plan.memo, sample_rate=self._plan.sample_rate)
         except PowercutError as e:
             reason = str(e)
             return lambda: self._unrecorded(pool, case, reason)

@@ -72,12 +72,12 @@ class _KillsGuests(Lines):
     def advance(self, what: str, count: int) -> None:
         super().advance(what, count)
         if what == "states" and self._done["states"] > 5 and not self.killed:
-            self.killed = _children("qemu-system")
+            self.killed = children("qemu-system")
             for pid in self.killed:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _children(name: str) -> list[int]:
+def children(name: str) -> list[int]:
     """Processes of this one with that name, grandchildren among them."""
     listed = subprocess.run(
         ["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True
@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
     assert summary.interrupted
     assert code_of(summary) is ExitCode.INTERRUPTED
     assert threading.active_count() < 8, "workers' threads have ended"
-    assert not _children("qemu-system")
+    assert not children("qemu-system")
 
 
 def test_a_full_log_device_is_unknown(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""Memo on and off, one guest or two, QEMU and UML: the verdicts are the same, state for state."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.compare import compare
+from harness.errors import PowercutError
+from harness.kernel_build import build, matching_uml
+from harness.kernels import find_kernel
+from harness.progress import Lines
+from harness.run import Plan, create_run, execute
+from harness.store import RunStore
+from harness.summary import CaseVerdict
+from harness.tests.vm.conftest import run_plan
+from harness.tests.vm.test_run import children
+
+CONFIGURATIONS = ["ext4/ordered", "ext4/nobarrier", "ext4/journal"]
+WORKLOADS = ["append-fsync", "replace-rename"]
+
+
+@pytest.fixture(scope="session")
+def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A UML kernel of the source of debian-6.12; built where it is not in the cache, which takes minutes."""
+    found = matching_uml(find_kernel("debian-6.12").package_version)
+    if found:
+        return found
+    log = tmp_path_factory.mktemp("kernel") / "build.log"
+    try:
+        image, _ = build("linux-source-6.12", "uml", os.cpu_count() or 1, log, print)
+    except PowercutError as e:
+        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
+            raise
+        pytest.skip(f"no UML kernel can be built here: {e}")  # the reason is the exception's
+    return image
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every state looked at in QEMU: no memo, one guest."""
+    plan = Plan(configurations=CONFIGURATIONS, workloads=WORKLOADS, machine="qemu", memo=False, jobs=1)
+    _, path = run_plan(plan, tmp_path_factory.mktemp("plain"))
+    return path
+
+
+def differences(first: Path, plan: Plan, reports: Path) -> tuple[int, list[str], Path]:
+    """Judge the recordings of `first` again: states compared, where the runs differ, the new run."""
+    _, second = run_plan(plan, reports)
+    with RunStore.open(first) as one, RunStore.open(second) as two:
+        found = compare(one, two)
+    return found.states, [str(d) for d in found.differences], second
+
+
+def again(first: Path, **given: object) -> Plan:
+    return Plan(configurations=CONFIGURATIONS, workloads=WORKLOADS, recordings=str(first), **given)  # type: ignore[arg-type]  # fields of Plan
+
+
+def test_the_memo_changes_no_verdict(plain: Path, tmp_path: Path) -> None:
+    states, found, second = differences(plain, again(plain, machine="qemu", jobs=1), tmp_path)
+    assert states > 400
+    assert found == []
+    with RunStore.open(second) as store:
+        recalled = [v for c in store.cases() for v in store.iter_verdicts(c.case) if v.how.value == "memo"]
+    assert recalled, "the memo has answered for some"
+
+
+def test_two_guests_judge_as_one(plain: Path, tmp_path: Path) -> None:
+    states, found, _ = differences(plain, again(plain, machine="qemu", memo=False, jobs=2), tmp_path)
+    assert (states > 400, found) == (True, [])
+
+
+@pytest.mark.parametrize("memo", [False, True])
+def test_uml_judges_as_qemu(plain: Path, tmp_path: Path, uml_kernel: Path, memo: bool) -> None:
+    states, found, _ = differences(plain, again(plain, machine="uml", memo=memo, jobs=2), tmp_path)
+    assert (states > 400, found) == (True, [])
+
+
+def test_what_uml_finds_is_confirmed_in_qemu(tmp_path: Path, uml_kernel: Path) -> None:
+    plan = Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"], machine="auto", jobs=1)
+    summary, path = run_plan(plan, tmp_path)
+    assert summary.info.machine.kind == "uml"
+    with RunStore.open(path) as store:
+        for finding in store.findings():
+            evidence = store.evidence(finding)
+            assert evidence is not None
+            assert evidence.notes["confirmed"] == "qemu: yes"
+
+
+def test_uml_records_too(tmp_path: Path, uml_kernel: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], machine="uml", jobs=1)
+    summary, _ = run_plan(plan, tmp_path)
+    assert summary.cases[0].verdict is CaseVerdict.PASS, (summary.cases[0].undecided, summary.findings)
+
+
+class _Kills(Lines):
+    """Kills processes of that name, once, when a few states are judged."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Console(quiet=True))
+        self.name = name
+        self.killed: list[int] = []
+
+    def advance(self, what: str, count: int) -> None:
+        super().advance(what, count)
+        if what == "states" and self._done["states"] > 5 and not self.killed:
+            self.killed = children(self.name)
+            for pid in self.killed:
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["powercut-disk", "image"])
+def test_a_killed_disk_or_uml_costs_no_verdict(tmp_path: Path, uml_kernel: Path, name: str) -> None:
+    plan = Plan(
+        configurations=["ext4/ordered"], workloads=["replace-rename"], machine="uml", jobs=2, memo=False
+    )
+    progress = _Kills(name)
+    with create_run(plan, tmp_path, "killed") as store:
+        summary = execute(plan, store, progress)
+    assert progress.killed
+    (case,) = summary.cases
+    assert case.counts.checked == case.counts.generated
+    assert case.verdict is CaseVerdict.PASS, case.undecided
