@@ -81,7 +81,13 @@ class Disk:
         argv = [str(binary), "--socket", str(self.socket), "--control", str(control)]
         with self._stderr_path.open("wb") as stderr:
             try:
-                return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
+                return subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    start_new_session=True,  # Ctrl-C is for the orchestrator, which ends the disk
+                )
             except OSError as error:
                 raise EnvironmentLacks(f"cannot start {binary}: {error}") from error
 

@@ -130,6 +130,7 @@ def start(boot: Boot, accel: str) -> Guest:
                 stdout=stderr,
                 stderr=stderr,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for us; we end the guest
             )
     guest = Guest(process, ours, boot.directory / "console.txt")
     try:
