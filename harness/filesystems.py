@@ -75,8 +75,8 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_mib: int
     modules: list[str]
     mkfs: Tool
-    fsck: Tool
     console: ConsolePatterns
+    fsck: Tool | None = None
 
 
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +88,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`."""
+    """A file system in a mode, written `ext4/ordered`. `fsck` is None where there is no such program."""
 
     filesystem: str
     mode: str
@@ -98,7 +98,7 @@ class Profile:
     modules: tuple[str, ...]
     mkfs: Tool
     mkfs_arguments: tuple[str, ...]
-    fsck: Tool
+    fsck: Tool | None
     console: ConsolePatterns
     mount_options: str
     contract: Contract
@@ -118,6 +118,8 @@ class Profile:
         self, image: Path, environment: Mapping[str, str] = MappingProxyType({})
     ) -> FsckResult:
         """The native fsck on an image file, its exit code decoded as the profile says."""
+        if self.fsck is None:
+            return FsckResult(FsckClass.FAILED, -1, f"there is no fsck for {self.filesystem}")
         try:
             done = self.fsck.run(image, (), environment)
         except (EnvironmentLacks, subprocess.TimeoutExpired) as e:

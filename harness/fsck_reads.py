@@ -24,18 +24,16 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class FsckReads:
-    """`result` is None where the file system has no fsck. `blocks`: numbers of the 4 KiB blocks that were
-    read, or None where that is not known.
-    """
+    """`blocks`: numbers of the 4 KiB blocks that were read, or None where that is not known."""
 
-    result: FsckResult | None
+    result: FsckResult
     blocks: tuple[int, ...] | None
 
     @classmethod
     def of(cls, profile: Profile, image: Path) -> FsckReads:
         """Run the profile's fsck on an image file."""
         if profile.fsck is None:
-            return cls(None, ())
+            return cls(profile.check_filesystem(image), ())
         with tempfile.NamedTemporaryFile(prefix="powercut-reads-", dir=image.parent) as trace:
             environment = {
                 "LD_PRELOAD": str(find_library()),

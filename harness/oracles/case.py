@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.model import Check, Outcome, Position, Violation
+from harness.model import Check, Outcome, Position, Tree, Violation
 from harness.oracles.contents import Bench, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.doubt import Doubt
-from harness.oracles.names import NamesFound, find_names, older_moments, undone
+from harness.oracles.each import judge_each
+from harness.oracles.names import MADE_BY_MKFS, NamesFound, find_names, older_moments, undone
 from harness.oracles.timeline import Timeline
 
 
@@ -36,14 +37,21 @@ class Case:
         return self.mounted and self.contract.namespace == "prefix" and not self.timeline.opaque
 
     @cached_property
+    def tree(self) -> Tree:
+        """What came back, less what mkfs had made."""
+        return {p: e for p, e in self.outcome.tree.items() if p not in MADE_BY_MKFS}
+
+    @cached_property
     def names(self) -> NamesFound:
         """The recovered namespace, held against the model's."""
-        return find_names(self.timeline, self.position, self.outcome.tree)
+        return find_names(self.timeline, self.position, self.tree)
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
         """What is wrong with the contents, under the number of operations that explains them best."""
-        tree = self.outcome.tree
+        tree = self.tree
+        if self.contract.namespace in ("each", "synced") and not self.timeline.opaque:
+            return judge_each(self.contract, self.timeline, self.bench, self.position, tree)
         if not (self.judges_names and self.names.candidates):
             return self.bench.glance(self.position, tree)
         faults = self.bench.judge(self.names.candidates, self.position, tree)

@@ -55,6 +55,20 @@ class Bench:
         nearest = sorted(candidates, key=lambda j: wrong[j])[:_NEAREST]
         return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
 
+    def whenever(self, inode: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
+        """Nothing when some moment explains this one file; else what is wrong under the one that
+        explains most of it.
+        """
+        file = self._timeline.files.get(inode)
+        if file is None:
+            return (_IMPLAUSIBLE,)
+        moments = [e.index for e in file.events[: file.before(position.begun)]]
+        for j in reversed((*moments, position.begun)):
+            if not self._file(file, j, position, entry, thorough=False):
+                return ()
+        every = (self._file(file, j, position, entry, thorough=True) for j in (*moments, position.begun))
+        return min(every, key=_weight)
+
     def glance(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
         """What is wrong whatever the names are: poison, and data from the future."""
         faults: list[Violation] = []

@@ -20,11 +20,15 @@ class Contract:
     """The promises of one mode.
 
     `namespace`: `prefix` - names, links, permissions, symbolic links and extended attributes are those
-        after some number of whole operations, in their order. `none` - no order; names and contents
+        after some number of whole operations, in their order. `each` - those of each inode are of some
+        time since it was made durable, whatever others are. `synced` - only what was made durable and has
+        not changed since is judged, and that its names are there. `none` - no order; names and contents
         are not judged (only poison, the mount, the kernel log, fsck and programs' own checks are).
     `persists`: `transaction` - fsync of an inode makes durable the last operation that changed it and,
         by the journal's order, every operation before that. `operations` - besides, each operation on
-        names is durable, with all before it, when it returns. `nothing` - no operation makes anything so.
+        names is durable, with all before it, when it returns. `inode` - fsync
+        makes durable one inode, and the name used (of a directory, the names in it). `nothing` - no
+        operation makes anything so.
     `data`: `journal` - contents follow the operations too, page by page. `ordered` - what a committed
         block maps to was written before the commit. `writeback` - it may be written after it.
     `size_lags`: the size on disk follows writeback, not write(2) (delayed allocation).
@@ -71,8 +75,8 @@ class Contract:
 
 _YES_NO: Sequence[object] = (False, True)
 CHOICES: Mapping[str, Sequence[object]] = {
-    "namespace": ("prefix", "none"),
-    "persists": ("transaction", "operations", "nothing"),
+    "namespace": ("prefix", "each", "synced", "none"),
+    "persists": ("transaction", "operations", "inode", "nothing"),
     "data": ("journal", "ordered", "writeback"),
     **{f.name: _YES_NO for f in dataclasses.fields(Contract) if f.type == "bool"},
 }
@@ -97,6 +101,14 @@ def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
         (
             c.namespace == "none" and c.persists != "nothing",
             "namespace = 'none' gives persists = 'transaction' no order to refer to: use 'nothing'",
+        ),
+        (
+            (c.namespace in ("each", "synced")) != (c.persists == "inode"),
+            "namespace = 'each' or 'synced' goes with persists = 'inode', and with nothing else",
+        ),
+        (
+            c.namespace == "each" and c.data == "journal",
+            "data = 'journal' ties contents to an order of operations: use namespace = 'prefix'",
         ),
     )
 

@@ -307,7 +307,7 @@ def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
     if m.contract.persists == "nothing":
         return
     last = (m.data_changed if data_only else m.changed)[inode]
-    m.persistence.append(Persistence(i, last + 1))
+    m.persistence.append(Persistence(i, last + 1, inode if m.contract.persists == "inode" else None))
     if inode in m.files:
         m.files[inode].persists.append((i, len(m.files[inode].events)))
 
@@ -392,6 +392,7 @@ def replay(contract: Contract, history: History) -> Timeline:
         floors=_floors(m.persistence, len(operations)),
         matching=_matching(m.snapshots),
         attributes=frozenset(op.name for op in operations if op.name),
+        kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
     )
 
@@ -399,7 +400,8 @@ def replay(contract: Contract, history: History) -> Timeline:
 def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, ...]:
     floors = [0] * (operations + 1)
     for point in persistence:
-        floors[point.index + 1] = max(floors[point.index + 1], point.floor)
+        if point.inode is None:
+            floors[point.index + 1] = max(floors[point.index + 1], point.floor)
     for acked in range(operations):
         floors[acked + 1] = max(floors[acked + 1], floors[acked])
     return tuple(floors)

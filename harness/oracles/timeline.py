@@ -156,11 +156,12 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Persistence:
     """A persistence point: once operation `index` has returned, the first `floor` operations are
-    durable.
+    durable; where `inode` is given, only as far as they concern it.
     """
 
     index: int
     floor: int
+    inode: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Timeline:
 
     `snapshots[j]`: after j operations. `floors[a]`: operations that are durable once `a` have
     returned. `matching`: namespace to the numbers of operations after which it was so, ascending.
-    `attributes`: names of the extended attributes that the history uses.
+    `attributes`: names of the extended attributes that the history uses. `kinds`: of every inode.
     """
 
     operations: tuple[Operation, ...]
@@ -180,6 +181,7 @@ class Timeline:
     floors: tuple[int, ...]
     matching: dict[frozenset[tuple[str, Name]], tuple[int, ...]]
     attributes: frozenset[str]
+    kinds: dict[int, str]
     written: dict[int, FileHistory]
 
     def told(self, index: int) -> str:

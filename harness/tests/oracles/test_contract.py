@@ -48,7 +48,7 @@ def test_a_missing_key_shows_what_to_add() -> None:
     del table["persists"]
     with pytest.raises(UsageError, match="persists missing") as e:
         Contract.from_table(table)
-    assert "persists = 'transaction' or 'operations' or 'nothing'" in str(e.value)
+    assert "persists = 'transaction' or 'operations' or 'inode' or 'nothing'" in str(e.value)
 
 
 @pytest.mark.parametrize(

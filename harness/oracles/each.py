@@ -1,0 +1,248 @@
+"""Names without an order: each inode is as old as its own last persistence point allows.
+
+For file systems whose fsync makes one inode durable beside an older whole (btrfs, f2fs, ext4 with
+fast_commit), so that operations on different files survive in any combination. What is judged:
+
+ 1. A name was, at some time, a name of what it is now: no name appears that no operation made. A name that
+    something durable stands behind has not been gone since: it is there, as one of the inodes that it has
+    been since. So a replaced file is the old or the new one, and never missing.
+ 2. What was synced and has had a name ever since can be reached by one of those names (or in lost+found).
+ 3. An inode has no more names than links; two names of one inode are names that one file can have.
+ 4. Kind, permissions, link targets and attributes are those of some time since the inode was synced.
+ 5. Contents are those of some time since then, by the rules of `allowance`.
+
+With `namespace = "synced"` only 1 (as far as names must be there), 2, and the contents of what has not
+changed since it was synced.
+
+What a persistence point covers: fsync of a file, the name by which it was opened and the file itself, as of
+the last operation that changed it; of a directory, every name in it; sync, everything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.model import Position, Tree, TreeEntry, Violation
+from harness.oracles.contents import Bench, Fault
+from harness.oracles.contract import Contract
+from harness.oracles.names import LOST_AND_FOUND, recovered_names
+from harness.oracles.timeline import Name, Timeline
+
+ABSENT = -2
+"""Stands for an inode where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """From the moment after `since` operations on, as operation `point` made durable."""
+
+    since: int
+    point: int
+
+
+_NOTHING = _Promise(0, -1)
+
+
+def judge_each(
+    contract: Contract, timeline: Timeline, bench: Bench, position: Position, tree: Tree
+) -> tuple[Fault, ...]:
+    """What is wrong with names and contents."""
+    return tuple(_Each(contract, timeline, bench, position, tree).faults())
+
+
+class _Each:
+    def __init__(
+        self, contract: Contract, timeline: Timeline, bench: Bench, position: Position, tree: Tree
+    ) -> None:
+        self._all = contract.namespace == "each"
+        self._timeline = timeline
+        self._bench = bench
+        self._position = position
+        self._tree = tree
+        self._names = recovered_names(tree, timeline.attributes)
+        self._everything = _NOTHING
+        self._of_path: dict[str, _Promise] = {}
+        self._of_inode: dict[int, _Promise] = {}
+        self._gather()
+
+    # --- what was promised ---
+
+    def _gather(self) -> None:
+        for point in self._timeline.persistence:
+            if point.index >= self._position.acked:
+                continue
+            promise = _Promise(point.floor, point.index)
+            if point.inode is None:
+                self._everything = promise
+                continue
+            self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
+            for path in self._covered(point.index, point.inode):
+                self._of_path[path] = _later(self._of_path.get(path, _NOTHING), promise)
+
+    def _covered(self, index: int, inode: int) -> Iterator[str]:
+        """Paths that the persistence point of operation `index` covers."""
+        path = self._timeline.operations[index].path
+        yield path
+        if self._timeline.kinds[inode] == "directory":
+            known = {p for s in self._timeline.snapshots[: index + 1] for p in s.names}
+            yield from (p for p in known if p.rpartition("/")[0] == path)
+
+    def _path(self, path: str) -> _Promise:
+        return _later(self._of_path.get(path, _NOTHING), self._everything)
+
+    def _inode(self, inode: int) -> _Promise:
+        return _later(self._of_inode.get(inode, _NOTHING), self._everything)
+
+    def _been(self, path: str, since: int) -> dict[int, None]:
+        """What the path has been since then, latest first; ABSENT among it."""
+        snapshots = self._timeline.snapshots[since : self._position.begun + 1]
+        return dict.fromkeys(s.inodes.get(path, ABSENT) for s in reversed(snapshots))
+
+    # --- what came back ---
+
+    def faults(self) -> Iterator[Fault]:
+        could: dict[str, frozenset[int]] = {}
+        for path, name in self._names.items():
+            if path.split("/")[0] == LOST_AND_FOUND:
+                continue
+            faults, could[path] = self._found(path, name)
+            yield from faults
+        yield from self._links(could)
+        missing = tuple(self._missing())
+        yield from missing
+        yield from self._unreachable(could, {v.subject for v in missing})
+
+    def _found(self, path: str, name: Name) -> tuple[tuple[Fault, ...], frozenset[int]]:
+        """What is wrong with a name that is there, and the inodes that it could be."""
+        promise = self._path(path)
+        been = [i for i in self._been(path, promise.since) if i != ABSENT]
+        if not been:
+            return (() if not self._all else (self._impossible(path, name, promise),)), frozenset()
+        wrong: list[tuple[Fault, ...]] = []
+        fitting = set()
+        for inode in been:
+            faults = self._as_inode(path, name, inode)
+            if faults:
+                wrong.append(faults)
+            else:
+                fitting.add(inode)
+        if fitting:
+            return (), frozenset(fitting)
+        older = [i for i in self._been(path, 0) if i not in (ABSENT, *been)]
+        if any(not self._as_inode(path, name, i) for i in older):
+            what = f"{path}: is what it was before{self._told(promise)}"
+            return (
+                Violation("durability", path, what, "what it has become", "older", f"{path}: undone"),
+            ), frozenset({*been, *older})
+        return min(wrong, key=len), frozenset(been)
+
+    def _as_inode(self, path: str, name: Name, inode: int) -> tuple[Fault, ...]:
+        """What is wrong if this name is that inode."""
+        position, promise = self._position, self._inode(inode)
+        if not self._all and not self._untouched(inode):
+            return ()
+        snapshots = self._timeline.snapshots[promise.since : position.begun + 1]
+        shapes = {_shape(s.names[p]) for s in snapshots for p, i in s.inodes.items() if i == inode and p}
+        if _shape(name) not in shapes:
+            told = self._told(promise)
+            return (
+                Violation(
+                    "atomicity" if promise is _NOTHING else "durability",
+                    path,
+                    f"{path}: kind, permissions, target or attributes of no time{told}",
+                    " or ".join(sorted(map(str, shapes))),
+                    str(_shape(name)),
+                    f"{path}: attributes",
+                ),
+            )
+        entry = self._tree[path]
+        return self._bench.whenever(inode, position, entry) if entry.kind == "file" else ()
+
+    def _untouched(self, inode: int) -> bool:
+        """Whether it was synced and nothing has changed its contents since."""
+        file = self._timeline.files.get(inode)
+        if self._inode(inode) == _NOTHING or file is None:
+            return False
+        return file.durable(self._position.acked)[1] == file.before(self._position.begun)
+
+    def _impossible(self, path: str, name: Name, promise: _Promise) -> Violation:
+        if promise != _NOTHING and any(i != ABSENT for i in self._been(path, 0)):
+            what, oracle = f"is there again{self._told(promise)}", "durability"
+        else:
+            what, oracle = "is there, and no operation that had begun makes it", "atomicity"
+        return Violation(
+            oracle, path, f"{path}: {what}", "no such name", name.kind, f"{path}: should not be there"
+        )
+
+    def _links(self, could: dict[str, frozenset[int]]) -> Iterator[Violation]:
+        groups: dict[int, list[TreeEntry]] = defaultdict(list)
+        for path in could:
+            if self._tree[path].kind != "directory":
+                groups[self._tree[path].inode].append(self._tree[path])
+        for entries in (g for g in groups.values() if len(g) > 1 and any(could[e.path] for e in g)):
+            names = ", ".join(sorted(e.path for e in entries))
+            if self._all and len(entries) > entries[0].links:
+                what = f"{names}: one file with {entries[0].links} links has these {len(entries)} names"
+                yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")
+            elif self._all and not frozenset.intersection(*(could[e.path] for e in entries if could[e.path])):
+                what = f"{names}: names of one file, which were never names of one"
+                yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
+
+    def _missing(self) -> Iterator[Violation]:
+        """Names that must be there and are not."""
+        for path in sorted({p for s in self._timeline.snapshots for p in s.names} - self._names.keys()):
+            promise = self._path(path)
+            been = self._been(path, promise.since)
+            if promise is _NOTHING or ABSENT in been or self._rescued(list(been)):
+                continue
+            what = f"{path}: missing{self._told(promise)}"
+            yield Violation("durability", path, what, "the name", "no such name", f"{path}: missing")
+
+    def _unreachable(self, could: dict[str, frozenset[int]], told: set[str]) -> Iterator[Violation]:
+        """What was synced, has had a name ever since, and is found by none of them, unless `told` of."""
+        for inode in self._timeline.kinds:
+            promise = self._inode(inode)
+            if promise is _NOTHING or inode < 0:
+                continue
+            snapshots = self._timeline.snapshots[promise.since : self._position.begun + 1]
+            names = [{p for p, i in s.inodes.items() if i == inode} for s in snapshots]
+            if not all(names) or self._rescued([inode]):
+                continue
+            since = frozenset[str]().union(*names)
+            if not told & since and not any(inode in could.get(path, ()) for path in since):
+                names_told = " or ".join(sorted(since))
+                what = f"what {self._timeline.told(inode)} made is at none of its names ({names_told})"
+                yield Violation(
+                    "durability",
+                    names_told,
+                    f"{what}{self._told(promise)}",
+                    "one of its names",
+                    "none",
+                    f"made by {inode}: unreachable",
+                )
+
+    def _rescued(self, inodes: list[int]) -> bool:
+        """Whether fsck has put one of them into lost+found, as far as contents can tell."""
+        lost = [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
+        return any(
+            entry.kind == self._timeline.kinds.get(inode)
+            and (entry.kind != "file" or not self._bench.whenever(inode, self._position, entry))
+            for inode in inodes
+            for entry in lost
+        )
+
+    def _told(self, promise: _Promise) -> str:
+        return (
+            "" if promise.point < 0 else f", although {self._timeline.told(promise.point)} was acknowledged"
+        )
+
+
+def _later(a: _Promise, b: _Promise) -> _Promise:
+    return b if (b.since, -b.point) > (a.since, -a.point) or a is _NOTHING else a
+
+
+def _shape(name: Name) -> tuple[str, int, bytes, tuple[tuple[str, bytes], ...]]:
+    """What can be seen of an inode by any of its names."""
+    return (name.kind, name.mode, name.target, name.xattrs)
