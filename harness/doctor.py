@@ -49,7 +49,7 @@ def examine(reports: Path) -> Iterator[Finding]:
 
 
 def _programs() -> set[tuple[str, str]]:
-    tools = [tool for p in profiles().values() for tool in (p.mkfs, p.fsck) if tool]
+    tools = [tool for p in profiles().values() for tool in p.tools]
     return {(t.program, t.package) for t in tools} | {("fio", "fio")}
 
 

@@ -37,6 +37,7 @@ from harness.model import (
 )
 from harness.oracles import Judge
 from harness.recording import Recording
+from harness.repair import repaired
 
 ATTEMPTS = 3
 """Guests tried for one state. A kernel that dies in each of them is the kernel's fault."""
@@ -99,7 +100,7 @@ class Examiner:
         self._fsck = FsckMemo()
         self._checks = _Memo()
         self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
-        self._memo = memo
+        self._memo = memo and profile.repair is None  # what a repair program reads is not traced
         self._sample_rate = sample_rate
         self._outcomes: list[Outcome] = []
         self._lock = threading.Lock()
@@ -157,7 +158,10 @@ class Examiner:
         def answer(tree: Tree, check: Check, run: Callable[[], CheckResult]) -> CheckResult:
             return self._checks.get((check.operation, _contents(tree, check.reads)), run)
 
-        recovery = worker.recover(self.recording.target, state, checks, answer)
+        target, shown, repair = self.recording.target, state, self.recording.profile.repair
+        if repair is not None:
+            target, shown = repaired(worker, target, state, repair), CrashState(0)
+        recovery = worker.recover(target, shown, checks, answer)
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if self._memo:

@@ -77,6 +77,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs: Tool
     console: ConsolePatterns
     fsck: Tool | None = None
+    repair: Tool | None = None
 
 
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,11 +85,14 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contract: dict[str, object]
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
+    mkfs_without: list[str] = []  # shared arguments that this mode leaves out
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`. `fsck` is None where there is no such program."""
+    """A file system in a mode, written `ext4/ordered`. `fsck` is None where there is no such program.
+    `repair`: what must be run on the image before a mount; its `clean` exit codes say that it did its work.
+    """
 
     filesystem: str
     mode: str
@@ -99,6 +103,7 @@ class Profile:
     mkfs: Tool
     mkfs_arguments: tuple[str, ...]
     fsck: Tool | None
+    repair: Tool | None
     console: ConsolePatterns
     mount_options: str
     contract: Contract
@@ -106,6 +111,20 @@ class Profile:
     @property
     def name(self) -> str:
         return f"{self.filesystem}/{self.mode}"
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Every host program that a run of this mode needs."""
+        return tuple(t for t in (self.mkfs, self.fsck, self.repair) if t)
+
+    def lacks(self) -> str:
+        """What is missing on this host to run this mode, and how to get it; empty where nothing is."""
+        for tool in self.tools:
+            try:
+                tool.path()
+            except EnvironmentLacks as e:
+                return str(e).replace("\n", "; ")
+        return ""
 
     def make_filesystem(self, image: Path) -> None:
         """mkfs on an image file that has its final size. Raises EnvironmentLacks with what mkfs said."""
@@ -154,6 +173,11 @@ def _decode(path: Path, kind: type[FileT]) -> FileT:
         raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
 
 
+def _without(tool: Tool, left_out: Sequence[str]) -> Tool:
+    kept = [a for a in tool.arguments if a not in left_out]
+    return msgspec.structs.replace(tool, arguments=kept)
+
+
 def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
     mode = _decode(path, _ModeFile)
     return Profile(
@@ -163,9 +187,10 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         fstype=shared.fstype,
         size_bytes=shared.size_mib << 20,
         modules=tuple(shared.modules),
-        mkfs=shared.mkfs,
+        mkfs=_without(shared.mkfs, mode.mkfs_without),
         mkfs_arguments=tuple(mode.mkfs_arguments),
         fsck=shared.fsck,
+        repair=shared.repair,
         console=shared.console,
         mount_options=",".join(mode.mount_options),
         contract=Contract.from_table(mode.contract),

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,9 +108,13 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         # 2. Base images: poison, then mkfs on the host.
         if plan.recordings:
             copy_bases(profiles, Path(plan.recordings), store.path)
-        bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in profiles}
+        lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
+        able = [p for p in profiles if p.name not in lacking]
+        if not able:
+            raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())))
+        bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
-        kits = make_kits(plan, kernel, profiles, workloads, next(iter(bases.values())), scratch)
+        kits = make_kits(plan, kernel, able, workloads, next(iter(bases.values())), scratch)
         store.update_info(run_info(plan, store.info, kernel, kits))
         progress.say(f"{kernel.name}: {kits.told}, {plan.jobs} at once")
         session = _Session(plan, store, progress, scratch, bases)
@@ -119,7 +123,7 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
             try:
                 # 4. Record every case. 5. Enumerate its crash states. 6. Recover each in a guest,
                 # fsck it on the host. 7. Judge. 8. Store. Tasks of all cases share one pool.
-                session.work(pool, [(p, w) for p in profiles for w in workloads])
+                session.work(pool, [(p, w) for p in profiles for w in workloads], lacking)
             except KeyboardInterrupt:
                 interrupted = True
         store.finish(interrupted=interrupted)
@@ -169,11 +173,18 @@ class _Session:
         self._unrecorded_cases: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callable[[], None]], None] = {}
 
-    def work(self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]]) -> None:
-        """Until every task, and every task that those led to, is done."""
+    def work(
+        self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
+    ) -> None:
+        """Until every task, and every task that those led to, is done. `lacking`: modes that cannot be run
+        here, by name, and why.
+        """
         for profile, workload in wanted:
             case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
             self._store.add_case(self._info(case))
+            if profile.name in lacking:
+                self._store.set_case_status(case.id, CaseStatus.NOT_RUN, lacking[profile.name])
+                continue
             self._unrecorded_cases.append(case)
         self._progress.begin("recorded", len(self._unrecorded_cases))
         # A recording for each station; further ones as cases are done: the first verdict comes soon,
@@ -400,6 +411,17 @@ def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
         kernel_log="\n".join(outcome.kernel_log) or outcome.lost,
         fsck=outcome.fsck.output if outcome.fsck else "",
     )
+
+
+def missing_for(profile: Profile, kernel: Kernel) -> str:
+    """Why this mode cannot be run on this host with this kernel; empty where it can."""
+    if reason := profile.lacks():
+        return reason
+    try:
+        resolve_modules(kernel, profile.modules)
+    except KernelError as e:
+        return str(e).replace("\n", "; ")
+    return ""
 
 
 # --- guests ----------------------------------------------------------------------------------

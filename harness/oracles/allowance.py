@@ -111,6 +111,8 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
         committed, partly = k < cut.committed, cut.partly and k == cut.committed
         if event.kind is EventKind.WRITE:
             _write(contract, cells, event, committed)
+        elif event.kind is EventKind.SIZE and contract.stale_allowed:
+            cells.put(*_around(event.size_before, event.size_after), ANYTHING)
         elif event.kind is EventKind.ZERO:
             _zero(contract, cells, event, committed, partly)
     sizes, base = _sizes(contract, file, cut)
@@ -122,6 +124,8 @@ def _bounds(event: FileEvent) -> Iterator[int]:
     yield from (event.start, event.end)
     if event.kind is EventKind.ZERO:
         yield from whole_blocks(event.start, event.end)
+    if event.kind is EventKind.SIZE:
+        yield from _around(event.size_before, event.size_after)
     for start, end in event.fresh:
         yield from (start, end)
         yield from _around(start, end)

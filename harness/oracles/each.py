@@ -12,7 +12,7 @@ fast_commit), so that operations on different files survive in any combination. 
  5. Contents are those of some time since then, by the rules of `allowance`.
 
 With `namespace = "synced"` only 1 (as far as names must be there), 2, and the contents of what has not
-changed since it was synced.
+changed since it was synced; and fsync of a directory covers that directory alone.
 
 What a persistence point covers: fsync of a file, the name by which it was opened and the file itself, as of
 the last operation that changed it; of a directory, every name in it; sync, everything.
@@ -85,7 +85,7 @@ class _Each:
         """Paths that the persistence point of operation `index` covers."""
         path = self._timeline.operations[index].path
         yield path
-        if self._timeline.kinds[inode] == "directory":
+        if self._all and self._timeline.kinds[inode] == "directory":
             known = {p for s in self._timeline.snapshots[: index + 1] for p in s.names}
             yield from (p for p in known if p.rpartition("/")[0] == path)
 
