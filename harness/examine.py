@@ -99,6 +99,8 @@ class Examiner:
         )
         self._fsck = FsckMemo()
         self._checks = _Memo()
+        self._trying = threading.Lock()
+        self._useless: dict[int, str] | None = None  # operations whose check cannot be trusted, and why
         self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
         self._memo = memo and profile.repair is None  # what a repair program reads is not traced
         self._sample_rate = sample_rate
@@ -112,6 +114,8 @@ class Examiner:
         `last_prefix`: the longest prefix among the states with this same content; checks of every
         operation acknowledged by then are run.
         """
+        if self.recording.workload.checks and self._useless is None:
+            self._try_checks(worker, stop)
         acked = self.recording.history.position(last_prefix).acked
         checks = [c for c in self.recording.workload.checks if c.operation < acked]
         recalled = self._recall(worker, state, checks) if self._memo else None
@@ -135,6 +139,27 @@ class Examiner:
         return known[1]
 
     # --- a guest ------------------------------------------------------------------------------
+
+    def _try_checks(self, worker: Worker, stop: threading.Event) -> None:
+        """A control: after the workload's end and a clean unmount every check must say yes. One that does not
+        cannot do its work here (a kernel without what the program needs), and its answer is worth nothing.
+        """
+        with self._trying:
+            if self._useless is not None:
+                return
+            end = CrashState(len(self.recording.write_log.entries))
+            seen = self._attempt(worker, end, self.recording.workload.checks, stop)
+            if isinstance(seen, Unseen):
+                self._useless = {c.operation: seen.reason for c in self.recording.workload.checks}
+            else:
+                self._useless = {c.operation: c.output for c in seen.checks if c.exit_code != 0}
+
+    def _trusted(self, check: CheckResult) -> CheckResult:
+        why = (self._useless or {}).get(check.operation)
+        if why is None:
+            return check
+        text = f"it says no even after a clean unmount, so it cannot do its work here: {why}"
+        return CheckResult(check.operation, None, text)
 
     def _attempt(
         self, worker: Worker, state: CrashState, checks: Sequence[Check], stop: threading.Event
@@ -163,7 +188,8 @@ class Examiner:
             target, shown = repaired(worker, target, state, repair), CrashState(0)
         recovery = worker.recover(target, shown, checks, answer)
         fsck = self._check(worker, state)
-        outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
+        results = tuple(map(self._trusted, recovery.outcome.checks))
+        outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result, checks=results)
         if self._memo:
             self._remember(worker, state, outcome, fsck)
         return outcome

@@ -19,6 +19,7 @@ from harness.machines.worker import Recovery, Worker
 from harness.model import (
     CaseId,
     Check,
+    CheckResult,
     CrashState,
     FsckClass,
     FsckResult,
@@ -248,3 +249,28 @@ def test_an_fsck_whose_reads_are_not_known_is_not_kept() -> None:
 )
 def test_a_trace_counts_only_when_it_is_complete(text: str, blocks: tuple[int, ...] | None) -> None:
     assert parse_trace(text) == blocks
+
+
+def with_check(recording: Recording) -> Recording:
+    """The same recording with a program that judges operation 0."""
+    workload = dataclasses.replace(recording.workload, checks=(Check(0, ("check",), ("*",)),))
+    return dataclasses.replace(recording, workload=workload)
+
+
+def answered(code: int | None) -> Outcome:
+    return dataclasses.replace(GOOD, checks=(CheckResult(0, code, "it says"),))
+
+
+@pytest.mark.parametrize(
+    ("clean", "crashed", "verdict"),
+    [(0, 0, Verdict.PASS), (0, 1, Verdict.FAIL), (1, 1, Verdict.UNKNOWN), (1, 0, Verdict.UNKNOWN)],
+)
+def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
+    recording: Recording, clean: int, crashed: int, verdict: Verdict
+) -> None:
+    """State 2 is the log's end. A program that fails there cannot do its work: no false alarm, and no pass."""
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
+    seen = look(examiner, worker, 3).seen
+    assert worker.looked == [2, 3]
+    assert examiner.judge(CrashState(3), seen).verdict is verdict
