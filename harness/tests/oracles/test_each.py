@@ -1,0 +1,115 @@
+"""Names without a global order: each promise of `harness.oracles.each`, kept and broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.model import Judgement, TreeEntry, Verdict
+from harness.tests.oracles.cases import directory, file, judged, oracles, tree, variant, written, zeros
+
+PASS = Verdict.PASS
+EACH = variant(namespace="each", persists="inode", replace_is_safe=False)
+SYNCED = variant(
+    namespace="synced", persists="inode", data="writeback", stale_allowed=True, replace_is_safe=False
+)
+
+
+def on(operations: list[str], *entries: TreeEntry, begun: int | None = None) -> Judgement:
+    return judged(operations, tree(*entries), EACH, begun)
+
+
+def test_what_nobody_synced_may_be_there_in_any_combination() -> None:
+    operations = ["create f", "create g", "create h"]
+    assert on(operations).verdict is PASS
+    assert on(operations, file("h"), file("f")).verdict is PASS
+
+
+def test_a_synced_file_is_there_whatever_else_is() -> None:
+    operations = ["create g", "create f", "append f 4096", "fsync f", "create h"]
+    assert on(operations, file("f", written(2, 0, 4096))).verdict is PASS
+    assert oracles(on(operations, file("g"))) == {"durability"}
+    assert oracles(on(operations, file("f", zeros(0, 4096)))) == {"durability"}
+    assert oracles(on(operations, file("f"))) == {"durability"}
+
+
+def test_names_that_nobody_made() -> None:
+    assert oracles(on(["create f"], file("g"))) == {"atomicity"}
+    assert oracles(on(["create f", "create g"], file("g"), begun=1)) == {"atomicity"}
+
+
+def test_sync_covers_names_that_are_gone() -> None:
+    operations = ["create f", "unlink f", "sync"]
+    assert on(operations).verdict is PASS
+    assert oracles(on(operations, file("f"))) == {"durability"}
+    assert on(operations[:2], file("f")).verdict is PASS
+
+
+REPLACE = ["create f", "append f 4096", "sync", "create t", "append t 8192", "rename t f"]
+OLD, NEW = file("f", written(1, 0, 4096)), file("f", written(4, 0, 8192))
+
+
+def test_a_replaced_file_is_the_old_or_the_new_one() -> None:
+    assert on(REPLACE, OLD).verdict is PASS
+    assert on(REPLACE, OLD, file("t")).verdict is PASS
+    assert on(REPLACE, NEW).verdict is PASS
+    assert oracles(on(REPLACE)) == {"durability"}
+    assert oracles(on(REPLACE, file("f", written(4, 0, 4096), written(1, 4096, 4096)))) == {"stale"}
+
+
+def test_a_replacement_that_was_synced_stays() -> None:
+    operations = [*REPLACE, "fsync f"]
+    assert on(operations, NEW).verdict is PASS
+    (violation,) = on(operations, OLD).violations
+    assert violation.oracle == "durability"
+    assert "is what it was before, although `fsync f`" in violation.summary
+
+
+def test_a_synced_file_that_is_renamed_has_one_of_its_names() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "rename f g"]
+    data = written(1, 0, 4096)
+    assert on(operations, file("f", data)).verdict is PASS
+    assert on(operations, file("g", data)).verdict is PASS
+    assert oracles(on(operations)) == {"durability"}
+    both = (file("f", data, inode=7), file("g", data, inode=7))
+    assert oracles(on(operations, *both)) == {"atomicity"}
+
+
+def test_a_directorys_fsync_covers_the_names_in_it() -> None:
+    operations = ["mkdir d", "create d/f", "create d/g", "unlink d/g", "fsync d"]
+    assert on(operations, directory("d"), file("d/f")).verdict is PASS
+    assert oracles(on(operations, directory("d"))) == {"durability"}
+    assert oracles(on(operations, directory("d"), file("d/f"), file("d/g"))) == {"durability"}
+
+
+def test_a_renamed_parent_leaves_either_path() -> None:
+    operations = ["mkdir d", "create d/f", "sync", "rename d e", "fsync e/f"]
+    assert on(operations, directory("d"), file("d/f")).verdict is PASS
+    assert on(operations, directory("e"), file("e/f")).verdict is PASS
+    assert oracles(on(operations)) == {"durability"}
+
+
+def test_permissions_are_those_of_a_time_since_the_sync() -> None:
+    operations = ["create f", "chmod f 600", "fsync f"]
+    assert on(operations, file("f", mode=0o600)).verdict is PASS
+    assert oracles(on(operations, file("f"))) == {"durability"}
+    assert on(operations[:2], file("f")).verdict is PASS
+
+
+def test_names_of_different_files_are_not_one_file() -> None:
+    one = (file("f", inode=5, links=2), file("g", inode=5, links=2))
+    assert on(["create f", "link f g"], *one).verdict is PASS
+    assert oracles(on(["create f", "create g"], *one)) == {"atomicity"}
+
+
+@pytest.mark.parametrize("path", ["f", "lost+found/#12"])
+def test_after_a_repair_what_was_synced_can_be_reached(path: str) -> None:
+    operations = ["create f", "append f 4096", "fsync f"]
+    assert judged(operations, tree(file(path, written(1, 0, 4096))), SYNCED).verdict is PASS
+    assert oracles(judged(operations, tree(file("other")), SYNCED)) == {"durability"}
+
+
+def test_after_a_repair_only_what_has_not_changed_since_is_judged() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "append f 10"]
+    assert judged(operations, tree(file("f", zeros(0, 9))), SYNCED).verdict is PASS
+    assert oracles(judged(operations[:3], tree(file("f", zeros(0, 4096))), SYNCED)) == {"durability"}
+    assert judged(["create f", "sync"], tree(), SYNCED).verdict is PASS

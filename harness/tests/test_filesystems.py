@@ -1,0 +1,101 @@
+"""Profiles: every one parses and is whole; fsck's exit codes; what is missing is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.expectations import read_expectations
+from harness.filesystems import Profile, Tool, profiles, select_profiles
+from harness.model import CaseId, FsckClass
+from harness.resources import resource
+
+ALL = profiles()
+LOG_LINES = (
+    ("ext4", "EXT4-fs error (device vda): ext4_lookup:1821: inode #12: iget: checksum invalid", True),
+    ("ext4", "EXT4-fs (vda): recovery complete", False),
+    ("xfs", "XFS (vda): Metadata corruption detected at xfs_agf_read_verify", True),
+    ("xfs", "XFS (vda): Internal error i != 1 at line 2000 of file fs/xfs/libxfs/xfs_alloc.c", True),
+    ("xfs", "XFS (vda): Starting recovery (logdev: internal)", False),
+    ("btrfs", "BTRFS error (device vda): bad tree block start", True),
+    ("btrfs", "BTRFS info (device vda): start tree-log replay", False),
+    ("f2fs", "F2FS-fs (vda): inconsistent node block, nid:3", True),
+    ("f2fs", "F2FS-fs (vda): invalid crc value", False),
+    ("f2fs", "F2FS-fs (vda): Mounted with checkpoint version = 6b8b4568", False),
+    ("reiserfs", "REISERFS error (device vda): vs-5150 search_by_key", True),
+    ("reiserfs", "REISERFS warning:  read_super_block: reiserfs filesystem is deprecated", False),
+    ("jfs", "ERROR: (device vda): jfs_readdir: JFS:Dtree error", True),
+    ("nilfs2", "NILFS (vda): recovery complete", False),
+)
+
+
+@pytest.mark.parametrize("profile", ALL.values(), ids=list(ALL))
+def test_a_profile_is_whole(profile: Profile) -> None:
+    assert CaseId.parse(f"{profile.filesystem}-{profile.mode}/w").configuration == profile.name
+    assert profile.size_bytes % 4096 == 0
+    assert profile.contract.fsck_clean <= (profile.fsck is not None)
+    assert len({t.package for t in profile.tools}) == 1
+    for pattern in (*profile.console.errors, *profile.console.recovered):
+        re.compile(pattern)
+
+
+@pytest.mark.parametrize(("filesystem", "line", "matches"), LOG_LINES, ids=[line[1] for line in LOG_LINES])
+def test_errors_are_told_from_recovery(filesystem: str, line: str, matches: bool) -> None:
+    profile = select_profiles([filesystem])[0]
+    assert any(re.search(p, line) for p in profile.console.errors) is matches
+
+
+@pytest.mark.parametrize("name", ["natural-faults.expected", "reordering.expected"])
+def test_every_expectation_is_about_a_mode_there_is(name: str) -> None:
+    for expectation in read_expectations(resource("vms", "filesystems") / name):
+        assert any(expectation.applies_to(CaseId(p.filesystem, p.mode, "w")) for p in ALL.values()), (
+            expectation
+        )
+
+
+def test_a_filesystem_stands_for_its_modes() -> None:
+    assert [p.mode for p in select_profiles(["xfs"])] == ["default", "wsync"]
+    with pytest.raises(UsageError, match="no file system or mode 'xsf'"):
+        select_profiles(["xsf"])
+
+
+def shell(tmp_path: Path, code: int) -> Tool:
+    """A program that ends with this exit code, in place of a native one."""
+    script = tmp_path / f"exit-{code}"
+    script.write_text(f"#!/bin/sh\nexit {code}\n")
+    script.chmod(0o755)
+    return Tool(str(script), "none", clean=(0,), dirty=(4,))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(0, FsckClass.CLEAN), (4, FsckClass.DIRTY), (8, FsckClass.FAILED)]
+)
+def test_an_exit_code_is_decoded_as_the_profile_says(tmp_path: Path, code: int, expected: FsckClass) -> None:
+    profile = with_tools(fsck=shell(tmp_path, code))
+    assert profile.check_filesystem(tmp_path).classified is expected
+
+
+def test_without_an_fsck_nothing_is_clean(tmp_path: Path) -> None:
+    assert with_tools(fsck=None).check_filesystem(tmp_path).classified is FsckClass.FAILED
+
+
+def test_what_is_missing_names_its_package(tmp_path: Path) -> None:
+    here = shell(tmp_path, 0)
+    assert with_tools(mkfs=here, fsck=here).lacks() == ""
+    missing = with_tools(mkfs=here, fsck=Tool("fsck.nothing", "nothing-progs")).lacks()
+    assert "fsck.nothing" in missing
+    assert "apt-get install nothing-progs" in missing
+
+
+def test_a_mode_may_leave_out_arguments_of_mkfs() -> None:
+    assert "-J" in ALL["ext4/ordered"].mkfs.arguments
+    assert "-J" not in ALL["ext4/no-journal"].mkfs.arguments
+
+
+def with_tools(**tools: Tool | None) -> Profile:
+    """ext4/ordered with other programs."""
+    return dataclasses.replace(ALL["ext4/ordered"], **tools)  # type: ignore[arg-type]  # the caller's tools
