@@ -13,6 +13,12 @@ need() {
 }
 need qemu-system-x86_64 qemu-system-x86
 need mkfs.ext4 e2fsprogs
+need mkfs.xfs xfsprogs
+need mkfs.btrfs btrfs-progs
+need mkfs.f2fs f2fs-tools
+need mkfs.jfs jfsutils
+need mkreiserfs reiserfsprogs
+need mkfs.nilfs2 nilfs-tools
 need fio fio
 need depmod kmod
 need xz xz-utils
