@@ -29,6 +29,7 @@ FSCK_TIMEOUT_S = 120
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A host program: `arguments` go before the image's path. `clean`, `dirty`: exit codes of an fsck;
     every other code means that it could not do its work. `environment` is added to the process's own.
+    `writes`: it changes an image that it only checks, so it is given a copy.
     """
 
     program: str
@@ -37,6 +38,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     clean: tuple[int, ...] = (0,)
     dirty: tuple[int, ...] = ()
+    writes: bool = False
 
     def path(self) -> str:
         """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""

@@ -8,6 +8,7 @@ are None, and nobody may rely on them.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class FsckReads:
         """Run the profile's fsck on an image file."""
         if profile.fsck is None:
             return cls(profile.check_filesystem(image), ())
+        if profile.fsck.writes:
+            image = Path(shutil.copyfile(image, image.with_suffix(".copy")))
         with tempfile.NamedTemporaryFile(prefix="powercut-reads-", dir=image.parent) as trace:
             environment = {
                 "LD_PRELOAD": str(find_library()),
