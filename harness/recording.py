@@ -27,6 +27,9 @@ from harness.writelog import WriteLog, read_log
 
 COPY_BYTES = 1 << 20
 
+ATTEMPTS = 3
+"""Recordings tried before a log that does not give the disk is told as such."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -86,7 +89,13 @@ def record(
     Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
     """
     target = Target(profile.fstype, profile.mount_options, base, None)
-    worker.record(target, workload.operations, on_progress)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            worker.record(target, workload.operations, on_progress)
+            break
+        except WriteLogError:  # without a journal a page may change while it is being written: by chance
+            if attempt == ATTEMPTS:
+                raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
     with worker.log_device.open("rb") as source, log.open("wb") as copy:
         _copy_exactly(source, copy, read_log(worker.log_device).used_bytes)
