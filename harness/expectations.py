@@ -21,7 +21,10 @@ from harness.model import CaseId
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Findings of `oracle` in `configuration` under `workload` are known. `origin`: `file:line`."""
+    """Findings of `oracle` in `configuration` under `workload` are known. `origin`: `file:line`.
+
+    Each is a glob pattern; `oracle` may be several, with commas: one fault shows now here, now there.
+    """
 
     configuration: str
     workload: str
@@ -37,7 +40,7 @@ class Expectation:
 
     def matches(self, case: CaseId, oracle: str) -> bool:
         """Whether a finding of `oracle` in `case` is expected."""
-        return self.applies_to(case) and fnmatchcase(oracle, self.oracle)
+        return self.applies_to(case) and any(fnmatchcase(oracle, p) for p in self.oracle.split(","))
 
     def __str__(self) -> str:
         return f"{self.configuration} {self.workload} {self.oracle}"

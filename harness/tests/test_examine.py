@@ -268,7 +268,7 @@ def answered(code: int | None) -> Outcome:
 def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     recording: Recording, clean: int, crashed: int, verdict: Verdict
 ) -> None:
-    """State 2 is the log's end. A program that fails there cannot do its work: no false alarm, and no pass."""
+    """State 2 is the log's end. A program that fails there cannot work: no alarm, no pass."""
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
     seen = look(examiner, worker, 3).seen

@@ -195,3 +195,12 @@ def test_a_file_that_cannot_be_read_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"ext4/* * fsck # caf\xe9")
     with pytest.raises(UsageError, match="cannot read the expected failures"):
         read_expectations(tmp_path / "latin")
+
+
+def test_an_expectation_may_name_several_oracles() -> None:
+    (known,) = parse_expectations("ext4/nobarrier * durability,si*  # no flush", "f")
+    case = CaseId("ext4", "nobarrier", "w")
+    assert [o for o in ("durability", "size", "stale", "program") if known.matches(case, o)] == [
+        "durability",
+        "size",
+    ]
