@@ -100,7 +100,7 @@ kernel_options = [
         default="debian-6.12",
         show_default=True,
         metavar="K",
-        help="A pin of kernels/ (debian-6.12), an exact version (debian-6.12.117), or a bzImage or vmlinux.",
+        help="A pin of kernels/ (debian-6.12, uml-6.1), an exact version (debian-6.12.117), or an image.",
     ),
     click.option(
         "--modules",

@@ -29,12 +29,17 @@ DOWNLOAD_TIMEOUT_S = 1800
 
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A series of distribution kernels, a file of `kernels/`. Group 1 of `package_pattern` is the version."""
+    """A series of distribution kernels, a file of `kernels/`. Group 1 of `package_pattern`, if it has one, is
+    the version that may be asked for. `image`, `modules`: where they are in the package, as glob patterns.
+    """
 
     summary: str
     series: str
     package_pattern: str
     name: str = ""
+    machine: str = "qemu"
+    image: str = "boot/vmlinuz-*"
+    modules: str = "lib/modules/*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Kernel:
     sha256: str
     package_version: str = ""
     replaced: tuple[Path, ...] = ()
+    machine: str = "qemu"  # that a pin is for; a user's own file may be for either
 
 
 def pins() -> dict[str, Pin]:
@@ -127,12 +133,12 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
     root = cache_dir("kernels") / package
     if not (root / "complete").exists():
         _download(package, root)
-    image = next((root / "boot").glob("vmlinuz-*"))
-    own_modules = _modules_dir(modules) if modules else next((root / "lib/modules").glob("*"))
-    match = re.fullmatch(pin.package_pattern, package)
-    name = f"debian-{match[1]}" if match else pin.name
+    image = next(root.glob(pin.image))
+    own_modules = _modules_dir(modules) if modules else next(root.glob(pin.modules))
+    own_version = _version(pin, package)
+    name = f"debian-{own_version}" if own_version else pin.name
     package_version = (root / "complete").read_text().strip()
-    return Kernel(name, image, own_modules, _sha256(image), package_version, replaced)
+    return Kernel(name, image, own_modules, _sha256(image), package_version, replaced, pin.machine)
 
 
 def _choose_package(pin: Pin, version: str) -> str:
@@ -159,14 +165,16 @@ def _matching(pin: Pin, version: str, packages: set[str]) -> list[str]:
 
 
 def _version(pin: Pin, package: str) -> str:
+    """ "" for a pin of one version at a time."""
     match = re.fullmatch(pin.package_pattern, package)
-    return match[1] if match else ""
+    return match[1] if match and match.re.groups else ""
 
 
 def _apt_packages(pin: Pin) -> set[str]:
     if not shutil.which("apt-cache"):
         return set()
-    command = ["apt-cache", "pkgnames", "linux-image-"]
+    prefix = re.match(r"[a-z-]*", pin.package_pattern)
+    command = ["apt-cache", "pkgnames", prefix[0] if prefix else ""]
     listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return {p for p in listed.stdout.split() if re.fullmatch(pin.package_pattern, p)}
 

@@ -81,6 +81,7 @@ def scene(
     another is named. Raises StoreError where the recording is gone.
     """
     plan = load_plan(store)
+    machine = "auto" if kernel else plan.machine  # another kernel may be for another machine
     case = point.case
     (profile,) = select_profiles([case.configuration])
     workload = next(w for w in select_workloads(plan.workloads) if w.name == case.workload)
@@ -94,7 +95,7 @@ def scene(
         recording = load_recording(case, profile, workload, store.path / "cases", directory)
         if point.state.prefix > len(recording.write_log.entries):
             raise UsageError(f"{point} lies behind the end of the log")
-        plan = msgspec.structs.replace(plan, accel=accel)
+        plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
         yield Scene(point, recording, found, kits.recorder, kits.accel.name, directory)
     finally:
@@ -124,6 +125,11 @@ def shell(shown: Scene) -> int:
     """A console in a fresh guest with the crashed disk attached, not yet mounted. What is written to it is
     dropped at the end. Returns QEMU's exit code.
     """
+    if shown.kit.machine.name != "qemu":
+        raise UsageError(
+            f"a console can be had in QEMU only, and this run was judged in {shown.kit.machine.name}",
+            "name a kernel for QEMU: --kernel debian-6.12",
+        )
     with Worker(shown.kit, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.base, shown.recording.log)
         disk.switch(shown.point.state)

@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 
 from harness import __version__
-from harness.errors import EnvironmentLacks, ExitCode, KernelError, PowercutError, StoreError
+from harness.errors import EnvironmentLacks, ExitCode, KernelError, PowercutError, StoreError, UsageError
 from harness.examine import SAMPLE_RATE, Examiner, Look
 from harness.filesystems import Profile, select_profiles
 from harness.kernel_build import matching_uml
@@ -466,9 +466,9 @@ def make_kits(
     source is in the cache, since it runs at native speed; findings are then confirmed in QEMU.
     Raises KernelError for a missing module, or where there is no UML kernel for `uml`.
     """
-    uml_image = _uml_image(plan, kernel)
-    if plan.machine == "uml":
-        kit = _uml_kit(uml_image, profiles, workloads, scratch)
+    uml_kernel = _uml_kernel(plan, kernel)
+    if "uml" in (plan.machine, kernel.machine):
+        kit = _uml_kit(uml_kernel, profiles, workloads, scratch)
         return Kits(kit, kit, qemu.Accel("native", "asked for"), f"UML {uml.release(kit.kernel_image)}")
     archive = _pack(kernel, qemu.profile().modules, profiles, workloads, scratch / "initramfs.cpio")
 
@@ -483,31 +483,33 @@ def make_kits(
     accel = qemu.choose_accel(plan.accel, try_kvm)
     recorder = kit_for(accel.name)
     told = f"QEMU ({accel.name}: {accel.reason})"
-    if plan.machine == "qemu" or uml_image is None:
+    if plan.machine == "qemu" or uml_kernel is None:
         return Kits(recorder, recorder, accel, told)
-    judge = _uml_kit(uml_image, profiles, workloads, scratch)
+    judge = _uml_kit(uml_kernel, profiles, workloads, scratch)
     told = f"recorded in {told}, judged in UML of the same source, findings confirmed in QEMU"
     return Kits(recorder, judge, accel, told)
 
 
-def _uml_image(plan: Plan, kernel: Kernel) -> Path | None:
+def _uml_kernel(plan: Plan, kernel: Kernel) -> Kernel | None:
     """The UML kernel for this run: the one that the user names, else one of the same source."""
-    if plan.machine == "uml" and kernel.modules is None and not kernel.package_version:
-        return kernel.image
-    return None if kernel.replaced or plan.machine == "qemu" else matching_uml(kernel.package_version)
+    if kernel.machine == "uml" and plan.machine == "qemu":
+        raise UsageError(f"{kernel.name} is a User Mode Linux kernel", "leave out --machine qemu")
+    if kernel.machine == "uml" or (plan.machine == "uml" and not kernel.package_version):
+        return kernel
+    image = None if kernel.replaced or plan.machine == "qemu" else matching_uml(kernel.package_version)
+    return Kernel(image.parent.name, image, None, "") if image else None
 
 
 def _uml_kit(
-    image: Path | None, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
+    kernel: Kernel | None, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
 ) -> GuestKit:
-    if image is None:
+    if kernel is None:
         raise KernelError(
             "no User Mode Linux kernel of this kernel's source is in the cache",
-            "build one (minutes, once): powercut kernel build --machine uml",
+            "build one (minutes, once): powercut kernel build; or take Debian's: --kernel uml-6.1",
         )
-    built_in = Kernel(image.name, image, None, "")
-    archive = _pack(built_in, [], profiles, workloads, scratch / "initramfs-uml.cpio")
-    return GuestKit(uml.Uml(), image, archive)
+    archive = _pack(kernel, uml.profile().modules, profiles, workloads, scratch / "initramfs-uml.cpio")
+    return GuestKit(uml.Uml(), kernel.image, archive)
 
 
 def _pack(

@@ -137,6 +137,21 @@ def test_what_is_in_the_cache_is_found_without_apt(monkeypatch: pytest.MonkeyPat
     assert (found.name, found.package_version) == ("debian-6.12.7", "6.12.7-1")
 
 
+def test_a_pin_of_one_version_at_a_time_has_its_own_layout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    offer(monkeypatch, tmp_path, set())
+    root = tmp_path / "kernels/user-mode-linux"
+    (root / "usr/lib/uml/modules/6.1.176/kernel").mkdir(parents=True)
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/linux.uml").write_bytes(b"kernel")
+    (root / "complete").write_text("6.1um4+b13\n")
+    found = find_kernel("uml-6.1")
+    assert (found.name, found.machine, found.image.name) == ("uml-6.1", "uml", "linux.uml")
+    assert found.modules is not None
+    assert found.modules.name == "6.1.176"
+
+
 def test_pins_are_told_apart() -> None:
     known: Mapping[str, kernels.Pin] = pins()
     assert kernels._asked_version(known["debian-6.1"], "debian-6.12.117") is None

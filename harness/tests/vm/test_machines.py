@@ -97,6 +97,13 @@ def test_uml_records_too(tmp_path: Path, uml_kernel: Path) -> None:
     assert summary.cases[0].verdict is CaseVerdict.PASS, (summary.cases[0].undecided, summary.findings)
 
 
+def test_the_ready_uml_kernel_of_debian_needs_no_build(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], kernel="uml-6.1", jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    assert summary.info.machine.kind == "uml"
+    assert summary.cases[0].verdict is CaseVerdict.PASS, (summary.cases[0].undecided, summary.findings)
+
+
 class _Kills(Lines):
     """Kills processes of that name, once, when a few states are judged."""
 
