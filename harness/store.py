@@ -491,7 +491,7 @@ class RunStore:
             )
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
-        """Say how long a case took, all sessions of a resumed run together."""
+        """Say how long a case took, all parts of a resumed run together."""
         with self._transaction() as db:
             db.execute("UPDATE cases SET seconds = ? WHERE id = ?", (seconds, self._number(case)))
 
