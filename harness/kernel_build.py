@@ -19,7 +19,15 @@ from harness.cache import cache_dir
 from harness.errors import EnvironmentLacks, KernelError
 from harness.resources import resource
 
-TOOLS = {"make": "make", "gcc": "gcc", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils"}
+TOOLS = {
+    "make": "make",
+    "gcc": "gcc",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "xz": "xz-utils",
+    "lz4": "lz4",
+}
 
 
 class Flavour(msgspec.Struct, frozen=True):

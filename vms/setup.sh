@@ -30,6 +30,7 @@ need gcc gcc
 need flex flex
 need bison bison
 need bc bc
+need lz4 lz4
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
 
