@@ -31,17 +31,26 @@ TOOLS = {
 
 
 class Flavour(msgspec.Struct, frozen=True):
-    """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`."""
+    """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
+    `headers`: of the host's C library folder, with the package that each is in.
+    """
 
     arch: str
     target: str
     image: str
     fragments: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 FLAVOURS = {
     "uml": Flavour("um", "linux", "linux", ("common.config", "uml.config")),
-    "qemu": Flavour("x86_64", "bzImage", "arch/x86/boot/bzImage", ("common.config", "qemu.config")),
+    "qemu": Flavour(
+        "x86_64",
+        "bzImage",
+        "arch/x86/boot/bzImage",
+        ("common.config", "qemu.config"),
+        (("gelf.h", "libelf-dev"),),  # for objtool
+    ),
 }
 
 
@@ -73,11 +82,12 @@ def build(source: str, machine: str, jobs: int, log: Path, say: Callable[[str], 
     What make prints goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError where the
     source cannot be had, is not clean, or does not build.
     """
+    flavour = FLAVOURS[machine]
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
     if missing:
         packages = " ".join(missing)
         raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
-    flavour = FLAVOURS[machine]
     with (
         tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch,
         _tree(source, Path(scratch), say) as (tree, version, identity),
