@@ -7,19 +7,17 @@ are None, and nobody may rely on them.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import EnvironmentLacks
 from harness.filesystems import Profile
 from harness.machines.disk import Disk
 from harness.model import BLOCK_BYTES, FsckResult
+from harness.resources import built_part
 
-_LIBRARY_VARIABLE = "POWERCUT_READTRACE"
 _COMPLETE = "complete"
 
 
@@ -95,10 +93,5 @@ def parse_trace(text: str) -> tuple[int, ...] | None:
 
 
 def find_library() -> Path:
-    """What `make setup` built, or $POWERCUT_READTRACE."""
-    configured = os.environ.get(_LIBRARY_VARIABLE)
-    built = Path(__file__).resolve().parents[1] / "target/release/libpowercut_readtrace.so"
-    path = Path(configured) if configured else built
-    if not path.is_file():
-        raise EnvironmentLacks(f"the library {path} is not there", "run: make setup")
-    return path
+    """The library that notes what fsck reads; see `vms/readtrace`."""
+    return built_part("POWERCUT_READTRACE", "release", "libpowercut_readtrace.so")

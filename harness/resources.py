@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks
@@ -25,3 +26,15 @@ def resource(*parts: str) -> Path:
         f"{'/'.join(parts)} is part of powercut and is at neither {places[0]} nor {places[1]}",
         "install powercut again: the installation is incomplete",
     )
+
+
+def built_part(variable: str, *parts: str) -> Path:
+    """A part in Rust that `make setup` built; the environment's `variable` may name another file.
+
+    Raises EnvironmentLacks when it is not there.
+    """
+    configured = os.environ.get(variable)
+    path = Path(configured) if configured else _PACKAGE.parent.joinpath("target", *parts)
+    if not path.is_file():
+        raise EnvironmentLacks(f"{path} is not there", f"run: make setup, or set {variable} to the file")
+    return path

@@ -19,10 +19,9 @@ import msgspec
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError
 from harness.machines.guest import Guest
 from harness.machines.machine import Boot, die_with_parent
-from harness.resources import resource
+from harness.resources import built_part, resource
 
 BOOT_TIMEOUT_S = 30.0
-_SHIM_VARIABLE = "POWERCUT_UMLSHIM"
 _VIRTIO_ID_BLOCK = 2  # virtio 1.2, 5 Device Types
 
 
@@ -118,12 +117,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 def find_shim() -> Path:
     """The library that lets UML run on hosts with AMX; see `vms/umlshim`."""
-    configured = os.environ.get(_SHIM_VARIABLE)
-    built = Path(__file__).resolve().parents[2] / "target/release/libpowercut_umlshim.so"
-    path = Path(configured) if configured else built
-    if not path.is_file():
-        raise EnvironmentLacks(f"the library {path} is not there", "run: make setup")
-    return path
+    return built_part("POWERCUT_UMLSHIM", "release", "libpowercut_umlshim.so")
 
 
 def release(image: Path) -> str:

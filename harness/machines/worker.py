@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DiskError, EnvironmentLacks, GuestError, KernelError, PowercutError, WriteLogError
+from harness.errors import DiskError, GuestError, KernelError, PowercutError, WriteLogError
 from harness.machines import wire
 from harness.machines.disk import Disk
 from harness.machines.guest import Guest
@@ -31,6 +31,7 @@ from harness.model import (
     Tree,
     TreeEntry,
 )
+from harness.resources import built_part
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
@@ -334,10 +335,5 @@ def _to_entry(e: wire.TreeEntry) -> TreeEntry:
 
 
 def find_agent() -> Path:
-    """The static agent that becomes PID 1. `$POWERCUT_AGENT`, else what `make setup` built."""
-    configured = os.environ.get("POWERCUT_AGENT")
-    built = Path(__file__).parents[2] / "target/x86_64-unknown-linux-gnu/release/powercut-agent"
-    path = Path(configured) if configured else built
-    if not path.is_file():
-        raise EnvironmentLacks(f"the agent is not at {path}", "run: make setup")
-    return path
+    """The static agent that becomes PID 1."""
+    return built_part("POWERCUT_AGENT", "x86_64-unknown-linux-gnu", "release", "powercut-agent")

@@ -26,7 +26,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     except EnvironmentLacks as error:
         if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
             raise
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # the disk is not built; POWERCUT_REQUIRE_VM=1 fails instead
     (tmp_path / "base").write_bytes(BASE)
     write_log(tmp_path / "log", [Write(0, b"X" * S), Write(8, b"Y" * 8 * S), Write(16, b"Z" * S)])
     with Disk() as disk:
