@@ -1,0 +1,1 @@
+"""What consistency costs: measurements in a guest with tools, and what they come to."""
