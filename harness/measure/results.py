@@ -49,7 +49,7 @@ Cell = str | Spread | float | None
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`columns`: one for each cell of a row, the name of the row first; a column's unit stands in its name."""
+    """`columns`: one for each cell of a row, the row's name first; its unit stands in a column's name."""
 
     title: str
     columns: list[str]
