@@ -1,0 +1,104 @@
+"""Figures as they were taken, one line of JSON each, and what is made of them.
+
+Rounds are interleaved: every configuration once, then every one again. So what changes on the host in
+the meantime meets all of them, and two configurations are held against each other *within a round*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from harness.measure.results import Spread
+
+FILE_NAME = "samples.jsonl"
+"""Of the file in a run's directory with every single figure."""
+
+
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one configuration gave in one round: numbers and words by name. `reason`: not empty where it could
+    not be measured, and then it says why.
+    """
+
+    configuration: str
+    round: int
+    values: dict[str, float] = {}
+    words: dict[str, str] = {}
+    reason: str = ""
+
+
+@dataclass
+class Samples:
+    """All of a run, in the order in which they were taken."""
+
+    taken: list[Sample] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, path: Path) -> Samples:
+        """From the lines of a file; a last line that was cut off by a crash is left out."""
+        if not path.exists():
+            return cls()
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+        return cls([msgspec.json.decode(line, type=Sample) for line in whole.splitlines()])
+
+    def add(self, sample: Sample, path: Path) -> None:
+        """Keep it, and write it behind those that `path` holds."""
+        self.taken.append(sample)
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(sample) + b"\n")
+
+    def has(self, configuration: str, number: int) -> bool:
+        """Whether that was measured already; what failed is tried again."""
+        return number in self._rounds(configuration)
+
+    def configurations(self) -> tuple[str, ...]:
+        """In the order in which they came."""
+        return tuple(dict.fromkeys(s.configuration for s in self.taken))
+
+    def values(self, configuration: str, figure: str) -> Mapping[int, float]:
+        """One figure by round."""
+        rounds = self._rounds(configuration)
+        return {number: s.values[figure] for number, s in rounds.items() if figure in s.values}
+
+    def words(self, configuration: str, name: str) -> tuple[str, ...]:
+        """One of the words, in the order of rounds."""
+        return tuple(s.words[name] for s in self._rounds(configuration).values() if name in s.words)
+
+    def spread(self, configuration: str, figure: str) -> Spread | None:
+        """Of one figure over the rounds; None where it was never measured."""
+        taken = self.values(configuration, figure)
+        return Spread.of(taken.values()) if taken else None
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why configurations could not be measured, each once: `reiserfs/ordered: mount: ...`. What was
+        measured in a later attempt is not among them.
+        """
+        told = (f"{s.configuration}: {s.reason}" for s in self._failed())
+        return tuple(dict.fromkeys(told))
+
+    def ratio(self, over: Sequence[str], figure: str, under: Sequence[str] = ()) -> Spread | None:
+        """`over / under` of a figure, taken within each round. `over` and `under` are a configuration, and
+        where another figure is meant, that: `("ext4/journal",)`, `("ext4/journal", "latency_ms")`.
+
+        The median is that of the rounds' own ratios: on a machine whose load drifts it spreads less than a
+        ratio of two medians. None where no round has both, or where the lower figure is zero.
+        """
+        upper = self.values(over[0], over[1] if len(over) > 1 else figure)
+        lower = self.values(under[0], under[1] if len(under) > 1 else figure)
+        return spread_of_ratios(upper, lower)
+
+    def _rounds(self, configuration: str) -> dict[int, Sample]:
+        of_it = (s for s in self.taken if s.configuration == configuration and not s.reason)
+        return {s.round: s for s in of_it}
+
+    def _failed(self) -> Iterable[Sample]:
+        return (s for s in self.taken if s.reason and not self.has(s.configuration, s.round))
+
+
+def spread_of_ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:
+    """Of `upper / lower` in each round that has both and a lower one above zero; None where none has."""
+    ratios = [upper[n] / lower[n] for n in sorted(upper.keys() & lower.keys()) if lower[n] > 0]
+    return Spread.of(ratios) if ratios else None
