@@ -17,12 +17,14 @@ use rustix::{
 };
 
 use crate::{
-    dm::{DeviceMapper, LogWrites},
+    ack,
+    dm::{DeviceMapper, Target},
     failure::{errno_of, failed, Failure},
     files,
     kmsg::KernelLog,
     mounts::{self, MOUNT_POINT},
     operations, program,
+    second::Pair,
     walk::Walker,
 };
 
@@ -35,7 +37,7 @@ enum Mounted {
     /// A recovered file system that was kept.
     Recovered,
     /// A recording: the target, and that it is mounted.
-    Recording(LogWrites),
+    Recording(Target),
 }
 
 /// The agent between two requests.
@@ -44,6 +46,10 @@ pub struct Agent {
     mapper: Result<DeviceMapper, Failure>,
     walker: Walker,
     mounted: Mounted,
+    /// The disk cut in two, if it is; kept from one state to the next.
+    pair: Option<Pair>,
+    /// It runs in an image with tools: programs run anywhere, and may say a lot.
+    tools: bool,
 }
 
 impl Agent {
@@ -53,6 +59,16 @@ impl Agent {
             mapper: DeviceMapper::open(),
             walker: Walker::new(),
             mounted: Mounted::Nothing,
+            pair: None,
+            tools: false,
+        })
+    }
+
+    /// The agent in an image with tools.
+    pub fn with_tools() -> Result<Self, Failure> {
+        Ok(Self {
+            tools: true,
+            ..Self::new()?
         })
     }
 
@@ -92,7 +108,12 @@ impl Agent {
                 self.run_program(&argv, seconds_from_now(deadline_s))
             }
             AgentRequest::Unmount {} => self.unmount(),
-            AgentRequest::PutFile { path, mode, data } => put_file(&path, mode, &data),
+            AgentRequest::PutFile {
+                path,
+                mode,
+                data,
+                append,
+            } => put_file(&path, mode, &data, append),
         };
         answer.unwrap_or_else(|failure| self.refuse(failure))
     }
@@ -115,6 +136,7 @@ impl Agent {
 
     /// Leave nothing mounted and no target behind. What does not go stays behind under its own name.
     pub fn release(&mut self) {
+        ack::end();
         match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
             Mounted::Nothing => {}
             Mounted::Recovered => {
@@ -122,6 +144,7 @@ impl Agent {
             }
             Mounted::Recording(target) => {
                 mounts::unmount_device();
+                let _ = self.join();
                 if let Ok(mapper) = &self.mapper {
                     let _ = mapper.remove(&target);
                 }
@@ -138,22 +161,46 @@ impl Agent {
         mount: &MountSpec,
     ) -> Result<AgentReply, Failure> {
         self.release();
+        self.join()?;
         files::wait_for_device(log)?;
         let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
         let target = mapper.log_writes(data, log)?;
         let node = target.node.to_string_lossy().into_owned();
-        if let Err(errno) = mounts::mount_device(&node, mount, MountFlags::empty()) {
-            let _ = mapper.remove(&target);
-            return Err(failed(format!(
-                "mount {node} ({}) as {}",
-                mount.options, mount.fstype
-            ))(errno));
-        }
-        self.mounted = Mounted::Recording(target);
+        self.mounted = Mounted::Recording(target); // a failure from here on releases it
+        let node = self.cut(&node, mount.second_offset)?;
+        mounts::mount_device(&node, mount, MountFlags::empty()).map_err(failed(format!(
+            "mount {node} ({}) as {}",
+            mount.options, mount.fstype
+        )))?;
         Ok(AgentReply::RecordStarted {})
     }
 
-    fn recording(&self) -> Result<(&DeviceMapper, &LogWrites), Failure> {
+    /// The device to mount: the disk, or where there is a second one, the part in front of it.
+    fn cut(&mut self, disk: &str, second_offset: u64) -> Result<String, Failure> {
+        let kept = self.pair.as_ref();
+        if kept.is_some_and(|pair| !pair.is_of(disk, second_offset)) {
+            self.join()?;
+        }
+        if second_offset == 0 {
+            return Ok(disk.to_owned());
+        }
+        if self.pair.is_none() {
+            let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
+            self.pair = Some(Pair::cut(mapper, disk, second_offset)?);
+        }
+        let first = self.pair.as_ref().map(Pair::first).unwrap_or_default();
+        Ok(first.to_string_lossy().into_owned())
+    }
+
+    /// Undo a `cut`.
+    fn join(&mut self) -> Result<(), Failure> {
+        match (self.pair.take(), &self.mapper) {
+            (Some(pair), Ok(mapper)) => pair.remove(mapper),
+            _ => Ok(()),
+        }
+    }
+
+    fn recording(&self) -> Result<(&DeviceMapper, &Target), Failure> {
         match (&self.mapper, &self.mounted) {
             (Ok(mapper), Mounted::Recording(target)) => Ok((mapper, target)),
             _ => Err(failed("no recording is under way")(Errno::INVAL)),
@@ -198,10 +245,13 @@ impl Agent {
     }
 
     fn record_finish(&mut self) -> Result<AgentReply, Failure> {
+        ack::end();
         let (mapper, target) = self.recording()?;
         mapper.mark(target, "end")?;
         let unmount_errno = mounts::unmount_device();
         mapper.mark(target, "unmounted")?;
+        self.join()?;
+        let (mapper, target) = self.recording()?;
         // What the file system never flushed must be logged here, behind every mark: the target's removal
         // would put it in front of whatever its thread has not written to the log yet, marks too
         // (`log_writes_dtr` splices to the head of the list, drivers/md/dm-log-writes.c).
@@ -233,11 +283,15 @@ impl Agent {
         clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
         files::wait_for_device(device)?;
         mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
+        let device = self.cut(device, mount.second_offset)?;
+        if let Some(pair) = &self.pair {
+            pair.drop_caches()?;
+        }
 
         let mut recovered = Recovered::default();
         let clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards is recovery's.
-        match mounts::mount_device(device, mount, MountFlags::NOATIME) {
+        match mounts::mount_device(&device, mount, MountFlags::NOATIME) {
             Ok(()) => {
                 recovered.mount_us = micros(clock);
                 self.mounted = Mounted::Recovered;
@@ -275,11 +329,15 @@ impl Agent {
     }
 
     fn run_program(&mut self, argv: &[String], deadline: Instant) -> Result<AgentReply, Failure> {
-        if !matches!(self.mounted, Mounted::Recovered) {
+        if !self.tools && !matches!(self.mounted, Mounted::Recovered) {
             return Err(failed("no recovered file system is mounted")(Errno::INVAL));
         }
-        let ended =
-            program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
+        let ended = if self.tools {
+            program::run_tool(argv, deadline)
+        } else {
+            program::run(argv, deadline)
+        }
+        .map_err(failed(format!("run {}", argv.join(" "))))?;
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
             output: ended.output,
@@ -304,7 +362,7 @@ fn forget_devices() -> Result<(), Failure> {
     mounts::forget_btrfs_devices().map_err(failed("BTRFS_IOC_FORGET_DEV"))
 }
 
-fn put_file(path: &str, mode: u32, data: &[u8]) -> Result<AgentReply, Failure> {
+fn put_file(path: &str, mode: u32, data: &[u8], append: bool) -> Result<AgentReply, Failure> {
     let outside = path.starts_with('/')
         && !path.split('/').any(|part| part == "..")
         && !std::path::Path::new(path).starts_with(MOUNT_POINT);
@@ -315,14 +373,18 @@ fn put_file(path: &str, mode: u32, data: &[u8]) -> Result<AgentReply, Failure> {
     }
     files::make_parent(std::path::Path::new(path))?;
     let put = || {
-        // A new file: the old one may be running, and would keep its mode.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let mut options = std::fs::File::options();
-        let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-        std::io::Write::write_all(&mut file, data)
+        if append {
+            options.append(true);
+        } else {
+            // A new file: the old one may be running, and would keep its mode.
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            options.write(true).create_new(true).mode(mode);
+        }
+        std::io::Write::write_all(&mut options.open(path)?, data)
     };
     put().map_err(|e| failed(format!("put {path}"))(errno_of(&e)))?;
     Ok(AgentReply::Done {})

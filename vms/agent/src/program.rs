@@ -18,6 +18,8 @@ use crate::{failure::errno_of, mounts::MOUNT_POINT};
 
 /// Output kept of a program; the rest is read and dropped.
 const OUTPUT_BYTES: usize = 64 << 10;
+/// The same of a tool: a trace is long. Well below a frame (`powercut_protocol::MAX_FRAME_BYTES`).
+const TOOL_OUTPUT_BYTES: usize = 32 << 20;
 /// How often a program that holds its output open without writing is looked after.
 const POLL: Duration = Duration::from_millis(10);
 /// What a killed program gets to die; one that hangs in the kernel is left behind.
@@ -28,17 +30,27 @@ const DEATH: Duration = Duration::from_secs(5);
 pub struct Ended {
     /// Exit code, or 128 + signal; -1 when it was stopped at its deadline.
     pub exit_code: i32,
-    /// Standard output and error as they came, at most [`OUTPUT_BYTES`].
+    /// Standard output and error as they came, the first `output_bytes`.
     pub output: Vec<u8>,
 }
 
 /// Run a program in the mount point until it ends or the deadline comes; then its process group is
 /// killed. Its standard input is empty, its environment holds nothing but PATH and HOME.
 pub fn run(argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
-    run_in(MOUNT_POINT, argv, deadline)
+    run_in(MOUNT_POINT, argv, deadline, OUTPUT_BYTES)
 }
 
-fn run_in(directory: &str, argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
+/// The same in the root, with more output kept.
+pub fn run_tool(argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
+    run_in("/", argv, deadline, TOOL_OUTPUT_BYTES)
+}
+
+fn run_in(
+    directory: &str,
+    argv: &[String],
+    deadline: Instant,
+    output_bytes: usize,
+) -> Result<Ended, Errno> {
     let (program, arguments) = argv.split_first().ok_or(Errno::INVAL)?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // Only this end: the flag belongs to the open file, and the program's end must block.
@@ -62,7 +74,7 @@ fn run_in(directory: &str, argv: &[String], deadline: Instant) -> Result<Ended, 
         command.spawn().map_err(|e| errno_of(&e))?
     };
     let pid = Pid::from_child(&child);
-    let mut output = Output::new(reader);
+    let mut output = Output::new(reader, output_bytes);
     let mut exit_code = await_exit(pid, deadline, &mut output)?;
     if exit_code.is_none() {
         // The group may be gone already; then the program is, too.
@@ -94,14 +106,16 @@ fn await_exit(pid: Pid, deadline: Instant, output: &mut Output) -> Result<Option
 struct Output {
     pipe: OwnedFd,
     kept: Vec<u8>,
+    room: usize,
     open: bool,
 }
 
 impl Output {
-    fn new(pipe: OwnedFd) -> Self {
+    fn new(pipe: OwnedFd, room: usize) -> Self {
         Self {
             pipe,
             kept: Vec::new(),
+            room,
             open: true,
         }
     }
@@ -129,8 +143,9 @@ impl Output {
                     return;
                 }
                 Ok(n) => {
-                    let room = OUTPUT_BYTES - self.kept.len();
-                    self.kept.extend_from_slice(&buffer[..n.min(room)]);
+                    let kept = n.min(self.room);
+                    self.kept.extend_from_slice(&buffer[..kept]);
+                    self.room -= kept;
                 }
                 Err(Errno::INTR) => {}
                 Err(_) => return,
@@ -204,7 +219,13 @@ mod tests {
 
     fn shell(script: &str, seconds: u64) -> Ended {
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
-        run_in("/", &argv, Instant::now() + Duration::from_secs(seconds)).unwrap()
+        run_in(
+            "/",
+            &argv,
+            Instant::now() + Duration::from_secs(seconds),
+            OUTPUT_BYTES,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -239,7 +260,13 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_an_errno() {
         let argv = ["/no/such/program".to_owned()];
-        assert_eq!(run_in("/", &argv, Instant::now()), Err(Errno::NOENT));
-        assert_eq!(run_in("/", &[], Instant::now()), Err(Errno::INVAL));
+        assert_eq!(
+            run_in("/", &argv, Instant::now(), OUTPUT_BYTES),
+            Err(Errno::NOENT)
+        );
+        assert_eq!(
+            run_in("/", &[], Instant::now(), OUTPUT_BYTES),
+            Err(Errno::INVAL)
+        );
     }
 }
