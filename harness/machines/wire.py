@@ -64,6 +64,7 @@ class Operation(_Part):
 class MountSpec(_Part):
     fstype: str
     options: str
+    second_offset: int = 0
 
 
 class OperationResult(_Part):
@@ -151,6 +152,7 @@ class PutFile(_Message, tag="put_file"):
     path: str
     mode: int
     data: bytes
+    append: bool = False
 
 
 AgentRequest: TypeAlias = (

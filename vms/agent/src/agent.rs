@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     ack,
-    dm::{DeviceMapper, Target},
+    dm::{DeviceMapper, LogWrites},
     failure::{errno_of, failed, Failure},
     files,
     kmsg::KernelLog,
@@ -37,7 +37,7 @@ enum Mounted {
     /// A recovered file system that was kept.
     Recovered,
     /// A recording: the target, and that it is mounted.
-    Recording(Target),
+    Recording(LogWrites),
 }
 
 /// The agent between two requests.
@@ -172,6 +172,8 @@ impl Agent {
             "mount {node} ({}) as {}",
             mount.options, mount.fstype
         )))?;
+        let (_, target) = self.recording()?;
+        ack::begin(target)?;
         Ok(AgentReply::RecordStarted {})
     }
 
@@ -200,7 +202,7 @@ impl Agent {
         }
     }
 
-    fn recording(&self) -> Result<(&DeviceMapper, &Target), Failure> {
+    fn recording(&self) -> Result<(&DeviceMapper, &LogWrites), Failure> {
         match (&self.mapper, &self.mounted) {
             (Ok(mapper), Mounted::Recording(target)) => Ok((mapper, target)),
             _ => Err(failed("no recording is under way")(Errno::INVAL)),
@@ -338,6 +340,10 @@ impl Agent {
             program::run(argv, deadline)
         }
         .map_err(failed(format!("run {}", argv.join(" "))))?;
+        if !self.tools {
+            // A server that a check left running must not answer the next one.
+            program::kill_all();
+        }
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
             output: ended.output,

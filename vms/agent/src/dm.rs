@@ -1,4 +1,4 @@
-//! Device-mapper by ioctl: just enough to stack one `log-writes` target.
+//! Device-mapper by ioctl: just enough to stack `log-writes` and `linear` targets, each a device of its own.
 //!
 //! Layouts and numbers are those of `include/uapi/linux/dm-ioctl.h`, interface version 4. Every
 //! command takes one buffer: `struct dm_ioctl`, then what the command needs. Strings that the kernel
@@ -41,6 +41,8 @@ const UUID_BYTES: usize = 129;
 const TYPE_BYTES: usize = 16;
 /// Room for the answers: a list of targets, one status line.
 const PAYLOAD_BYTES: usize = 16 << 10;
+/// What tables count in.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// `struct dm_ioctl`.
 #[repr(C)]
@@ -154,10 +156,28 @@ impl DeviceMapper {
     }
 
     /// Stack `log-writes` on the whole of `data`, logging to `log`.
-    pub fn log_writes(&mut self, data: &str, log: &str) -> Result<LogWrites, Failure> {
-        let sectors = files::device_bytes(data)? / 512;
+    pub fn log_writes(&mut self, data: &str, log: &str) -> Result<Target, Failure> {
+        let sectors = files::device_bytes(data)? / SECTOR_BYTES;
+        let params = format!("{} {}", quoted(data), quoted(log));
+        self.make(&Table {
+            kind: "log-writes",
+            sectors,
+            params,
+        })
+    }
+
+    /// A device that is `sectors` of `disk` from sector `start` on.
+    pub fn linear(&mut self, disk: &str, start: u64, sectors: u64) -> Result<Target, Failure> {
+        self.make(&Table {
+            kind: "linear",
+            sectors,
+            params: format!("{} {start}", quoted(disk)),
+        })
+    }
+
+    fn make(&mut self, table: &Table) -> Result<Target, Failure> {
         self.made += 1;
-        let mut target = LogWrites {
+        let mut target = Target {
             name: format!("powercut-{}", self.made),
             node: PathBuf::new(),
         };
@@ -166,11 +186,7 @@ impl DeviceMapper {
             .run::<DEV_CREATE>(&self.control)
             .map_err(failed(format!("DM_DEV_CREATE {}", target.name)))?;
         let finished = self
-            .load(
-                &target,
-                sectors,
-                &format!("{} {}", quoted(data), quoted(log)),
-            )
+            .load(&target, table)
             .and_then(|()| block_node(create.header.dev));
         match finished {
             Ok(node) => {
@@ -185,17 +201,10 @@ impl DeviceMapper {
         }
     }
 
-    fn load(&self, target: &LogWrites, sectors: u64, params: &str) -> Result<(), Failure> {
-        let mut spec = Vec::with_capacity(size_of::<TargetSpec>());
-        spec.extend_from_slice(&0u64.to_le_bytes());
-        spec.extend_from_slice(&sectors.to_le_bytes());
-        spec.extend_from_slice(&[0; 8]); // status and next: one target only
-        let mut kind = [0; TYPE_BYTES];
-        kind[..10].copy_from_slice(b"log-writes");
-        spec.extend_from_slice(&kind);
-        let what = format!("DM_TABLE_LOAD log-writes {params}");
+    fn load(&self, target: &Target, table: &Table) -> Result<(), Failure> {
+        let what = format!("DM_TABLE_LOAD {} {}", table.kind, table.params);
         let mut load = Command::new(&target.name)
-            .with(&[&spec, params.as_bytes()])
+            .with(&[&table.spec(), table.params.as_bytes()])
             .map_err(failed(&what))?;
         load.header.target_count = 1;
         load.run::<TABLE_LOAD>(&self.control)
@@ -207,7 +216,7 @@ impl DeviceMapper {
     }
 
     /// Put a mark into the log.
-    pub fn mark(&self, target: &LogWrites, text: &str) -> Result<(), Failure> {
+    pub fn mark(&self, target: &Target, text: &str) -> Result<(), Failure> {
         let what = format!("DM_TARGET_MSG mark {text}");
         let message = format!("mark {}", quoted(text));
         // The sector that says which target is meant, then the message.
@@ -220,7 +229,7 @@ impl DeviceMapper {
 
     /// The target's status line: entries logged, last sector of the log, `logging_disabled` where
     /// the log was full or memory was short (`log_writes_status` in `drivers/md/dm-log-writes.c`).
-    pub fn status(&self, target: &LogWrites) -> Result<String, Failure> {
+    pub fn status(&self, target: &Target) -> Result<String, Failure> {
         let mut command = Command::new(&target.name);
         command
             .run::<TABLE_STATUS>(&self.control)
@@ -230,18 +239,57 @@ impl DeviceMapper {
     }
 
     /// Remove the target, which writes what is left to the log and its final super block.
-    pub fn remove(&self, target: &LogWrites) -> Result<(), Failure> {
+    pub fn remove(&self, target: &Target) -> Result<(), Failure> {
         Command::new(&target.name)
             .run::<DEV_REMOVE>(&self.control)
             .map_err(failed(format!("DM_DEV_REMOVE {}", target.name)))
     }
 }
 
-/// A live `log-writes` target.
-pub struct LogWrites {
+/// A live device of one target.
+pub struct Target {
     name: String,
     /// Its block device.
     pub node: PathBuf,
+}
+
+/// A live `log-writes` target.
+pub type LogWrites = Target;
+
+/// A table of one line.
+struct Table {
+    kind: &'static str,
+    sectors: u64,
+    params: String,
+}
+
+impl Table {
+    /// `struct dm_target_spec`: from sector 0 on; status and next stay 0, as there is one line only.
+    fn spec(&self) -> Vec<u8> {
+        let mut spec = Vec::with_capacity(size_of::<TargetSpec>());
+        spec.extend_from_slice(&0u64.to_le_bytes());
+        spec.extend_from_slice(&self.sectors.to_le_bytes());
+        spec.extend_from_slice(&[0; 8]);
+        let mut kind = [0; TYPE_BYTES];
+        kind[..self.kind.len()].copy_from_slice(self.kind.as_bytes());
+        spec.extend_from_slice(&kind);
+        spec
+    }
+}
+
+impl Target {
+    /// One that another process has made. Its node is not known here.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            node: PathBuf::new(),
+        }
+    }
+
+    /// As device-mapper knows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// The names in a list of `struct dm_target_versions { u32 next; u32 version[3]; char name[]; }`.
@@ -321,6 +369,21 @@ mod tests {
     fn marks_are_one_word() {
         assert_eq!(quoted("begin 7"), "begin\\ 7");
         assert_eq!(quoted("a\\b"), "a\\\\b");
+    }
+
+    #[test]
+    fn a_table_line_names_its_target_and_its_length() {
+        let table = Table {
+            kind: "linear",
+            sectors: 0x1_0002,
+            params: "/dev/vda 131072".to_owned(),
+        };
+        let spec = table.spec();
+        assert_eq!(spec.len(), size_of::<TargetSpec>());
+        assert_eq!(spec[..8], [0; 8]);
+        assert_eq!(spec[8..16], 0x1_0002u64.to_le_bytes());
+        assert_eq!(spec[offset_of!(TargetSpec, status)..24], [0; 8]);
+        assert_eq!(text(&spec[24..]), "linear");
     }
 
     #[test]

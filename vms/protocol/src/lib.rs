@@ -49,6 +49,8 @@ pub struct MountSpec {
     pub fstype: String,
     /// Comma-separated data string of mount(2): `data=ordered`.
     pub options: String,
+    /// Byte of the disk at which a second device begins, `/dev/second` in `options`. 0: there is none.
+    pub second_offset: u64,
 }
 
 /// What the host asks of the agent. The agent answers every request with one [`AgentReply`].
@@ -82,12 +84,13 @@ pub enum AgentRequest {
     RunProgram { argv: Vec<String>, deadline_s: u32 },
     /// Unmount what `Recover` left mounted.
     Unmount {},
-    /// Put a file into the guest's root, outside the mount point.
+    /// Put a file into the guest's root, outside the mount point; or more of one that is there.
     PutFile {
         path: String,
         mode: u32,
         #[serde(with = "serde_bytes")]
         data: Vec<u8>,
+        append: bool,
     },
 }
 

@@ -1,0 +1,96 @@
+//! `powercut-ack TEXT`: an application's own mark in the write log.
+//!
+//! The program is this very binary under another name. Run by the application under test once it has told
+//! its user that something is done, it puts the mark `app TEXT` behind all that was logged so far: at a
+//! crash after it, the application's check is told TEXT.
+
+use std::{fs, path::Path};
+
+use crate::{
+    dm::{DeviceMapper, Target},
+    failure::{errno_of, failed, Failure},
+};
+
+/// The name that the program goes by in the guest.
+pub const NAME: &str = "powercut-ack";
+
+/// Holds the name of the device-mapper device that records; there only while one does.
+const RECORDING: &str = "/etc/powercut-recording";
+
+/// A mark has one sector, `struct log_write_entry` included; what is longer would be cut without a word
+/// (`log_mark` in `drivers/md/dm-log-writes.c`).
+const TEXT_BYTES: usize = 256;
+
+/// Tell those who acknowledge which device records.
+pub fn begin(target: &Target) -> Result<(), Failure> {
+    crate::files::make_parent(Path::new(RECORDING))?;
+    fs::write(RECORDING, target.name())
+        .map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
+}
+
+/// No device records any more.
+pub fn end() {
+    // There is none where nothing was recorded.
+    let _ = fs::remove_file(RECORDING);
+}
+
+/// Put the mark into the log.
+pub fn run(words: &[String]) -> Result<(), String> {
+    let mark = mark_of(words)?;
+    let name = fs::read_to_string(RECORDING).map_err(|_| {
+        "nothing is being recorded: only the `run` of a workload can acknowledge".to_owned()
+    })?;
+    DeviceMapper::open()
+        .and_then(|mapper| mapper.mark(&Target::named(&name), &mark))
+        .map_err(|failure| failure.what)
+}
+
+/// The mark for a text, which must fit a mark and one line of the list that a check is told.
+fn mark_of(words: &[String]) -> Result<String, String> {
+    let text = words.join(" ");
+    let plain = text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    if text.is_empty() || text.len() > TEXT_BYTES || !plain || text.trim() != text {
+        return Err(format!(
+            "usage: {NAME} TEXT (1 to {TEXT_BYTES} printable ASCII characters, none of them a blank at \
+             either end); it was given {text:?}"
+        ));
+    }
+    Ok(format!("app {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(words: &[&str]) -> Result<String, String> {
+        mark_of(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_text_becomes_a_mark() {
+        assert_eq!(mark(&["7"]).unwrap(), "app 7");
+        assert_eq!(mark(&["put", "a\\b", "c d"]).unwrap(), "app put a\\b c d");
+        assert_eq!(
+            mark(&[&"x".repeat(TEXT_BYTES)]).unwrap().len(),
+            4 + TEXT_BYTES
+        );
+    }
+
+    #[test]
+    fn what_would_be_cut_or_split_is_refused() {
+        let long = "x".repeat(TEXT_BYTES + 1);
+        for words in [
+            &[][..],
+            &[""],
+            &["a\nb"],
+            &["a\tb"],
+            &["à"],
+            &[" a"],
+            &["a", ""],
+            &[&long],
+        ] {
+            let told = mark(words).unwrap_err();
+            assert!(told.starts_with("usage: powercut-ack TEXT"), "{told}");
+        }
+    }
+}
