@@ -23,7 +23,7 @@ UNIONS: dict[str, Any] = {
     "DiskReply": wire.DiskReply,
 }
 
-_MOUNT = wire.MountSpec(fstype="ext4", options="data=ordered,nodelalloc")
+_MOUNT = wire.MountSpec(fstype="ext4", options="data=ordered,nodelalloc", second_offset=1 << 26)
 _WRITE = wire.Operation(
     kind="write", path="dir/ü", offset=1 << 33, length=4096, value=b"", flags=["sync", "direct"]
 )

@@ -1,10 +1,11 @@
-//! Notes what a program reads of one file. Loaded into an fsck by LD_PRELOAD.
+//! Notes what a program reads of one file, or of two that are parts of one. Loaded into an fsck by LD_PRELOAD.
 //!
 //! `POWERCUT_TRACE_FILE` names the file, `POWERCUT_TRACE_OUT` where its reads are written to: a line
-//! `offset length` in bytes for each, and a last line `complete` when the program ends by `exit`. That last
-//! line is left out when something was done with the file that this library does not follow (mmap, stdio,
-//! readv, a descriptor that was duplicated): a trace that may lack a read must not be taken for one that
-//! lacks none. A program that is linked statically, or ends by `_exit`, leaves no trace at all.
+//! `offset length` in bytes for each. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another, whose reads count as
+//! reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` when the
+//! program ends by `exit`. It is left out when something was done with a file that this library does not
+//! follow (mmap, stdio, readv, a descriptor that was duplicated): a trace that may lack a read must not be
+//! taken for one that lacks none. A program that is linked statically, or ends by `_exit`, leaves no trace.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr, OsStr};
 use std::fs::File;
@@ -15,11 +16,16 @@ use std::sync::{Mutex, OnceLock};
 
 use libc::{dlsym, mode_t, off64_t, size_t, ssize_t, FILE, RTLD_NEXT};
 
-/// What is known of the traced file.
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
+/// What is known of the traced files.
 #[derive(Default)]
 struct Trace {
     /// Device and inode.
-    identity: Option<(u64, u64)>,
+    identity: Option<Identity>,
+    /// Of the second file, with the offset at which it begins.
+    tail: Option<(Identity, u64)>,
     /// Reads, as offset and length.
     reads: Vec<(u64, u64)>,
     /// Something was done that is not followed.
@@ -40,11 +46,33 @@ fn begin() -> Trace {
     }
     // SAFETY: the function lives as long as the program.
     unsafe { libc::atexit(at_exit) };
-    let named = std::env::var_os("POWERCUT_TRACE_FILE");
-    let identity = named.and_then(|path| std::fs::metadata(path).ok());
     Trace {
-        identity: identity.map(|m| (m.dev(), m.ino())),
+        identity: std::env::var_os("POWERCUT_TRACE_FILE").and_then(|path| identify(path.as_ref())),
+        tail: std::env::var("POWERCUT_TRACE_TAIL")
+            .ok()
+            .and_then(|text| parse_tail(&text)),
         ..Trace::default()
+    }
+}
+
+fn identify(path: &OsStr) -> Option<Identity> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// `OFFSET:FILE`
+fn parse_tail(text: &str) -> Option<(Identity, u64)> {
+    let (offset, path) = text.split_once(':')?;
+    Some((identify(path.as_ref())?, offset.parse().ok()?))
+}
+
+impl Trace {
+    /// Where the reads of a file begin to count; None for one that is not traced.
+    fn base(&self, file: Identity) -> Option<u64> {
+        match self.tail {
+            Some((tail, offset)) if tail == file => Some(offset),
+            _ => (self.identity == Some(file)).then_some(0),
+        }
     }
 }
 
@@ -66,30 +94,34 @@ fn finish() {
     let _ = File::create(out).and_then(|mut file| file.write_all(text.as_bytes()));
 }
 
-/// Whether a descriptor is of the traced file.
-fn is_traced(descriptor: c_int) -> bool {
+/// Where the reads of a descriptor's file begin to count; None where it is not traced.
+fn traced(descriptor: c_int) -> Option<u64> {
     // SAFETY: fstat fills the structure when it returns 0.
     let identity = unsafe {
         let mut status: libc::stat64 = std::mem::zeroed();
         if libc::fstat64(descriptor, &raw mut status) != 0 {
-            return false;
+            return None;
         }
         (status.st_dev, status.st_ino)
     };
-    with_trace(|t| t.identity == Some(identity)).unwrap_or(false)
+    with_trace(|t| t.base(identity)).flatten()
 }
 
 fn note(descriptor: c_int, offset: i64, length: ssize_t) {
-    if length > 0 && is_traced(descriptor) {
-        with_trace(|t| match u64::try_from(offset) {
-            Ok(offset) => t.reads.push((offset, length as u64)),
-            Err(_) => t.lost = true,
-        });
+    if length <= 0 {
+        return;
     }
+    let Some(base) = traced(descriptor) else {
+        return;
+    };
+    with_trace(|t| match u64::try_from(offset) {
+        Ok(offset) => t.reads.push((base + offset, length as u64)),
+        Err(_) => t.lost = true,
+    });
 }
 
 fn lose(descriptor: c_int) {
-    if is_traced(descriptor) {
+    if traced(descriptor).is_some() {
         with_trace(|t| t.lost = true);
     }
 }
@@ -247,8 +279,8 @@ fopen_like!(fopen64, c"fopen64");
 unsafe fn lose_path(path: *const c_char) {
     // SAFETY: see above.
     let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
-    if let Ok(m) = std::fs::metadata(path) {
-        with_trace(|t| t.lost |= t.identity == Some((m.dev(), m.ino())));
+    if let Some(file) = identify(path) {
+        with_trace(|t| t.lost |= t.base(file).is_some());
     }
 }
 
@@ -290,4 +322,27 @@ pub unsafe extern "C" fn dup3(fd: c_int, other: c_int, flags: c_uint) -> c_int {
     lose(fd);
     // SAFETY: passed on as it came.
     unsafe { libc::syscall(libc::SYS_dup3, fd, other, flags) as c_int }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_the_tail_count_from_its_offset() {
+        let here = std::env::current_exe().unwrap();
+        let file = identify(here.as_ref()).unwrap();
+        let (tail, offset) = parse_tail(&format!("4096:{}", here.display())).unwrap();
+        assert_eq!((tail, offset), (file, 4096));
+        let image = (file.0, file.1 + 1);
+        let trace = Trace {
+            identity: Some(image),
+            tail: Some((tail, offset)),
+            ..Trace::default()
+        };
+        assert_eq!(trace.base(tail), Some(4096));
+        assert_eq!(trace.base(image), Some(0));
+        assert_eq!(trace.base((0, 0)), None);
+        assert_eq!(parse_tail("4096"), None);
+    }
 }

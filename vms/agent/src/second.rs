@@ -1,0 +1,115 @@
+//! One disk cut in two: the file system's own device, and behind it the one for its journal or log.
+//!
+//! Both are `linear` targets over the same disk. So one log below them has the writes to both in one
+//! order, and one crash state is a state of both.
+
+use std::{
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use rustix::io::Errno;
+
+use crate::{
+    dm::{DeviceMapper, Target, SECTOR_BYTES},
+    failure::{errno_of, failed, Failure},
+    files, mounts,
+};
+
+/// The name by which mount options call the second device.
+const SECOND: &str = "/dev/second";
+
+/// The two devices of a disk.
+pub struct Pair {
+    disk: String,
+    offset: u64,
+    first: Target,
+    second: Target,
+}
+
+impl Pair {
+    /// Cut `disk` at byte `offset`; `/dev/second` is then what lies behind.
+    ///
+    /// # Errors
+    /// EINVAL where there is nothing behind; what device-mapper says.
+    pub fn cut(mapper: &mut DeviceMapper, disk: &str, offset: u64) -> Result<Self, Failure> {
+        let (front, tail) = lengths(files::device_bytes(disk)?, offset)
+            .ok_or_else(|| failed(format!("cut {disk} at byte {offset} into two"))(Errno::INVAL))?;
+        let first = mapper.linear(disk, 0, front)?;
+        let second = mapper.linear(disk, front, tail).inspect_err(|_| {
+            // The first failure is the one to tell.
+            let _ = mapper.remove(&first);
+        })?;
+        let pair = Self {
+            disk: disk.to_owned(),
+            offset,
+            first,
+            second,
+        };
+        point(SECOND, &pair.second.node)?;
+        Ok(pair)
+    }
+
+    /// Whether this is `disk`, cut at `offset`.
+    pub fn is_of(&self, disk: &str, offset: u64) -> bool {
+        self.disk == disk && self.offset == offset
+    }
+
+    /// The file system's own device.
+    pub fn first(&self) -> PathBuf {
+        self.first.node.clone()
+    }
+
+    /// Forget what is cached of both: the disk has changed below them.
+    ///
+    /// # Errors
+    /// What open(2) or the ioctl says.
+    pub fn drop_caches(&self) -> Result<(), Failure> {
+        for target in [&self.first, &self.second] {
+            let node = target.node.to_string_lossy();
+            mounts::drop_cache(&node).map_err(failed(format!("drop the cache of {node}")))?;
+        }
+        Ok(())
+    }
+
+    /// Remove both. What is busy stays behind under its own name.
+    ///
+    /// # Errors
+    /// What device-mapper says.
+    pub fn remove(&self, mapper: &DeviceMapper) -> Result<(), Failure> {
+        mapper.remove(&self.second).and(mapper.remove(&self.first))
+    }
+}
+
+/// Sectors before and behind `offset`, both at least one; None where that cannot be.
+const fn lengths(disk_bytes: u64, offset: u64) -> Option<(u64, u64)> {
+    let front = offset / SECTOR_BYTES;
+    if front == 0 || front * SECTOR_BYTES != offset || offset >= disk_bytes {
+        return None;
+    }
+    Some((front, (disk_bytes - offset) / SECTOR_BYTES))
+}
+
+/// Make the name a symbolic link to `node`, whatever it was before.
+fn point(name: &str, node: &Path) -> Result<(), Failure> {
+    match fs::remove_file(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => symlink(node, name),
+    }
+    .map_err(|e| failed(format!("point {name} to {}", node.display()))(errno_of(&e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_cut_at_a_sector_with_something_on_both_sides() {
+        assert_eq!(lengths(72 << 20, 64 << 20), Some((131_072, 16_384)));
+        assert_eq!(lengths(1024, 512), Some((1, 1)));
+        for offset in [0, 513, 1024, 4096] {
+            assert_eq!(lengths(1024, offset), None, "{offset}");
+        }
+    }
+}
