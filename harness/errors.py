@@ -55,6 +55,10 @@ class GuestError(PowercutError):
     """The guest answered, and said that it could not do what was asked."""
 
 
+class NotSupported(GuestError):
+    """The file system under test answered EOPNOTSUPP: it does not have an operation of the workload."""
+
+
 class GuestLost(PowercutError):
     """The guest stopped answering. `console` is what its kernel last printed."""
 

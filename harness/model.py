@@ -28,8 +28,10 @@ class Verdict(enum.Enum):
 
 class OperationKind(enum.StrEnum):
     CREATE = "create"
+    TMPFILE = "tmpfile"
     WRITE = "write"
     APPEND = "append"
+    MMAP_WRITE = "mmap-write"
     TRUNCATE = "truncate"
     FALLOCATE = "fallocate"
     LINK = "link"
@@ -54,7 +56,10 @@ class Operation:
     `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME and
     the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
-    of FALLOCATE. `argv`: the program of RUN.
+    of FALLOCATE; `sync` of MMAP_WRITE. `argv`: the program of RUN.
+    MMAP_WRITE stores into a shared mapping, which cannot make a file longer; `sync`: then msync(MS_SYNC)
+    of the whole file. TMPFILE: open(O_TMPFILE) in the directory of `path`, write `length` bytes, linkat to
+    `path`.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 
@@ -72,11 +77,11 @@ class Operation:
         k = OperationKind
         path = self.path or "."
         match self.kind:
-            case k.WRITE | k.FALLOCATE:
+            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE:
                 words = [path, str(self.offset), str(self.length), *self.flags]
             case k.APPEND:
                 words = [path, str(self.length), *self.flags]
-            case k.TRUNCATE:
+            case k.TRUNCATE | k.TMPFILE:
                 words = [path, str(self.length)]
             case k.CHMOD:
                 words = [path, f"{self.length:o}"]
@@ -101,11 +106,17 @@ class Check:
 
     It counts only at crash points after that operation was acknowledged. Exit 0: kept. The answer
     depends on the contents of the files that match `reads` (glob patterns) and on nothing else.
+
+    `application`: it counts at every crash point, runs on a copy, and is handed, before the rest of its
+    arguments, a file that lists what the application had acknowledged by then, one text a line. Exit 1: not
+    kept; any other: it could not look. What it asks for with fewer acknowledgements is no more than it asks
+    for with more.
     """
 
     operation: int
     argv: tuple[str, ...]
     reads: tuple[str, ...]
+    application: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +127,10 @@ class Workload:
     summary: str
     operations: tuple[Operation, ...]
     checks: tuple[Check, ...] = ()
-    programs: tuple[str, ...] = ()  # host programs, put into the guest with their libraries
-    files: Mapping[str, bytes] = field(default_factory=dict)  # put into the guest's root
+    # host programs, put into the guest with their libraries: `sqlite3`, or with its package
+    # `redis-server:redis-server`
+    programs: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)  # put into the guest's root, executable
 
     @property
     def opaque(self) -> bool:
@@ -203,24 +216,45 @@ class HistoryStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What the application of RUN operation `operation` said was done (`powercut-ack TEXT`).
+
+    `entry`: index of the mark's entry in the log.
+    """
+
+    operation: int
+    text: str
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
 class History:
-    """What was done to an empty file system, in order."""
+    """What was done to an empty file system, in order; and what applications acknowledged meanwhile."""
 
     steps: tuple[HistoryStep, ...]
+    acknowledgements: tuple[Acknowledgement, ...] = ()
 
     def position(self, prefix: int) -> Position:
         """Where in the history a crash after the first `prefix` log entries falls."""
         begun = sum(1 for s in self.steps if s.begin is not None and s.begin < prefix)
         acked = sum(1 for s in self.steps if s.ack is not None and s.ack < prefix)
-        return Position(begun=begun, acked=acked)
+        told = sum(1 for a in self.acknowledgements if a.entry < prefix)
+        return Position(begun=begun, acked=acked, told=told)
+
+    def told(self, operation: int, count: int) -> tuple[str, ...]:
+        """What `operation` acknowledged among the first `count` acknowledgements."""
+        return tuple(a.text for a in self.acknowledgements[:count] if a.operation == operation)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`begun` operations had been started and `acked` of them had returned; begun - acked is 0 or 1."""
+    """`begun` operations had been started and `acked` of them had returned; begun - acked is 0 or 1.
+    `told`: number of acknowledgements of applications.
+    """
 
     begun: int
     acked: int
+    told: int = 0
 
 
 # --- what came back --------------------------------------------------------------------------
@@ -294,11 +328,14 @@ class FsckResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Answer of one Check. `exit_code` None: it could not be run."""
+    """Answer of one Check. `exit_code` None: it could not be run. `told`: after how many acknowledgements
+    of applications it was asked; 0 for a check that is not an application's.
+    """
 
     operation: int
     exit_code: int | None
     output: str
+    told: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,15 @@ from typing import Protocol
 import msgspec
 
 from harness import __version__
-from harness.errors import EnvironmentLacks, ExitCode, KernelError, PowercutError, StoreError, UsageError
+from harness.errors import (
+    EnvironmentLacks,
+    ExitCode,
+    KernelError,
+    NotSupported,
+    PowercutError,
+    StoreError,
+    UsageError,
+)
 from harness.examine import SAMPLE_RATE, Examiner, Look
 from harness.filesystems import Profile, select_profiles
 from harness.kernel_build import matching_uml
@@ -216,7 +224,8 @@ class _Session:
             case.examiner = Examiner(recording, memo=self._plan.memo, sample_rate=self._plan.sample_rate)
         except PowercutError as e:
             reason = str(e)
-            return lambda: self._unrecorded(pool, case, reason)
+            status = CaseStatus.NOT_RUN if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
+            return lambda: self._unrecorded(pool, case, status, reason)
         case.seconds += time.monotonic() - begun
         return lambda: self._recorded(pool, case, recording, group_by_content(states, hashes))
 
@@ -244,7 +253,7 @@ class _Session:
         """Look at a finding's state again, on the machine that people run."""
         state = case.smallest[key]
         machine = station.recorder.machine_name
-        look = examiner.look(station.recorder, state, state.prefix, pool.stop)
+        look = examiner.look(station.recorder, [state], pool.stop)
         judgement = examiner.judge(state, look.seen)
         found = {(v.oracle, v.signature) for v in judgement.violations}
         answer = "yes" if key in found else f"no: {judgement.verdict.value} there"
@@ -252,10 +261,10 @@ class _Session:
 
     # in the store's thread
 
-    def _unrecorded(self, pool: Pool, case: _Case, reason: str) -> None:
+    def _unrecorded(self, pool: Pool, case: _Case, status: CaseStatus, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")
         self._progress.advance("recorded", 1)
-        self._store.set_case_status(case.id, CaseStatus.UNKNOWN, reason)
+        self._store.set_case_status(case.id, status, reason)
         self._next_recording(pool)
 
     def _recorded(self, pool: Pool, case: _Case, recording: Recording, groups: Sequence[Group]) -> None:
@@ -385,7 +394,7 @@ def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> lis
 def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Event) -> Seen:
     """Recover the content once; judge it at each of its states, whose positions in the history differ."""
     first = group.states[0]
-    look = examiner.look(worker, first, max(s.prefix for s in group.states), stop)
+    look = examiner.look(worker, group.states, stop)
     how = How.MEMO if look.recalled else How.JUDGED
     judged = tuple(
         JudgedState(

@@ -19,14 +19,20 @@ from harness.resources import resource
 
 MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
 
-_WRITE_FLAGS = ("sync", "dsync", "direct")
-_FALLOCATE_FLAGS = ("keep-size", "punch-hole", "zero-range")
+_FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
+    OperationKind.WRITE: ("sync", "dsync", "direct"),
+    OperationKind.APPEND: ("sync", "dsync", "direct"),
+    OperationKind.MMAP_WRITE: ("sync",),
+    OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
+}
 
 # The words after an operation's kind; one that ends in "*" takes the rest as flags.
 _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.CREATE: ("path",),
+    OperationKind.TMPFILE: ("path", "length"),
     OperationKind.WRITE: ("path", "offset", "length", "flags*"),
     OperationKind.APPEND: ("path", "length", "flags*"),
+    OperationKind.MMAP_WRITE: ("path", "offset", "length", "flags*"),
     OperationKind.TRUNCATE: ("path", "length"),
     OperationKind.FALLOCATE: ("path", "offset", "length", "flags*"),
     OperationKind.LINK: ("path", "target"),
@@ -92,7 +98,7 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
 
 
 def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
-    known = _FALLOCATE_FLAGS if kind is OperationKind.FALLOCATE else _WRITE_FLAGS
+    known = _FLAGS[kind]
     for word in words:
         if word not in known:
             raise UsageError(f"operation {text!r}: unknown flag {word!r}", f"one of: {', '.join(known)}")

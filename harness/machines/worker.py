@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DiskError, GuestError, KernelError, PowercutError, WriteLogError
+from harness.errors import DiskError, GuestError, KernelError, NotSupported, PowercutError, WriteLogError
 from harness.machines import wire
 from harness.machines.disk import Disk
 from harness.machines.guest import Guest
@@ -40,20 +41,25 @@ RECOVER_TIMEOUT_S = 120.0
 OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations a request: UML's serial line loses its way in requests of more than some 4 KiB
+PUT_BYTES = 2048  # of a file, for the same reason
+ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is put on the disk: a mount, and the images it is made from."""
+    """What is put on the disk: a mount, and the images it is made from. `second_offset`: byte at which the
+    second device begins, or 0.
+    """
 
     fstype: str
     mount_options: str
     base: Path
     log: Path | None
+    second_offset: int = 0
 
     @property
     def mount(self) -> wire.MountSpec:
-        return wire.MountSpec(fstype=self.fstype, options=self.mount_options)
+        return wire.MountSpec(self.fstype, self.mount_options, self.second_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +71,11 @@ class GuestKit:
     initramfs: Path
 
 
-Answer = Callable[[Tree, Check, Callable[[], CheckResult]], CheckResult]
-"""Gives a check's answer for a recovered tree; the callable runs it in the guest."""
+RunCheck = Callable[[Check, Sequence[str]], CheckResult]
+"""Runs a check in the guest; an application's is handed these acknowledgements."""
 
-
-def run_check(_: Tree, __: Check, run: Callable[[], CheckResult]) -> CheckResult:
-    """The Answer that always runs it."""
-    return run()
+Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
+"""What is to be known of a recovered tree that is still mounted."""
 
 
 class Worker:
@@ -178,7 +182,8 @@ class Worker:
         """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError where the log is not
-        what the disk shows, GuestError where an operation fails, GuestLost.
+        what the disk shows, NotSupported where the file system does not have an operation, GuestError
+        where one fails, GuestLost.
         """
         with self._losing():
             disk = self.show(target.base, None)
@@ -210,6 +215,8 @@ class Worker:
             timeout_s = OPERATIONS_TIMEOUT_S + programs * PROGRAM_TIMEOUT_S
             done = guest.request(request, wire.OperationsDone, timeout_s)
             for result in done.results:
+                if result.errno == errno.EOPNOTSUPP:
+                    raise NotSupported(f"this file system does not support `{operations[result.index]}`")
                 if result.errno:
                     raise GuestError(
                         f"operation {result.index} ({operations[result.index]}) failed while recording: "
@@ -220,13 +227,10 @@ class Worker:
 
     # --- recover ------------------------------------------------------------------------------
 
-    def recover(
-        self, target: Target, state: CrashState, checks: Sequence[Check] = (), answer: Answer = run_check
-    ) -> Recovery:
-        """Show `state`, let the kernel recover it, walk it, run `checks`, unmount.
+    def recover(self, target: Target, state: CrashState, ask: Ask | None = None) -> Recovery:
+        """Show `state`, let the kernel recover it, walk it, `ask` what checks say of it, unmount.
 
-        `answer` may know a check's answer without running it. The recovered device can then be had
-        from `self.disk.image`. Raises GuestLost, DiskError.
+        The recovered device can then be had from `self.disk.image`. Raises GuestLost, DiskError.
         """
         with self._losing():
             disk = self.show(target.base, target.log)
@@ -236,15 +240,12 @@ class Worker:
                 device=self._kit.machine.data_device,
                 mount=target.mount,
                 clock_s=CLOCK_S,
-                keep_mounted=bool(checks),
+                keep_mounted=ask is not None,
             )
             seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
             outcome = _to_outcome(seen)
-            if checks and not seen.mount_errno:
-                results = tuple(
-                    answer(outcome.tree, check, functools.partial(_run_check, guest, check))
-                    for check in checks
-                )
+            if ask is not None and not seen.mount_errno:
+                results = ask(outcome.tree, functools.partial(_run_check, guest))
                 after = guest.request(wire.Unmount(), wire.Unmounted, RECOVER_TIMEOUT_S)
                 outcome = dataclasses.replace(
                     outcome,
@@ -285,8 +286,15 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
         )
 
 
-def _run_check(guest: Guest, check: Check) -> CheckResult:
-    request = wire.RunProgram(argv=list(check.argv), deadline_s=PROGRAM_TIMEOUT_S)
+def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:
+    argv = list(check.argv)
+    if check.application:
+        text = "".join(f"{line}\n" for line in acknowledged).encode()
+        for at in range(0, max(len(text), 1), PUT_BYTES):
+            part = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text[at : at + PUT_BYTES], append=at > 0)
+            guest.request(part, wire.Done, RECOVER_TIMEOUT_S)
+        argv = ["powercut-on-copy", argv[0], ACKNOWLEDGED, *argv[1:]]
+    request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
     done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
     code = None if done.exit_code == -1 else done.exit_code
     return CheckResult(check.operation, code, done.output.decode(errors="replace"))

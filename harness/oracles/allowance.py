@@ -21,7 +21,9 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
  5. The size follows writeback where it lags, and never overtakes the operations committed.
     [code] mpage_map_and_submit_extent, ext4_da_do_write_end; ext4_setattr sets it at once.
  6. data=journal: exactly the committed operations; of operation j, a write's pages in their order.
-    [code] ext4_write_begin opens a handle for each page, ext4_journalled_write_end closes it.
+    [code] ext4_write_begin opens a handle for each page, ext4_journalled_write_end closes it. Of stores
+    into a mapping any: a commit may come between the fault that joins the page to it (ext4_page_mkwrite)
+    and the store.
 """
 
 from __future__ import annotations
@@ -187,7 +189,7 @@ def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
     yield _exactly(content, events, size)
     if cut.partly and events == cut.committed:
         event = file.events[events]
-        if event.kind is EventKind.WRITE:
+        if event.kind is EventKind.WRITE and not event.mapped:
             yield from _first_pages(content, events, event, reach)
         else:
             yield _half_done(content, events, event)
@@ -219,10 +221,10 @@ def _first_pages(content: Content, events: int, event: FileEvent, reach: int) ->
 
 
 def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
-    """Some of the blocks of a shrink, punch, zero-range or extension."""
+    """Some of the blocks of a shrink, punch, zero-range or extension, or of the bytes stored in a mapping."""
     cells = _Cells(content, _bounds(event))
-    if event.kind is EventKind.ZERO:
-        cells.add(event.start, event.end, ZERO)
+    if event.kind in (EventKind.ZERO, EventKind.WRITE):
+        cells.add(event.start, event.end, ZERO if event.kind is EventKind.ZERO else event.index)
     before, after = event.size_before, event.size_after
     sizes = ((before, after),) if after >= before else ((before, before), (after, after))
     return Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins))

@@ -9,11 +9,13 @@ later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 - chmod, setxattr and removexattr that change something;
 - a write that grows the file or fills a hole (inode.c, ext4_do_update_inode: i_disksize; extents.c).
   An overwrite in place dirties the inode only if the clock has ticked since (inode_needs_update_time),
-  so it counts only where data is journaled (ext4_journalled_write_end).
+  so it counts only where data is journaled (ext4_journalled_write_end; ext4_page_mkwrite for a store into a
+  mapping, whose block is allocated then or by writeback).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -155,6 +157,17 @@ def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
     return make
 
 
+_make_file = _make("file", FILE_MODE)
+
+
+def _tmpfile(m: _Model, i: int, op: Operation) -> None:
+    """The name comes last, whole: [code] ext4_tmpfile puts the inode on the orphan list, ext4_link takes it
+    off in the transaction that adds the name. The writes before it are those of any new file.
+    """
+    _make_file(m, i, op)
+    _write(m, i, op)
+
+
 def _raw(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
@@ -249,13 +262,22 @@ def _write(m: _Model, i: int, op: Operation) -> None:
         new = [b for b in blocks_of(start, end) if b not in allocated]
         allocated.update(new)
         grown = max(size, end)
-        m.happened(
-            inode, FileEvent(i, EventKind.WRITE, start, end, size, grown, fresh_parts(start, end, new))
-        )
+        fresh = fresh_parts(start, end, new)
+        mapped = op.kind is OperationKind.MMAP_WRITE
+        m.happened(inode, FileEvent(i, EventKind.WRITE, start, end, size, grown, fresh, mapped))
         if new or grown > size or m.contract.data == "journal":
             m.touch_data(i, inode)
     if op.length and {"sync", "dsync"} & set(op.flags):
         _persist(m, i, inode, data_only="sync" not in op.flags)
+
+
+def _mmap_write(m: _Model, i: int, op: Operation) -> None:
+    """[code] mm/msync.c: vfs_fsync_range with datasync, here over the whole file."""
+    size = m.files[m.inode(op.path, "file")].size
+    if op.offset + op.length > size:
+        raise _Misfit(f"{op.path} has {size} bytes, and a mapping cannot make it longer")
+    flags = ("dsync",) if op.flags else ()
+    _write(m, i, dataclasses.replace(op, flags=flags))
 
 
 def _truncate(m: _Model, i: int, op: Operation) -> None:
@@ -333,7 +355,8 @@ def _run(m: _Model, i: int, op: Operation) -> None:
 
 
 _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
-    OperationKind.CREATE: _make("file", FILE_MODE),
+    OperationKind.CREATE: _make_file,
+    OperationKind.TMPFILE: _tmpfile,
     OperationKind.MKDIR: _make("directory", DIRECTORY_MODE),
     OperationKind.SYMLINK: _make("symlink", 0),
     OperationKind.LINK: _link,
@@ -345,6 +368,7 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.REMOVEXATTR: _removexattr,
     OperationKind.WRITE: _write,
     OperationKind.APPEND: _write,
+    OperationKind.MMAP_WRITE: _mmap_write,
     OperationKind.TRUNCATE: _truncate,
     OperationKind.FALLOCATE: _fallocate,
     OperationKind.FSYNC: _fsync,
@@ -357,6 +381,7 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
 _OF_NAMES = frozenset(
     {
         OperationKind.CREATE,
+        OperationKind.TMPFILE,
         OperationKind.MKDIR,
         OperationKind.SYMLINK,
         OperationKind.LINK,

@@ -3,7 +3,7 @@
 Computed once for a history, looked up for every crash state. An *inode* is named by the index of the
 operation that made it (the root is -1), so that a file keeps its identity through renames and links.
 
-Not modelled: timestamps, owners, mmap, holes made by SEEK_DATA, paths that lead through a symbolic link,
+Not modelled: timestamps, owners, holes made by SEEK_DATA, paths that lead through a symbolic link,
 block sizes other than 4096.
 """
 
@@ -46,7 +46,8 @@ class EventKind(enum.Enum):
 class FileEvent:
     """What operation `index` did to a file's contents. Bytes `start` to `end`; sizes before and after.
 
-    `fresh`: the parts of a write that fell into blocks which no operation had allocated before.
+    `fresh`: the parts of a write that fell into blocks which no operation had allocated before. `mapped`: a
+    write through a mapping, which the kernel sees page by page and at any moment.
     """
 
     index: int
@@ -56,6 +57,7 @@ class FileEvent:
     size_before: int
     size_after: int
     fresh: tuple[tuple[int, int], ...] = ()
+    mapped: bool = False
 
     @property
     def sets_size(self) -> bool:

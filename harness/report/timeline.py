@@ -202,10 +202,10 @@ def _operations_cell(cell: Sequence[tuple[Step, int]], scale: _Scale) -> Shape:
 
 
 def _persists(step: Step) -> bool:
-    """Whether the operation asks for durability: an fsync, or a write with O_SYNC or O_DSYNC."""
+    """Whether the operation asks for durability: an fsync, a write with O_SYNC or O_DSYNC, or an msync."""
     kind, *rest = step.text.split(" ")
     return kind in ("fsync", "fdatasync", "sync") or (
-        kind in ("write", "append") and not {"sync", "dsync"}.isdisjoint(rest[2:])
+        kind in ("write", "append", "mmap-write") and not {"sync", "dsync"}.isdisjoint(rest[2:])
     )
 
 

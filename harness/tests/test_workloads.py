@@ -28,7 +28,10 @@ def operations(draw: st.DrawFn) -> Operation:
             known = ["sync", "direct"] if kind is k.WRITE else ["keep-size"]
             flags = tuple(draw(st.lists(st.sampled_from(known), unique=True)))
             return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
-        case k.APPEND | k.TRUNCATE:
+        case k.MMAP_WRITE:
+            flags = draw(st.sampled_from([(), ("sync",)]))
+            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+        case k.APPEND | k.TRUNCATE | k.TMPFILE:
             return Operation(kind, path, length=draw(SIZES))
         case k.CHMOD:
             return Operation(kind, path, length=draw(st.integers(0, 0o7777)))
@@ -67,6 +70,7 @@ def test_a_dot_is_the_root() -> None:
         ("create /etc/passwd", "must lie below the mount point"),
         ("create a/../../b", "must lie below the mount point"),
         ("write f 0 4K snyc", "one of: sync, dsync, direct"),
+        ("mmap-write f 0 4K dsync", "one of: sync"),
         ("run fio", "unknown kind 'run'"),
     ],
 )

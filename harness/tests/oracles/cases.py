@@ -22,6 +22,7 @@ from harness.model import (
 )
 from harness.oracles import Judge
 from harness.oracles.contract import Contract
+from harness.oracles.replay import replay
 from harness.tests.oracles.simple_disk import PowerCut, SimpleDisk
 from harness.workloads import parse_operation
 
@@ -133,6 +134,10 @@ class Writer:
     def files(self) -> list[str]:
         return [p for p, kind in self.kinds.items() if kind == "file"]
 
+    def size(self, path: str) -> int:
+        timeline = replay(ORDERED, history(self.operations))
+        return timeline.files[timeline.snapshots[-1].inodes[path]].size
+
     def length(self) -> int:
         return self.random.choice([1, 3, 7, 100, 511, 512, 4000, 4096, 4097, 8192, 12000])
 
@@ -142,13 +147,14 @@ class Writer:
             return None
         if kind is K.SYNC:
             return Operation(kind) if random.random() < 0.3 else None
-        if kind in (K.CREATE, K.MKDIR, K.SYMLINK):
+        if kind in (K.CREATE, K.TMPFILE, K.MKDIR, K.SYMLINK):
             path = random.choice(["f", "g", "d/f", "d/g", "s"])
             if path in self.kinds:
                 return None
-            self.kinds[path] = {K.CREATE: "file", K.MKDIR: "directory", K.SYMLINK: "symlink"}[kind]
+            self.kinds[path] = {K.MKDIR: "directory", K.SYMLINK: "symlink"}.get(kind, "file")
             self.inodes[path] = len(self.operations)
-            return Operation(kind, path, target="f" if kind is K.SYMLINK else "")
+            length = self.length() if kind is K.TMPFILE else 0
+            return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
         if kind in (K.LINK, K.RENAME, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
@@ -188,6 +194,12 @@ class Writer:
         random = self.random
         length, offset = self.length(), random.choice([0, 0, 4, 100, 4096, 5000, 8192, 20000])
         flags: tuple[str, ...] = ()
+        if kind is K.MMAP_WRITE:
+            if not (size := self.size(path)):
+                return None
+            offset = min(offset, size - 1)
+            flags = random.choice([(), ("sync",)])
+            return Operation(kind, path, offset=offset, length=min(length, size - offset), flags=flags)
         if kind in (K.WRITE, K.APPEND):
             flags = random.choice([(), (), (), (), ("sync",), ("dsync",)])
         elif kind is K.FALLOCATE:

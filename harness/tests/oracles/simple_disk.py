@@ -199,6 +199,32 @@ class SimpleDisk:
         self.new(op, "file", 0o644)
         yield
 
+    def do_tmpfile(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.new(op, "file", 0o644)
+        if "tmpfile-named-early" not in self.bugs:
+            del self.meta.names[op.path]
+        yield
+        for at in range(0, op.length, PAGE):
+            self.write_chunk(inode, at, fill(index, at, min(PAGE, op.length - at)))
+            yield
+        self.meta.names[op.path] = inode
+        for changed in (inode, self.parent(op.path)):
+            self.touch(changed)
+        yield
+
+    def do_mmap(self, index: int, op: Operation) -> Iterator[None]:
+        """The fault that makes a page writable takes a handle of its own; the store comes after it."""
+        inode, at, end = self.meta.names[op.path], op.offset, op.offset + op.length
+        while at < end:
+            n = min(PAGE - at % PAGE, end - at)
+            self.write_chunk(inode, at, bytes(self.page(inode, at // PAGE)[at % PAGE : at % PAGE + n]))
+            yield
+            self.write_chunk(inode, at, fill(index, at, n))
+            at += n
+            yield
+        if op.flags and "msync-does-nothing" not in self.bugs:
+            yield from self.persist(inode, data_only=True)
+
     def do_mkdir(self, index: int, op: Operation) -> Iterator[None]:
         self.new(op, "directory", 0o755)
         yield
@@ -367,6 +393,8 @@ class SimpleDisk:
 
     def zero_range(self, inode: int, start: int, end: int) -> Iterator[None]:
         self.finish(inode)
+        if end >= self.sizes[inode]:  # ext4_update_disksize_before_punch
+            self.meta.inodes[inode].size = self.sizes[inode]
         first, last = -(-start // PAGE), end // PAGE
         self.forget(inode, first, last)
         for page in range(first, last):
@@ -459,7 +487,7 @@ class SimpleDisk:
         return bytes(content)
 
 
-_METHOD = {K.APPEND: "write", K.FDATASYNC: "fsync"}
+_METHOD = {K.APPEND: "write", K.FDATASYNC: "fsync", K.MMAP_WRITE: "mmap"}
 
 
 def poison(block: int) -> bytes:

@@ -89,6 +89,43 @@ def test_a_synchronous_write_is_its_own_persistence_point(flag: str) -> None:
     assert of_f(operations, zeros(0, 4096), begun=2).verdict is PASS
 
 
+@pytest.mark.parametrize("contract", [ORDERED, WRITEBACK, JOURNAL], ids=["ordered", "writeback", "journal"])
+def test_msync_makes_the_whole_file_durable(contract: Contract) -> None:
+    operations = ["create f", "append f 8192", "sync", "write f 0 4096", "mmap-write f 5000 3000 sync"]
+    kept = (written(3, 0, 4096), written(1, 4096, 904), written(4, 5000, 3000), written(1, 8000, 192))
+    assert of_f(operations, *kept, contract=contract).verdict is PASS
+    lost = (written(3, 0, 4096), written(1, 4096, 4096))
+    assert oracles(of_f(operations, *lost, contract=contract)) == {"durability"}
+    assert of_f(operations, *lost, contract=contract, begun=5).verdict is PASS  # not acknowledged
+    older = (written(1, 0, 5000), written(4, 5000, 3000), written(1, 8000, 192))
+    assert oracles(of_f(operations, *older, contract=contract)) == {"durability"}
+
+
+def test_a_store_into_a_mapping_promises_nothing_by_itself() -> None:
+    operations = ["create f", "append f 8192", "sync", "mmap-write f 0 8192", "create other"]
+    for runs in ([written(1, 0, 8192)], [written(3, 0, 8192)], [written(3, 0, 512), written(1, 512, 7680)]):
+        assert of_f(operations, *runs).verdict is PASS
+    torn = (written(3, 0, 512), written(1, 512, 7680))
+    assert oracles(of_f(operations, *torn, contract=JOURNAL)) == {"contents"}
+    assert of_f(operations[:4], *torn, contract=JOURNAL, begun=4).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 4096), zeros(4096, 4096))) == {"durability"}
+
+
+def test_a_file_linked_from_tmpfile_has_its_own_contents() -> None:
+    operations = ["create other", "append other 8192", "tmpfile f 8192", "fsync other"]
+    other = file("other", written(1, 0, 8192))
+
+    def held(*runs: Run, contract: Contract = ORDERED) -> Judgement:
+        return judged(operations, tree(other, file("f", *runs)), contract)
+
+    assert held(written(2, 0, 8192)).verdict is PASS
+    assert held().verdict is PASS  # delayed allocation: the name may come before the size
+    assert oracles(held(contract=NODELALLOC)) == {"size"}
+    assert oracles(held(written(2, 0, 4096), zeros(4096, 4096), contract=NODELALLOC)) == {"contents"}
+    assert oracles(held(written(1, 0, 8192))) == {"stale"}
+    assert oracles(held(Run(RunKind.POISON, 0, 8192, 7))) == {"stale"}
+
+
 def test_an_acknowledged_truncate_that_is_undone() -> None:
     operations = ["create f", "append f 8192", "sync", "truncate f 100", "fsync f"]
     v = only(of_f(operations, written(1, 0, 8192)))

@@ -43,7 +43,7 @@ from harness.tests.oracles.cases import (
     variant,
     written,
 )
-from harness.workloads import load_workload, workload_files
+from harness.workloads import load_workload, parse_operation, workload_files
 
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 DIRTY = FsckResult(FsckClass.DIRTY, 4, "e2fsck 1.47.0 (5-Feb-2023)\nPass 1: Checking\nInode 12 is wrong.\n")
@@ -210,6 +210,7 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("ordered", "early-written", "stale"),
         ("nodelalloc", "unordered", "stale"),
         ("writeback", "no-flush", "durability"),
+        ("ordered", "msync-does-nothing", "durability"),
     ],
 )
 def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
@@ -223,6 +224,21 @@ def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
         done = judge(CONTRACTS[mode], (), history(operations), position, Outcome(tree=recovered, fsck=CLEAN))
         found |= oracles(done)
     assert seen_by in found
+
+
+def test_a_name_that_comes_before_what_was_written_to_it_is_found() -> None:
+    operations = [parse_operation("tmpfile f 12000"), parse_operation("tmpfile g 12000")]
+
+    def told(bugs: list[str]) -> set[str]:
+        found: set[str] = set()
+        for seed in range(100):
+            position, recovered = power_cut(CONTRACTS["nodelalloc"], operations, dice(seed), bugs)
+            outcome = Outcome(tree=recovered, fsck=CLEAN)
+            found |= oracles(judge(CONTRACTS["nodelalloc"], (), history(operations), position, outcome))
+        return found
+
+    assert told([]) == set()
+    assert "size" in told(["tmpfile-named-early"])
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,6 +1,11 @@
 //! The operations of a workload, each as its user would do it: open, act, close.
 
-use std::{fmt::Display, time::Instant};
+use std::{
+    fmt::Display,
+    os::fd::{AsFd, BorrowedFd},
+    ptr,
+    time::Instant,
+};
 
 use powercut_protocol::{pattern, Operation};
 use rustix::{
@@ -9,6 +14,7 @@ use rustix::{
         XattrFlags, CWD,
     },
     io::{pwrite, Errno},
+    mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
 };
 
 use crate::{
@@ -90,6 +96,8 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Errno> {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             fs::open(path, flags, Mode::from_raw_mode(0o644)).map(drop)
         }
+        "tmpfile" => make_nameless(op, path, writer),
+        "mmap-write" => write_mapped(op, path, writer),
         "write" => write(op, path, writer, false),
         "append" => write(op, path, writer, true),
         "truncate" => truncate(path, op.length),
@@ -125,7 +133,8 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Errno> {
             fs::sync();
             Ok(())
         }
-        _ => Err(Errno::OPNOTSUPP),
+        // Not OPNOTSUPP, with which a file system says that it does not support an operation.
+        _ => Err(Errno::NOSYS),
     }
 }
 
@@ -175,20 +184,44 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
     // Before the open, so that the time of the file's being open holds the write alone.
     let mut buffer = vec![0; op.length.min(WRITE_BYTES) as usize + DIRECT_BYTES];
     let aligned = buffer.as_ptr().align_offset(DIRECT_BYTES);
-    let file = fs::open(path, flags, Mode::empty())?;
+    let file = fs::open(path, flags, Mode::empty()).map_err(|errno| {
+        // open(2): EINVAL where the file system does not support O_DIRECT.
+        if errno == Errno::INVAL && flags.contains(OFlags::DIRECT) {
+            Errno::OPNOTSUPP
+        } else {
+            errno
+        }
+    })?;
     let start = if append {
         fstat(&file)?.st_size.unsigned_abs()
     } else {
         op.offset
     };
+    write_pattern(
+        file.as_fd(),
+        writer,
+        start,
+        op.length,
+        &mut buffer[aligned..],
+    )
+}
+
+/// Write `length` bytes of the pattern at `start`, as much at once as `buffer` holds.
+fn write_pattern(
+    file: BorrowedFd<'_>,
+    writer: u16,
+    start: u64,
+    length: u64,
+    buffer: &mut [u8],
+) -> Result<(), Errno> {
     let mut done = 0;
-    while done < op.length {
-        let n = (op.length - done).min(WRITE_BYTES) as usize;
-        let part = &mut buffer[aligned..aligned + n];
+    while done < length {
+        let n = (length - done).min(WRITE_BYTES) as usize;
+        let part = &mut buffer[..n];
         pattern::fill(writer, start + done, part);
         let mut written = 0;
         while written < n {
-            match pwrite(&file, &part[written..], start + done + written as u64) {
+            match pwrite(file, &part[written..], start + done + written as u64) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(more) => written += more,
                 Err(Errno::INTR) => {}
@@ -198,6 +231,62 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
         done += n as u64;
     }
     Ok(())
+}
+
+/// A file without a name, written, then given its name at once.
+fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
+    let directory = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = fs::open(directory, flags, Mode::from_raw_mode(0o644))?;
+    let mut buffer = vec![0; op.length.min(WRITE_BYTES) as usize];
+    write_pattern(file.as_fd(), writer, 0, op.length, &mut buffer)?;
+    fs::linkat(&file, "", CWD, path, AtFlags::EMPTY_PATH)
+}
+
+/// Store the pattern into a shared mapping of the whole file; with `sync`, msync all of it.
+fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
+    let sync = match op.flags.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["sync"] => true,
+        _ => return Err(Errno::INVAL),
+    };
+    let file = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let size = fstat(&file)?.st_size.unsigned_abs();
+    let end = op.offset.checked_add(op.length).ok_or(Errno::INVAL)?;
+    if op.length == 0 || end > size {
+        return Err(Errno::INVAL);
+    }
+    let mut data = vec![0; op.length as usize];
+    pattern::fill(writer, op.offset, &mut data);
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
+    let mapped = unsafe {
+        mmap(
+            ptr::null_mut(),
+            size as usize,
+            protection,
+            MapFlags::SHARED,
+            &file,
+            0,
+        )?
+    };
+    // SAFETY: `offset + length` lies within the `size` bytes mapped, and nobody shortens the file.
+    unsafe {
+        ptr::copy_nonoverlapping(
+            data.as_ptr(),
+            mapped.cast::<u8>().add(op.offset as usize),
+            data.len(),
+        );
+    }
+    let synced = if sync {
+        // SAFETY: this is the mapping made above.
+        unsafe { msync(mapped, size as usize, MsyncFlags::SYNC) }
+    } else {
+        Ok(())
+    };
+    // SAFETY: nothing refers to the mapping any more.
+    unsafe { munmap(mapped, size as usize)? };
+    synced
 }
 
 #[cfg(test)]
@@ -220,7 +309,7 @@ mod tests {
             kind: "frobnicate".to_owned(),
             ..Operation::default()
         };
-        assert_eq!(perform_call(&op, 0), Err(Errno::OPNOTSUPP));
+        assert_eq!(perform_call(&op, 0), Err(Errno::NOSYS));
         op.kind = "write".to_owned();
         op.flags = vec!["fast".to_owned()];
         assert_eq!(perform_call(&op, 0), Err(Errno::INVAL));
