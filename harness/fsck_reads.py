@@ -1,6 +1,7 @@
 """fsck with what it read of the image: the blocks on which its answer depends.
 
-`vms/readtrace` is loaded into the program (LD_PRELOAD) and notes every read of the image. Where it could
+`vms/readtrace` is loaded into the program (LD_PRELOAD) and notes every read of the image, and of its second
+device, if it has one. Where it could
 not see a read (a program linked statically, one that maps the image or reads through stdio), the blocks
 are None, and nobody may rely on them.
 """
@@ -17,6 +18,7 @@ from harness.filesystems import Profile
 from harness.machines.disk import Disk
 from harness.model import BLOCK_BYTES, FsckResult
 from harness.resources import built_part
+from harness.second import file_for
 
 _COMPLETE = "complete"
 
@@ -41,6 +43,9 @@ class FsckReads:
                 "POWERCUT_TRACE_FILE": str(image.resolve()),
                 "POWERCUT_TRACE_OUT": trace.name,
             }
+            if profile.second:
+                tail = f"{profile.second_offset}:{file_for(image).resolve()}"
+                environment["POWERCUT_TRACE_TAIL"] = tail
             result = profile.check_filesystem(image, environment)
             return cls(result, parse_trace(Path(trace.name).read_text()))
 

@@ -20,7 +20,16 @@ import zstandard
 from harness.errors import StoreError, WriteLogError
 from harness.filesystems import Profile
 from harness.machines.worker import Target, Worker
-from harness.model import CaseId, EntryFlag, History, HistoryStep, LogEntry, Operation, Workload
+from harness.model import (
+    Acknowledgement,
+    CaseId,
+    EntryFlag,
+    History,
+    HistoryStep,
+    LogEntry,
+    Operation,
+    Workload,
+)
 from harness.oracles.pattern import poison
 from harness.store import write_atomically
 from harness.writelog import WriteLog, read_log
@@ -51,7 +60,12 @@ class Recording:
     @property
     def target(self) -> Target:
         """What a worker shows to recover states of this recording."""
-        return Target(self.profile.fstype, self.profile.mount_options, self.base, self.log)
+        return target_of(self.profile, self.base, self.log)
+
+
+def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
+    """What is put on the disk for a mode."""
+    return Target(profile.fstype, profile.mount_options, base, log, profile.second_offset)
 
 
 def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
@@ -88,7 +102,7 @@ def record(
 
     Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
     """
-    target = Target(profile.fstype, profile.mount_options, base, None)
+    target = target_of(profile, base, None)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             worker.record(target, workload.operations, on_progress)
@@ -145,7 +159,7 @@ def is_kept(case: CaseId, cases: Path) -> bool:
 
 
 def history_of(entries: Sequence[LogEntry], operations: Sequence[Operation]) -> History:
-    """The history that the marks `begin N` and `ack N` tell.
+    """The history that the marks `begin N`, `ack N` and, from applications, `app TEXT` tell.
 
     Raises WriteLogError where a mark is missing, doubled or out of order: positions would be wrong.
     """
@@ -165,8 +179,22 @@ def history_of(entries: Sequence[LogEntry], operations: Sequence[Operation]) -> 
         tuple(
             HistoryStep(i, op, begin=positions[2 * i], ack=positions[2 * i + 1])
             for i, op in enumerate(operations)
-        )
+        ),
+        _acknowledgements(marks),
     )
+
+
+def _acknowledgements(marks: Sequence[tuple[int, str]]) -> tuple[Acknowledgement, ...]:
+    """Each belongs to the operation that was begun last."""
+    found: list[Acknowledgement] = []
+    operation = -1
+    for index, text in marks:
+        word, _, rest = text.partition(" ")
+        if word == "begin":
+            operation += 1
+        elif word == "app":
+            found.append(Acknowledgement(operation, rest, index))
+    return tuple(found)
 
 
 def pack(source: Path, kept: Path) -> None:

@@ -58,7 +58,7 @@ def test_every_expectation_is_about_a_mode_there_is(name: str) -> None:
 
 
 def test_a_filesystem_stands_for_its_modes() -> None:
-    assert [p.mode for p in select_profiles(["xfs"])] == ["default", "wsync"]
+    assert [p.mode for p in select_profiles(["xfs"])] == ["default", "external-log", "wsync"]
     with pytest.raises(UsageError, match="no file system or mode 'xsf'"):
         select_profiles(["xsf"])
 
