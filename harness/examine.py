@@ -3,7 +3,9 @@
 The piece that `run` does thousands of times and `repro` does once. Two things spare work, and neither
 may change a verdict:
 
-- A check is run once for each content of the files that it reads.
+- A check is run once for each content of the files that it reads, and an application's once for each number
+  of acknowledgements: from the most, which the last of the states of one content had, down to the first that
+  it is content with. It asks for less with fewer, so it would be content with all that are fewer still.
 - The memo. An fsck's answer is found again by the contents of the blocks that it read. And recovery, walk and
   fsck are deterministic, so a state that agrees with one that was looked at in every block which they read
   has the same outcome, with no guest involved. The disk knows what the guest read, `FsckReads` what fsck
@@ -15,15 +17,16 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import re
 import threading
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.fsck_reads import FsckMemo, FsckReads
-from harness.machines.worker import Worker
+from harness.machines.worker import RunCheck, Worker
 from harness.model import (
     Check,
     CheckResult,
@@ -59,6 +62,20 @@ class Look:
 
     seen: Outcome | Unseen
     recalled: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What checks are to be asked of a content: `acked`: operations that had returned at the last of its
+    states; `told`: numbers of acknowledgements at its states, from the most down.
+    """
+
+    acked: int
+    told: tuple[int, ...]
+
+
+class _NotKnown(Exception):  # noqa: N818  # no error: control flow of `_recall` alone
+    """A check's answer that only a guest can give."""
 
 
 Answer = TypeVar("Answer")
@@ -108,20 +125,15 @@ class Examiner:
         self._lock = threading.Lock()
         self._errors = [re.compile(p) for p in profile.console.errors]
 
-    def look(self, worker: Worker, state: CrashState, last_prefix: int, stop: threading.Event) -> Look:
-        """What comes back of `state`, from the memo or from a guest.
-
-        `last_prefix`: the longest prefix among the states with this same content; checks of every
-        operation acknowledged by then are run.
-        """
+    def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        """What comes back of these states, which have one content, from the memo or from a guest."""
         if self.recording.workload.checks and self._useless is None:
             self._try_checks(worker, stop)
-        acked = self.recording.history.position(last_prefix).acked
-        checks = [c for c in self.recording.workload.checks if c.operation < acked]
-        recalled = self._recall(worker, state, checks) if self._memo else None
+        state, asked = states[0], self._asked(states)
+        recalled = self._recall(worker, state, asked) if self._memo else None
         if recalled is not None and not self._sampled(state):
             return Look(recalled, recalled=True)
-        seen = self._attempt(worker, state, checks, stop)
+        seen = self._attempt(worker, state, asked, stop)
         if recalled is not None and isinstance(seen, Outcome) and not self._same(recalled, seen):
             self._give_up(state)
         return Look(seen)
@@ -141,34 +153,71 @@ class Examiner:
     # --- a guest ------------------------------------------------------------------------------
 
     def _try_checks(self, worker: Worker, stop: threading.Event) -> None:
-        """A control: after the workload's end and a clean unmount every check must say yes. One that does not
-        cannot do its work here (a kernel without what the program needs), and its answer is worth nothing.
+        """Controls: after the workload's end and a clean unmount every check must say yes, and so must an
+        application's of the file system that mkfs made. One that does not cannot do its work here (a kernel
+        without what the program needs), and its answer is worth nothing.
         """
+        checks = self.recording.workload.checks
         with self._trying:
             if self._useless is not None:
                 return
-            end = CrashState(len(self.recording.write_log.entries))
-            seen = self._attempt(worker, end, self.recording.workload.checks, stop)
-            if isinstance(seen, Unseen):
-                self._useless = {c.operation: seen.reason for c in self.recording.workload.checks}
-            else:
-                self._useless = {c.operation: c.output for c in seen.checks if c.exit_code != 0}
+            end, start = CrashState(len(self.recording.write_log.entries)), CrashState(0)
+            useless = self._refusing(worker, end, "after a clean unmount", stop)
+            if any(c.application for c in checks):
+                useless |= self._refusing(worker, start, "of an empty file system", stop)
+            self._useless = useless
+
+    def _refusing(
+        self, worker: Worker, state: CrashState, when: str, stop: threading.Event
+    ) -> dict[int, str]:
+        """The operations whose check does not say yes at a state that no crash has touched."""
+        seen = self._attempt(worker, state, self._asked([state]), stop)
+        if isinstance(seen, Unseen):
+            return {c.operation: seen.reason for c in self.recording.workload.checks}
+        text = f"it does not say yes even {when}, so it cannot do its work here"
+        return {c.operation: f"{text}: {c.output}" for c in seen.checks if c.exit_code != 0}
 
     def _trusted(self, check: CheckResult) -> CheckResult:
         why = (self._useless or {}).get(check.operation)
-        if why is None:
-            return check
-        text = f"it says no even after a clean unmount, so it cannot do its work here: {why}"
-        return CheckResult(check.operation, None, text)
+        return check if why is None else dataclasses.replace(check, exit_code=None, output=why)
+
+    def _asked(self, states: Sequence[CrashState]) -> _Asked:
+        positions = [self.recording.history.position(s.prefix) for s in states]
+        told = sorted({p.told for p in positions}, reverse=True)
+        return _Asked(max(p.acked for p in positions), tuple(told))
+
+    def _answers(self, asked: _Asked, tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
+        """What the checks that count say of this tree; `run` is called only for what is not known."""
+        answers: list[CheckResult] = []
+        for check in self.recording.workload.checks:
+            if check.application:
+                answers += self._application(check, asked.told, tree, run)
+            elif check.operation < asked.acked:
+                answers.append(self._answer(check, (), tree, run))
+        return tuple(answers)
+
+    def _application(
+        self, check: Check, counts: Sequence[int], tree: Tree, run: RunCheck
+    ) -> Iterator[CheckResult]:
+        """From the most acknowledgements down to the first number that it is content with."""
+        for told in counts:
+            result = self._answer(check, self.recording.history.told(check.operation, told), tree, run)
+            yield dataclasses.replace(result, told=told)
+            if result.exit_code == 0:
+                return
+
+    def _answer(self, check: Check, acks: tuple[str, ...], tree: Tree, run: RunCheck) -> CheckResult:
+        key = (check.operation, acks, _contents(tree, check.reads))
+        return self._checks.get(key, lambda: run(check, acks))
 
     def _attempt(
-        self, worker: Worker, state: CrashState, checks: Sequence[Check], stop: threading.Event
+        self, worker: Worker, state: CrashState, asked: _Asked, stop: threading.Event
     ) -> Outcome | Unseen:
         """In up to ATTEMPTS fresh guests."""
         losses: list[GuestLost] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
-                return self._look_once(worker, state, checks)
+                return self._look_once(worker, state, asked)
             except GuestLost as e:
                 losses.append(e)
             except DiskError as e:
@@ -179,14 +228,12 @@ class Examiner:
             return Outcome(lost=losses[-1].console)
         return Unseen(losses[-1].what if losses else "stopped")
 
-    def _look_once(self, worker: Worker, state: CrashState, checks: Sequence[Check]) -> Outcome:
-        def answer(tree: Tree, check: Check, run: Callable[[], CheckResult]) -> CheckResult:
-            return self._checks.get((check.operation, _contents(tree, check.reads)), run)
-
+    def _look_once(self, worker: Worker, state: CrashState, asked: _Asked) -> Outcome:
         target, shown, repair = self.recording.target, state, self.recording.profile.repair
         if repair is not None:
             target, shown = repaired(worker, target, state, repair), CrashState(0)
-        recovery = worker.recover(target, shown, checks, answer)
+        ask = functools.partial(self._answers, asked) if self.recording.workload.checks else None
+        recovery = worker.recover(target, shown, ask)
         fsck = self._check(worker, state)
         results = tuple(map(self._trusted, recovery.outcome.checks))
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result, checks=results)
@@ -209,8 +256,8 @@ class Examiner:
 
     # --- the memo -----------------------------------------------------------------------------
 
-    def _recall(self, worker: Worker, state: CrashState, checks: Sequence[Check]) -> Outcome | None:
-        """The outcome of a state that agrees in all that was read, if its checks cover these."""
+    def _recall(self, worker: Worker, state: CrashState, asked: _Asked) -> Outcome | None:
+        """The outcome of a state that agrees in all that was read, if what checks say is known as well."""
         try:
             disk = worker.show(self.recording.base, self.recording.log)
             (number,) = disk.recall([state])
@@ -220,8 +267,13 @@ class Examiner:
         if number is None:
             return None
         outcome = self._outcomes[number]
-        have = {c.operation for c in outcome.checks}
-        return outcome if have.issuperset(c.operation for c in checks) else None
+        if not self.recording.workload.checks or outcome.mount_errno or outcome.lost:
+            return outcome
+        try:
+            answers = self._answers(asked, outcome.tree, _ask_nobody)
+        except _NotKnown:
+            return None
+        return dataclasses.replace(outcome, checks=tuple(map(self._trusted, answers)))
 
     def _remember(self, worker: Worker, state: CrashState, outcome: Outcome, fsck: FsckReads) -> None:
         if fsck.blocks is None:
@@ -257,6 +309,10 @@ class Examiner:
             f"recovery is not deterministic: {state} and a state that is equal in all that was read "
             "gave two outcomes"
         )
+
+
+def _ask_nobody(check: Check, acknowledged: Sequence[str]) -> CheckResult:
+    raise _NotKnown
 
 
 def _classified(result: FsckResult | None) -> FsckClass | None:

@@ -107,7 +107,7 @@ def reproduce(shown: Scene) -> Reproduction:
     examiner = Examiner(shown.recording)
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        outcome = examiner.look(worker, state, state.prefix, threading.Event()).seen
+        outcome = examiner.look(worker, [state], threading.Event()).seen
     return Reproduction(shown.point, shown.kernel, outcome, examiner.judge(state, outcome))
 
 

@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 
-from harness.model import FsckClass, RunKind, Violation
+from harness.model import Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
 from harness.oracles.doubt import Doubt
 
@@ -124,11 +124,14 @@ def _first_complaint(output: str) -> str:
 
 
 def program(case: Case) -> Iterator[Violation | Doubt]:
-    """A workload's own checks of what its acknowledged RUN operations left."""
+    """A workload's own checks of what its acknowledged RUN operations left, and applications' at any time."""
     if not case.mounted:
         return
     results = {r.operation: r for r in case.outcome.checks}
     for check in case.checks:
+        if check.application:
+            yield from _application(case, check)
+            continue
         if check.operation >= case.position.acked:
             continue
         result = results.get(check.operation)
@@ -145,3 +148,30 @@ def program(case: Case) -> Iterator[Violation | Doubt]:
                 f"exit code {result.exit_code}: {result.output.strip()[-400:]}",
                 f"check {check.operation}: exit code {result.exit_code}",
             )
+
+
+def _application(case: Case, check: Check) -> Iterator[Violation | Doubt]:
+    """Content with what it was told of here, or with more."""
+    told = case.position.told
+    results = [r for r in case.outcome.checks if r.operation == check.operation and r.told >= told]
+    if any(r.exit_code == 0 for r in results):
+        return
+    result = next((r for r in results if r.told == told), None)
+    command = " ".join(check.argv)
+    if result is None or result.exit_code != 1:
+        how = (
+            "was not run" if result is None or result.exit_code is None else f"ended with {result.exit_code}"
+        )
+        why = f": {result.output.strip()[-200:]}" if result and result.output.strip() else ""
+        yield Doubt(f"check `{command}` {how}{why}")
+        return
+    output = result.output.strip() or "it does not say what is wrong"
+    first = output.splitlines()[0]
+    yield Violation(
+        "program",
+        f"operation {check.operation}",
+        f"`{command}` after {told} acknowledgements: {first}",
+        "exit code 0",
+        f"exit code 1: {output[-400:]}",
+        f"check {check.operation}: {_folded(first)}",
+    )

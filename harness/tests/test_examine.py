@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from harness.examine import ATTEMPTS, Examiner, Look, Unseen
 from harness.filesystems import select_profiles
 from harness.fsck_reads import FsckMemo, FsckReads, parse_trace
 from harness.machines.disk import Disk
-from harness.machines.worker import Recovery, Worker
+from harness.machines.worker import Ask, Recovery, Worker
 from harness.model import (
     CaseId,
     Check,
@@ -25,11 +25,14 @@ from harness.model import (
     FsckResult,
     History,
     HistoryStep,
+    Operation,
+    OperationKind,
     Outcome,
     TreeEntry,
     Verdict,
+    Workload,
 )
-from harness.recording import Recording
+from harness.recording import Recording, history_of
 from harness.workloads import load_workload, parse_operation
 from harness.writelog import MarkText, read_log, write_log
 
@@ -71,18 +74,27 @@ class FakeWorker:
         self.image = Path("image")
         self.outcomes = outcomes
         self.looked: list[int] = []
+        self.application: dict[int, Callable[[Sequence[str]], int | None]] = {}
+        self.asked: list[tuple[int, int]] = []
 
     def show(self, *_: object) -> FakeDisk:
         return self.disk
 
-    def recover(self, _: object, state: CrashState, __: Sequence[Check], ___: object) -> Recovery:
+    def recover(self, _: object, state: CrashState, ask: Ask | None) -> Recovery:
         self.looked.append(state.prefix)
         self.disk.state = state
         answers = self.outcomes[state.prefix]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
+        if self.application and ask:
+            answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
         return Recovery(answer, (0, 0, 0))
+
+    def run_check(self, check: Check, acknowledged: Sequence[str]) -> CheckResult:
+        """An application that has kept what the digest of its file says."""
+        self.asked.append((self.looked[-1], len(acknowledged)))
+        return CheckResult(check.operation, self.application[self.looked[-1]](acknowledged), "it says")
 
 
 @pytest.fixture
@@ -107,7 +119,13 @@ OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=1
 
 
 def look(examiner: Examiner, worker: FakeWorker, prefix: int) -> Look:
-    return examiner.look(cast(Worker, cast(Any, worker)), CrashState(prefix), prefix, threading.Event())
+    return look_at(examiner, worker, prefix)
+
+
+def look_at(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> Look:
+    """States of one content."""
+    states = [CrashState(p) for p in prefixes]
+    return examiner.look(cast(Worker, cast(Any, worker)), states, threading.Event())
 
 
 def test_a_lost_guest_is_replaced(recording: Recording) -> None:
@@ -197,7 +215,7 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     stop = threading.Event()
     stop.set()
     worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
-    seen = Examiner(recording).look(worker, CrashState(1), 1, stop).seen
+    seen = Examiner(recording).look(worker, [CrashState(1)], stop).seen
     assert isinstance(seen, Unseen)
 
 
@@ -274,3 +292,120 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     seen = look(examiner, worker, 3).seen
     assert worker.looked == [2, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
+
+
+# --- applications ----------------------------------------------------------------------------
+
+APPLICATION_MARKS = ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+@pytest.fixture
+def application(recording: Recording, tmp_path: Path) -> Recording:
+    """One application that acknowledges three times; its marks are the whole log."""
+    write_log(tmp_path / "log", [MarkText(text) for text in APPLICATION_MARKS])
+    log = read_log(tmp_path / "log")
+    run = Operation(OperationKind.RUN, argv=("run",))
+    workload = Workload("a", "a", (run,), (Check(0, ("check",), ("*",), application=True),))
+    history = history_of(log.entries, workload.operations)
+    return dataclasses.replace(recording, workload=workload, write_log=log, history=history)
+
+
+def keeps(count: int) -> Callable[[Sequence[str]], int | None]:
+    """What its check says when only the first `count` acknowledged things are there."""
+    return lambda acknowledged: int(len(acknowledged) > count)
+
+
+def holding(count: int) -> Outcome:
+    """A tree with a file whose digest tells how much is in it."""
+    entry = dataclasses.replace(ROOT, path="db", inode=12, digest=str(count))
+    return Outcome(tree={"": ROOT, "db": entry})
+
+
+def application_worker(kept: dict[int, int | None]) -> FakeWorker:
+    """Keeps all at the log's end and on the empty disk; elsewhere so much (None: nobody can say)."""
+    sound: dict[int, int | None] = {0: 0, 5: 3}
+    kept = sound | kept
+    worker = FakeWorker({prefix: [holding(100 if n is None else n)] for prefix, n in kept.items()})
+    worker.application = {prefix: (lambda _: 7) if n is None else keeps(n) for prefix, n in kept.items()}
+    return worker
+
+
+def verdicts(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> list[Verdict]:
+    seen = look_at(examiner, worker, *prefixes).seen
+    return [examiner.judge(CrashState(p), seen).verdict for p in prefixes]
+
+
+def test_marks_of_an_application_are_its_acknowledgements(application: Recording) -> None:
+    history = application.history
+    assert [(a.operation, a.text, a.entry) for a in history.acknowledgements] == [
+        (0, "1", 1),
+        (0, "2", 2),
+        (0, "3", 3),
+    ]
+    assert [history.position(p).told for p in range(6)] == [0, 0, 1, 2, 3, 3]
+    assert history.told(0, 2) == ("1", "2")
+    assert history.told(1, 2) == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (3, "PASS PASS PASS PASS"),
+        (2, "PASS PASS PASS FAIL"),
+        (1, "PASS PASS FAIL FAIL"),
+        (0, "PASS FAIL FAIL FAIL"),
+        (-1, "FAIL FAIL FAIL FAIL"),
+        (None, "UNKNOWN UNKNOWN UNKNOWN UNKNOWN"),
+    ],
+)
+def test_states_of_one_content_answer_for_their_own_acknowledgements(
+    application: Recording, kept: int | None, expected: str
+) -> None:
+    """One content, at four places in the history: what was acknowledged later is nobody's loss before."""
+    worker = application_worker({1: kept})
+    found = verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert " ".join(v.name for v in found) == expected
+
+
+def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:
+    """Of the whole, which the log's end had as well, nothing is asked again; of less, twice."""
+    worker = application_worker({1: 3})
+    verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert worker.asked == [(5, 3), (0, 0)]
+    worker = application_worker({1: 2})
+    verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert [asked for asked in worker.asked if asked[0] == 1] == [(1, 3), (1, 2)]
+
+
+def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:
+    """States 1 and 3 agree in all that was read, and what is there was enough at 1."""
+    worker = application_worker({1: 0, 3: 0})
+    worker.disk.memo = {}
+    examiner = Examiner(application, memo=True, sample_rate=0.0)
+    verdicts(examiner, worker, 5)  # the controls
+    worker.disk.memo = {}
+    assert verdicts(examiner, worker, 1) == [Verdict.PASS]
+    assert verdicts(examiner, worker, 3) == [Verdict.FAIL]
+    look = look_at(examiner, worker, 3)
+    assert look.recalled, "asked and answered"
+    assert examiner.judge(CrashState(3), look.seen).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (0, 2), (None, 3), (0, None)])
+def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_nothing(
+    application: Recording, start: int | None, end: int | None
+) -> None:
+    worker = application_worker({0: start, 5: end, 1: 0})
+    examiner = Examiner(application)
+    seen = look_at(examiner, worker, 1, 2).seen
+    judgement = examiner.judge(CrashState(2), seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert any("cannot do its work here" in why for why in judgement.unknown)
+
+
+def test_an_application_violation_says_what_the_check_said(application: Recording) -> None:
+    examiner = Examiner(application)
+    seen = look_at(examiner, application_worker({1: 0}), 1, 2).seen
+    (violation,) = examiner.judge(CrashState(2), seen).violations
+    assert violation.oracle == "program"
+    assert "after 1 acknowledgements: it says" in violation.summary
