@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -82,47 +83,110 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     """The QEMU line, option beside value; `channel_fd` None: the guest talks to the terminal (shell)."""
     # the archive stands in memory twice while the kernel unpacks it
     memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
-    kernel_words = [*profile().command_line, f"powercut.port={profile().channel}"]
+    words = []
     if boot.shell_mount:
-        kernel_words += [f"powercut.shell=1 powercut.mount={boot.shell_mount}"]
-        kernel_words += [f"powercut.device={profile().data_device}"]
-    arguments: list[tuple[str, str] | tuple[str]] = [
+        words = ["powercut.shell=1", f"powercut.mount={boot.shell_mount}"]
+        words += [f"powercut.device={profile().data_device}"]
+    return _line(
+        [
+            ("-accel", accel),
+            ("-cpu", profile().cpu[accel]),
+            ("-smp", "1"),
+            ("-m", f"{memory}M"),
+            # vhost-user needs the guest's memory in a file that the disk process can map
+            ("-object", f"memory-backend-memfd,id=mem,size={memory}M,share=on"),
+            ("-machine", "q35,memory-backend=mem,usb=off,vmport=off"),
+            *_kernel(boot.kernel_image, boot.initramfs, words),
+            ("-serial", "mon:stdio" if boot.shell_mount else f"file:{boot.directory / 'console.txt'}"),
+            ("-chardev", f"socket,id=disk,path={boot.disk_socket}"),
+            ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
+            ("-drive", f"file={boot.log},format=raw,if=none,id=log,cache=unsafe,aio=threads"),
+            ("-device", "virtio-blk-pci,drive=log"),
+        ],
+        channel_fd,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBoot:
+    """What a guest with tools is started with. `root`: the image that it goes on in, as /dev/vda; `disk`: the
+    file behind /dev/vdb; `more`: further read-only images, as /dev/vdc and so on. `flushes`: a flush of the
+    guest's reaches the host's disk. `directory`: for its console.
+    """
+
+    kernel_image: Path
+    initramfs: Path
+    root: Path
+    disk: Path
+    more: tuple[Path, ...]
+    directory: Path
+    memory_mib: int
+    cpus: int
+    flushes: bool
+
+
+def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str]:
+    """The QEMU line of a guest with tools."""
+    # With cache=unsafe a flush does nothing on the host. What the guest was told is written lies in the
+    # host's page cache, which outlives a QEMU that is killed: a disk with no volatile cache.
+    cache = "writeback" if boot.flushes else "unsafe"
+    arguments: list[tuple[str, str]] = [
+        ("-accel", accel),
+        ("-cpu", profile().cpu[accel]),
+        ("-smp", str(boot.cpus)),
+        ("-m", f"{boot.memory_mib}M"),
+        ("-machine", "q35,usb=off,vmport=off"),
+        *_kernel(boot.kernel_image, boot.initramfs, ["powercut.root=/dev/vda:erofs"]),
+        ("-serial", f"file:{boot.directory / 'console.txt'}"),
+    ]
+    drives = [(boot.root, "readonly=on"), (boot.disk, f"cache={cache},aio=threads")]
+    drives += [(image, "readonly=on") for image in boot.more]
+    for i, (path, how) in enumerate(drives):
+        arguments += [
+            ("-drive", f"file={path},format=raw,if=none,id=d{i},{how}"),
+            ("-device", f"virtio-blk-pci,drive=d{i}"),
+        ]
+    return _line(arguments, channel_fd)
+
+
+def _kernel(image: Path, initramfs: Path, words: list[str]) -> list[tuple[str, str]]:
+    line = " ".join([*profile().command_line, f"powercut.port={profile().channel}", *words])
+    return [("-kernel", str(image)), ("-initrd", str(initramfs)), ("-append", line)]
+
+
+def _line(arguments: list[tuple[str, str]], channel_fd: int | None) -> list[str]:
+    """With what every guest has; `channel_fd`: the socket that the agent's port leads to."""
+    pairs: list[tuple[str, str] | tuple[str]] = [
         ("-nodefaults",),
         ("-no-user-config",),
         ("-display", "none"),
         ("-no-reboot",),
-        ("-accel", accel),
-        ("-cpu", profile().cpu[accel]),
-        ("-smp", "1"),
-        ("-m", f"{memory}M"),
-        # vhost-user needs the guest's memory in a file that the disk process can map
-        ("-object", f"memory-backend-memfd,id=mem,size={memory}M,share=on"),
-        ("-machine", "q35,memory-backend=mem,usb=off,vmport=off"),
-        ("-kernel", str(boot.kernel_image)),
-        ("-initrd", str(boot.initramfs)),
-        ("-append", " ".join(kernel_words)),
-        ("-serial", "mon:stdio" if boot.shell_mount else f"file:{boot.directory / 'console.txt'}"),
-        ("-chardev", f"socket,id=disk,path={boot.disk_socket}"),
-        ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
-        ("-drive", f"file={boot.log},format=raw,if=none,id=log,cache=unsafe,aio=threads"),
-        ("-device", "virtio-blk-pci,drive=log"),
+        *arguments,
     ]
     if channel_fd is not None:
-        arguments += [
+        pairs += [
             ("-device", "virtio-serial-pci"),
             ("-chardev", f"socket,id=agent,fd={channel_fd}"),
             ("-device", f"virtserialport,chardev=agent,name={profile().channel}"),
         ]
-    return [profile().program, *(word for pair in arguments for word in pair)]
+    return [profile().program, *(word for pair in pairs for word in pair)]
 
 
 def start(boot: Boot, accel: str) -> Guest:
     """Boot and wait for the agent. Raises GuestLost where it does not come up in time."""
+    return launch(lambda fd: command(boot, accel, fd), boot.directory, accel)
+
+
+def launch(line_for: Callable[[int], list[str]], directory: Path, accel: str) -> Guest:
+    """Run the QEMU line for a channel's descriptor, its words in `directory`, and wait for the agent.
+
+    Raises GuestLost where it does not come up in time.
+    """
     version()  # a clear error where QEMU is missing
     ours, theirs = socket.socketpair()
     with theirs:
-        line = command(boot, accel, theirs.fileno())
-        stderr = (boot.directory / "qemu.txt").open("wb")
+        line = line_for(theirs.fileno())
+        stderr = (directory / "qemu.txt").open("wb")
         with stderr:
             process = subprocess.Popen(
                 die_with_parent(line),
@@ -132,12 +196,12 @@ def start(boot: Boot, accel: str) -> Guest:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for us; we end the guest
             )
-    guest = Guest(process, ours, boot.directory / "console.txt")
+    guest = Guest(process, ours, directory / "console.txt")
     try:
         guest.wait_until_up(BOOT_TIMEOUT_S[accel])
     except PowercutError as e:
         guest.kill()
-        said = (boot.directory / "qemu.txt").read_text(errors="replace").strip()
+        said = (directory / "qemu.txt").read_text(errors="replace").strip()
         if isinstance(e, GuestLost) and said:
             raise GuestLost(f"{e.what}; QEMU said: {said[-400:]}", e.console) from e
         raise
