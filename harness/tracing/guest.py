@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
-from harness.errors import GuestError, GuestLost, KernelError
+from harness.errors import GuestError, GuestLost, KernelError, PowercutError
 from harness.kernels import Kernel, resolve_modules
 from harness.machines import initramfs, qemu, wire
 from harness.machines.guest import Guest
@@ -64,7 +65,7 @@ class Toolbox:
         """For people: `QEMU 7.2.22 (tcg)`."""
         return f"QEMU {qemu.version()} ({self.accel})"
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> Ran:
+    def run(self, argv: Sequence[str], timeout_s: float, *, check: bool = True) -> Ran:
         """Run a program of the root image to its end and give all that it said, up to 32 MiB.
 
         Raises GuestError where it cannot be started or does not end within `timeout_s` (it is killed with
@@ -80,7 +81,7 @@ class Toolbox:
             raise GuestError(f"{_shown(argv)} ended with {ran.exit_code}: {_tail(ran)}")
         return ran
 
-    def shell(self, script: str, *, timeout_s: float, check: bool = True) -> Ran:
+    def shell(self, script: str, timeout_s: float, *, check: bool = True) -> Ran:
         """Run a script of sh(1); `set -e` is its own business."""
         return self.run(["/bin/sh", "-c", script], timeout_s=timeout_s, check=check)
 
@@ -126,8 +127,18 @@ def _tail(ran: Ran) -> str:
     return ran.output[-_SAID_BYTES:].strip() or "nothing"
 
 
-@contextlib.contextmanager
-def toolbox(  # noqa: PLR0913 - by name, most with a default
+class Wishes(TypedDict, total=False):
+    """What may be said of a guest beside what must be; see `boot_toolbox`."""
+
+    modules: Sequence[str]
+    disk: Path | None
+    memory_mib: int
+    cpus: int
+    accel: str
+    flushes: bool
+
+
+def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     kernel: Kernel,
     directory: Path,
     *,
@@ -139,8 +150,8 @@ def toolbox(  # noqa: PLR0913 - by name, most with a default
     cpus: int = 1,
     accel: str = "auto",
     flushes: bool = False,
-) -> Iterator[Toolbox]:
-    """Boot a guest with tools; it is killed in the end.
+) -> Toolbox:
+    """Boot a guest with tools; whoever gets it ends it (`Toolbox.kill`).
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
     unless `disk` names one that is there. `modules`: of the kernel, for the file systems that will be
@@ -163,13 +174,26 @@ def toolbox(  # noqa: PLR0913 - by name, most with a default
     )
     chosen = qemu.choose_accel(accel, lambda: _start(boot, "kvm").kill())
     guest = _start(boot, chosen.name)
+    tools = Toolbox(guest, kernel, disk, chosen, lacking)
     try:
-        tools = Toolbox(guest, kernel, disk, chosen, lacking)
         if more:
-            tools.run(["mount", "-t", "erofs", "/dev/vdc", "/usr/lib/modules"], timeout_s=PUT_TIMEOUT_S)
+            tools.run(["mount", "-t", "erofs", "/dev/vdc", "/usr/lib/modules"], PUT_TIMEOUT_S)
+    except PowercutError:
+        tools.kill()
+        raise
+    return tools
+
+
+@contextlib.contextmanager
+def toolbox(
+    kernel: Kernel, directory: Path, *, disk_bytes: int, progress: Progress, **more: Unpack[Wishes]
+) -> Iterator[Toolbox]:
+    """`boot_toolbox`, ended when the block is left."""
+    tools = boot_toolbox(kernel, directory, disk_bytes=disk_bytes, progress=progress, **more)
+    try:
         yield tools
     finally:
-        guest.kill()
+        tools.kill()
 
 
 def _headers(kernel: Kernel, progress: Progress) -> tuple[tuple[Path, ...], str]:
