@@ -37,7 +37,7 @@ from harness.run import Plan, code_of, create_run, execute, load_plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore, write_atomically
 from harness.summary import summarise
-from harness.workloads import load_workload, select_workloads, workload_files
+from harness.workloads import select_workloads, workload_files
 from harness.writelog import read_log, select
 
 REPORTS = Path("reports")
@@ -161,7 +161,7 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     multiple=True,
     callback=listed,
     metavar="NAME,...",
-    help="Workloads by name, your own by file, or all. Default: all.",
+    help="Workloads by name, your own by file or directory, or a set: all (of a file each), applications.",
 )
 @with_options(kernel_options)
 @click.option(
@@ -308,9 +308,10 @@ def _known_models(names: list[str]) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """A file of the user's by its full path, so that a run can be resumed from elsewhere."""
+    """A workload of the user's by its full path, so that a run can be resumed from elsewhere."""
     path = Path(name)
-    return str(path.resolve()) if path.is_file() and name not in workload_files() else name
+    own = path.is_file() or ("/" in name and path.is_dir())
+    return str(path.resolve()) if own and name not in workload_files() else name
 
 
 @main.command()
@@ -482,7 +483,7 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
         case "filesystems":
             return [(p.name, p.mount_options, p.summary) for p in profiles().values()]
         case "workloads":
-            return [(name, load_workload(name).summary) for name in workload_files()]
+            return [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
         case "kernels":
             return [(pin.name, pin.summary) for pin in pins().values()]
         case _:

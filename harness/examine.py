@@ -74,7 +74,7 @@ class _Asked:
     told: tuple[int, ...]
 
 
-class _NotKnown(Exception):  # noqa: N818  # no error: control flow of `_recall` alone
+class _NotKnown(Exception):
     """A check's answer that only a guest can give."""
 
 
@@ -319,8 +319,10 @@ def _classified(result: FsckResult | None) -> FsckClass | None:
     return result.classified if result else None
 
 
-def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Names and digests of the files that a check reads."""
+def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str, int, bytes, str], ...]:
+    """What a check can see of the files that it reads."""
     return tuple(
-        (e.path, e.digest) for e in tree.values() if any(fnmatch.fnmatch(e.path, p) for p in patterns)
+        (e.path, e.kind, e.mode, e.target, e.digest)
+        for e in tree.values()
+        if any(fnmatch.fnmatch(e.path, p) for p in patterns)
     )

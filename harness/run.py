@@ -118,11 +118,13 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
             copy_bases(profiles, Path(plan.recordings), store.path)
         lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
         able = [p for p in profiles if p.name not in lacking]
-        if not able:
+        lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
+        loaded = [w for w in workloads if w.name not in lacking]
+        if not able or not loaded:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())))
         bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
-        kits = make_kits(plan, kernel, able, workloads, next(iter(bases.values())), scratch)
+        kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)
         store.update_info(run_info(plan, store.info, kernel, kits))
         progress.say(f"{kernel.name}: {kits.told}, {plan.jobs} at once")
         session = _Session(plan, store, progress, scratch, bases)
@@ -184,14 +186,14 @@ class _Session:
     def work(
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
     ) -> None:
-        """Until every task, and every task that those led to, is done. `lacking`: modes that cannot be run
-        here, by name, and why.
+        """Until every task, and every task that those led to, is done. `lacking`: modes and
+        workloads that cannot be run here, by name, and why.
         """
         for profile, workload in wanted:
             case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
             self._store.add_case(self._info(case))
-            if profile.name in lacking:
-                self._store.set_case_status(case.id, CaseStatus.NOT_RUN, lacking[profile.name])
+            if reason := lacking.get(profile.name) or lacking.get(workload.name):
+                self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 continue
             self._unrecorded_cases.append(case)
         self._progress.begin("recorded", len(self._unrecorded_cases))
@@ -429,6 +431,16 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
     try:
         resolve_modules(kernel, profile.modules)
     except KernelError as e:
+        return str(e).replace("\n", "; ")
+    return ""
+
+
+def missing_program(workload: Workload) -> str:
+    """Which program of the workload this host lacks, and how to get it; empty where it has them all."""
+    try:
+        for program in workload.programs:
+            initramfs.find_program(program)
+    except EnvironmentLacks as e:
         return str(e).replace("\n", "; ")
     return ""
 

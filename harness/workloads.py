@@ -1,7 +1,8 @@
 """Workloads: what is run before the power fails. Files of `workloads/`, or of the user.
 
 `*.toml` is a list of operations; `*.fio` is a job file of fio(1), taken as it is: each of its sections
-is one operation, and fio's own verification judges what came back of it.
+is one operation, and fio's own verification judges what came back of it. A directory is an application:
+see `harness.applications`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.applications import is_application, load_application
 from harness.errors import UsageError
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.resources import resource
@@ -148,19 +150,33 @@ def workload_files() -> dict[str, Path]:
     return {p.stem: p for p in sorted(folder.iterdir()) if p.suffix in LOADERS}
 
 
+def applications() -> dict[str, Path]:
+    """The directories of `workloads/`, by the workloads that they hold."""
+    folders = [p for p in sorted(resource("workloads").iterdir()) if is_application(p)]
+    return {w.name: folder for folder in folders for w in load_application(folder)}
+
+
 def load_workload(name: str) -> Workload:
     """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
+    if folder := applications().get(name):
+        return next(w for w in load_application(folder) if w.name == name)
     known = workload_files()
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
+        known = known | applications()
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
         raise UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
     return LOADERS[path.suffix](path)
 
 
 def workload_sets() -> dict[str, list[str]]:
-    """Names that stand for several workloads: `all`, and each `workloads/NAME.set`, one name a line."""
-    sets = {"all": list(workload_files())}
+    """Names that stand for several workloads: `all` files, all `applications`, each directory of those, and
+    each `workloads/NAME.set`, one name a line.
+    """
+    sets = {"all": list(workload_files()), "applications": list(applications())}
+    for name, folder in applications().items():
+        if name != folder.name:
+            sets.setdefault(folder.name, []).append(name)
     for path in sorted(resource("workloads").glob("*.set")):
         lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
         sets[path.stem] = [line for line in lines if line]
@@ -168,7 +184,14 @@ def workload_sets() -> dict[str, list[str]]:
 
 
 def select_workloads(wanted: Sequence[str]) -> list[Workload]:
-    """Those named, by themselves or by a set."""
+    """Those named, by themselves, by a set, or by the path of an application's directory."""
     sets = workload_sets()
     names = [n for name in wanted for n in sets.get(name, [name])]
-    return [load_workload(n) for n in dict.fromkeys(names)]
+    return [w for name in dict.fromkeys(names) for w in _load_all(name)]
+
+
+def _load_all(name: str) -> list[Workload]:
+    """A directory may hold several."""
+    if "/" in name and Path(name).is_dir():
+        return load_application(Path(name))
+    return [load_workload(name)]

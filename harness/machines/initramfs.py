@@ -23,6 +23,7 @@ class Initramfs:
     """Files by absolute path in the guest, with permission bits; directories follow from them."""
 
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)  # symbolic links: target by path
 
     def add(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self.files[path.lstrip("/")] = (mode, data)
@@ -36,27 +37,37 @@ class Initramfs:
             names.append("/" + name)
         self.add("modules", "".join(f"{name}\n" for name in names).encode())
 
-    def add_program(self, name: str) -> None:
+    def add_program(self, wanted: str) -> None:
         """A program of this host with the shared libraries that ldd(1) names, at their own paths.
 
-        Raises EnvironmentLacks where it is not installed.
+        `wanted`: `program`, or `program:package`. Raises EnvironmentLacks where it is not installed.
         """
-        found = shutil.which(name)
-        if not found:
-            raise EnvironmentLacks(
-                f"the program {name}, which a workload runs in the guest, is not installed",
-                f"run: apt-get install {name}",
-            )
-        path = Path(found).resolve()
+        name = wanted.partition(":")[0]
+        path = find_program(wanted)
         self.add(f"bin/{name}", path.read_bytes(), 0o755)
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
         for library in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listed.stdout, re.MULTILINE):
             self.add(library, Path(library).read_bytes(), 0o755)
+        if name == "busybox":
+            self._add_shell()
+
+    def _add_shell(self) -> None:
+        """A shell, its commands, and what applications call: see `harness.applications`."""
+        listed = subprocess.run(
+            [find_program("busybox"), "--list"], capture_output=True, text=True, check=True
+        )
+        for applet in listed.stdout.split():
+            self.links[f"bin/{applet}"] = "busybox"
+        del self.links["bin/busybox"]
+        for tool in ("powercut-ack", "powercut-on-copy"):  # vms/agent/src/main.rs
+            self.links[f"bin/{tool}"] = "/init"
+        self.links["usr/bin"] = "/bin"
 
     def pack(self) -> bytes:
         """The archive, uncompressed: under emulation unpacking would cost more than copying."""
         directories = dict.fromkeys(DIRECTORIES)
-        for path in self.files:
+        links = {name: target for name, target in self.links.items() if name not in self.files}
+        for path in [*self.files, *links]:
             for parent in reversed(PurePosixPath(path).parents):
                 directories.setdefault(str(parent))
         directories.pop(".", None)
@@ -65,8 +76,22 @@ class Initramfs:
         records.append(_record(len(records), "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
         for name, (mode, data) in self.files.items():
             records.append(_record(len(records), name, stat.S_IFREG | mode, data))
+        for name, target in links.items():
+            records.append(_record(len(records), name, stat.S_IFLNK | 0o777, target.encode()))
         records.append(_record(0, "TRAILER!!!", 0, b""))
         return b"".join(records)
+
+
+def find_program(wanted: str) -> Path:
+    """The host's `program`, or `program:package`. Raises EnvironmentLacks that names the package."""
+    name, _, package = wanted.partition(":")
+    found = shutil.which(name)
+    if not found:
+        raise EnvironmentLacks(
+            f"the program {name}, which a workload runs in the guest, is not installed",
+            f"run: apt-get install {package or name}",
+        )
+    return Path(found).resolve()
 
 
 def _record(inode: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)) -> bytes:
@@ -91,5 +116,5 @@ def build(agent: Path, modules: Iterable[Path], programs: Iterable[str], files: 
     for program in sorted(set(programs)):
         root.add_program(program)
     for name, data in sorted(files.items()):
-        root.add(name, data)
+        root.add(name, data, 0o755)
     return root.pack()

@@ -1,0 +1,103 @@
+"""Applications as workloads: a directory with a `run` and a `check` program (`workloads/README.md`).
+
+`run` is one operation, in the recorded file system; each `powercut-ack TEXT` of it puts a mark into the log.
+`check` judges every crash state, told what had been acknowledged by then. Both are programs of the guest,
+found at `/workload/<directory's name>/` with all that lies beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.model import Check, Operation, OperationKind, Workload
+
+DESCRIPTION = "workload.toml"
+SHELL = "busybox:busybox-static"
+"""What `#!/bin/sh` and the commands of a script are in the guest."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_STARTABLE = (b"#!", b"\x7fELF")
+_HELP = "workloads/README.md shows the format"
+
+
+class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    arguments: list[str]
+
+
+class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`programs`: of the host, each with its Debian package where that has another name:
+    `redis-cli:redis-tools`. `reads`: glob patterns of the files that `check` reads. `variants`: one workload
+    each, by what is appended to the directory's name.
+    """
+
+    summary: str
+    programs: list[str] = []
+    reads: tuple[str, ...] = ("*",)
+    variants: dict[str, _Variant] = {}
+
+
+def is_application(path: Path) -> bool:
+    """Whether a directory says that it is a workload."""
+    return (path / DESCRIPTION).is_file()
+
+
+def load_application(directory: Path) -> list[Workload]:
+    """A workload for each variant, or one of the directory's own name. Raises UsageError that says what is
+    missing.
+    """
+    directory = directory.resolve()
+    described = _read(directory)
+    for program in ("run", "check"):
+        _need_program(directory / program)
+    place = f"/workload/{directory.name}"
+    files = {
+        f"{place}/{path.relative_to(directory)}": path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    variants = described.variants or {"": _Variant(described.summary, [])}
+    return [
+        _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
+        for name, v in variants.items()
+    ]
+
+
+def _workload(
+    directory: Path,
+    name: str,
+    variant: _Variant,
+    described: _Description,
+    place: str,
+    files: Mapping[str, bytes],
+) -> Workload:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
+    run = Operation(OperationKind.RUN, argv=(f"{place}/run", *variant.arguments))
+    check = Check(0, (f"{place}/check", *variant.arguments), described.reads, application=True)
+    return Workload(name, variant.summary, (run,), (check,), (SHELL, *described.programs), files)
+
+
+def _read(directory: Path) -> _Description:
+    path = directory / DESCRIPTION
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=_Description)
+    except FileNotFoundError as e:
+        raise UsageError(f"{directory} has no {DESCRIPTION}, so it is no workload", _HELP) from e
+    except msgspec.MsgspecError as e:
+        raise UsageError(f"{path}: {e}", f"it needs `summary`; {_HELP}") from e
+
+
+def _need_program(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"{path} is missing: an application needs the programs `run` and `check`", _HELP)
+    if not path.read_bytes().startswith(_STARTABLE):
+        raise UsageError(
+            f"{path} begins neither with `#!` nor as an ELF program: the guest could not start it",
+            "write #!/bin/sh into its first line",
+        )
