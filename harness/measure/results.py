@@ -86,7 +86,8 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One measurement. `command`: what makes it again. `sizes`: what was written, how often, on what disk,
     by name. `source`: how kernel events were had (`bcc`, `tracefs`), or empty. `figures`: files in the run's
-    directory with every single figure, such as `ext4-journal.jsonl`.
+    directory with every single figure, such as `ext4-journal.jsonl`. `repeats`: what others did and
+    published that this repeats. `missing`: what could not be measured, and why.
     """
 
     name: str
@@ -99,6 +100,8 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seconds: float = 0.0
     sizes: dict[str, str] = {}
     source: str = ""
+    repeats: str = ""
+    missing: list[str] = []
     ratios: list[Ratio] = []
     tables: list[Table] = []
     histograms: list[Histogram] = []

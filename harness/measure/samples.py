@@ -6,7 +6,7 @@ the meantime meets all of them, and two configurations are held against each oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,17 +79,6 @@ class Samples:
         told = (f"{s.configuration}: {s.reason}" for s in self._failed())
         return tuple(dict.fromkeys(told))
 
-    def ratio(self, over: Sequence[str], figure: str, under: Sequence[str] = ()) -> Spread | None:
-        """`over / under` of a figure, taken within each round. `over` and `under` are a configuration, and
-        where another figure is meant, that: `("ext4/journal",)`, `("ext4/journal", "latency_ms")`.
-
-        The median is that of the rounds' own ratios: on a machine whose load drifts it spreads less than a
-        ratio of two medians. None where no round has both, or where the lower figure is zero.
-        """
-        upper = self.values(over[0], over[1] if len(over) > 1 else figure)
-        lower = self.values(under[0], under[1] if len(under) > 1 else figure)
-        return spread_of_ratios(upper, lower)
-
     def _rounds(self, configuration: str) -> dict[int, Sample]:
         of_it = (s for s in self.taken if s.configuration == configuration and not s.reason)
         return {s.round: s for s in of_it}
@@ -98,7 +87,10 @@ class Samples:
         return (s for s in self.taken if s.reason and not self.has(s.configuration, s.round))
 
 
-def spread_of_ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:
-    """Of `upper / lower` in each round that has both and a lower one above zero; None where none has."""
-    ratios = [upper[n] / lower[n] for n in sorted(upper.keys() & lower.keys()) if lower[n] > 0]
-    return Spread.of(ratios) if ratios else None
+def ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:
+    """Of `upper / lower`, taken within each round that has both and a lower one above zero; None where none
+    has. The median is that of the rounds' own ratios: on a machine whose load drifts it spreads less than a
+    ratio of two medians.
+    """
+    found = [upper[n] / lower[n] for n in sorted(upper.keys() & lower.keys()) if lower[n] > 0]
+    return Spread.of(found) if found else None

@@ -1,0 +1,197 @@
+"""The power cut that needs no model: a guest writes, its machine is killed, another one recovers the disk.
+
+What dies is the machine with all that its kernel had in memory. The disk outlives it with every write that
+had completed, flushed or not: a drive that also loses its cache is what `powercut run` goes through, state by
+state. Operations are sent one at a time, so the host knows which were acknowledged, and the one that may
+have begun.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import GuestError, GuestLost
+from harness.filesystems import Profile
+from harness.machines import wire
+from harness.machines.worker import GuestKit, Target, Worker
+from harness.model import (
+    CrashState,
+    History,
+    HistoryStep,
+    Judgement,
+    Operation,
+    OperationKind,
+    Outcome,
+    Position,
+)
+from harness.oracles import Judge
+
+LOG_BYTES = 256 << 20
+REQUEST_TIMEOUT_S = 120.0
+FILES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """When the machine is killed: `delay_s` after operation number `operation` was sent."""
+
+    operations: tuple[Operation, ...]
+    operation: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of one power cut. `recovered`: the line in which the kernel said that it replayed its
+    journal; empty where it said nothing.
+    """
+
+    position: Position
+    outcome: Outcome
+    judgement: Judgement
+    recovered: str
+    recovery_s: float
+
+
+def plan_cut(seed: str, count: int, delay_s: float) -> Cut:
+    """One of the cuts that a seed stands for: `count` operations, killed somewhere among them, within
+    `delay_s` after one of them was sent.
+    """
+    chance = random.Random(seed)  # noqa: S311 - the same cut from the same seed, no secret
+    operations = some_operations(chance, count)
+    return Cut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, delay_s))
+
+
+def some_operations(chance: random.Random, count: int) -> tuple[Operation, ...]:
+    """A writer that goes on and on: appends, overwrites, fsyncs, files replaced by rename, files removed.
+    Every operation is possible after those before it.
+    """
+    k = OperationKind
+    sizes: dict[str, int] = {"f0": 0}
+    made = [Operation(k.CREATE, "f0")]
+    kinds = (k.APPEND, k.WRITE, k.FSYNC, k.CREATE, k.RENAME, k.UNLINK, k.SYNC)
+    while len(made) < count:
+        (kind,) = chance.choices(kinds, weights=(40, 12, 22, 10, 8, 5, 3))
+        free = [name for name in map("f{}".format, range(FILES)) if name not in sizes]
+        path = chance.choice(sorted(sizes)) if sizes else ""
+        length = chance.randrange(1, 17) << 10
+        if kind is k.CREATE and free:
+            made.append(Operation(kind, free[0]))
+            sizes[free[0]] = 0
+        elif kind is k.APPEND and path:
+            made.append(Operation(kind, path, length=length))
+            sizes[path] += length
+        elif kind is k.WRITE and path and sizes[path]:
+            offset = chance.randrange(sizes[path])
+            made.append(Operation(kind, path, offset=offset, length=length))
+            sizes[path] = max(sizes[path], offset + length)
+        elif kind is k.RENAME and len(sizes) > 1:
+            target = chance.choice(sorted(set(sizes) - {path}))
+            made.append(Operation(kind, path, target))
+            sizes[target] = sizes.pop(path)
+        elif kind is k.UNLINK and len(sizes) > 1:
+            made.append(Operation(kind, path))
+            del sizes[path]
+        elif kind is k.FSYNC and path:
+            made.append(Operation(kind, path))
+        elif kind is k.SYNC:
+            made.append(Operation(kind))
+    return tuple(made)
+
+
+def position(sent: int, answered: int) -> Position:
+    """Where in the history the power failed: the operation that was sent and not answered may have begun."""
+    if not 0 <= sent - answered <= 1:
+        raise ValueError(f"{sent} operations were sent and {answered} answered: one at a time was asked for")
+    return Position(begun=sent, acked=answered)
+
+
+def history(operations: Sequence[Operation]) -> History:
+    """Of operations done in order; there is no log, so their marks are merely numbered."""
+    return History(tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(operations)))
+
+
+def cut_power(
+    kit: GuestKit, profile: Profile, base: Path, cut: Cut, directory: Path, image: Path
+) -> Position:
+    """Boot, write, kill the machine in the middle of it, and leave in `image` what the disk then holds.
+
+    Raises GuestError where an operation fails, GuestLost where the guest is lost before it is killed.
+    """
+    target = Target(profile.fstype, profile.mount_options, base, None)
+    with Worker(kit, directory, LOG_BYTES) as worker:
+        disk = worker.show(base, None)
+        disk.switch(CrashState(0))
+        guest = worker.guest()
+        machine = kit.machine
+        start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
+        guest.request(start, wire.RecordStarted, REQUEST_TIMEOUT_S)
+        switch = threading.Timer(cut.delay_s, worker.kill)
+        sent = answered = 0
+        try:
+            for number, operation in enumerate(cut.operations):
+                if number == cut.operation:
+                    switch.start()
+                sent += 1
+                done = guest.request(_request(number, operation), wire.OperationsDone, REQUEST_TIMEOUT_S)
+                if done.results[0].errno:
+                    raise GuestError(f"operation {number} ({operation}) failed: {done.results[0].detail}")
+                answered += 1
+            switch.join()
+        except GuestLost:
+            if not switch.ident:  # it was never started: something else has ended the guest
+                raise
+        finally:
+            switch.cancel()
+        guest.process.wait()
+        disk.image(image)
+    return position(sent, answered)
+
+
+def _request(number: int, operation: Operation) -> wire.RunOperations:
+    fields = dataclasses.asdict(operation)
+    for name in ("flags", "argv"):
+        fields[name] = list(fields[name])
+    told = wire.Operation(**{**fields, "kind": operation.kind.value})
+    return wire.RunOperations(first_index=number, operations=[told], deadline_s=int(REQUEST_TIMEOUT_S))
+
+
+def recover(kit: GuestKit, profile: Profile, image: Path, directory: Path) -> tuple[Outcome, str, float]:
+    """Boot another machine with the disk as the dead one left it: mount, walk, unmount, then fsck on the
+    host. Gives the outcome, the kernel's line of the journal's replay, and the seconds of the mount.
+    """
+    with Worker(kit, directory, LOG_BYTES) as worker:
+        target = Target(profile.fstype, profile.mount_options, image, None)
+        recovery = worker.recover(target, CrashState(0))
+        worker.disk.image(worker.image)
+        fsck = profile.check_filesystem(worker.image)
+    outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
+    return outcome, recovered_line(profile, outcome.kernel_log), recovery.times_us[0] / 1e6
+
+
+def recovered_line(profile: Profile, kernel_log: Sequence[str]) -> str:
+    """The first line in which this file system says that it replayed its journal; empty where none does."""
+    patterns = [re.compile(pattern) for pattern in profile.console.recovered]
+    return next((line for line in kernel_log if any(p.search(line) for p in patterns)), "")
+
+
+def judge(profile: Profile, operations: Sequence[Operation], where: Position, outcome: Outcome) -> Judgement:
+    """What the mode's contract says of what came back."""
+    told = history(operations)
+    oracles = Judge(profile.contract, told, error_patterns=tuple(profile.console.errors))
+    return oracles.judge(where, outcome)
+
+
+def cut_and_judge(kit: GuestKit, profile: Profile, base: Path, cut: Cut, scratch: Path) -> Seen:
+    """The whole of it. The disk as the dead machine left it stays in `scratch/cut.img`."""
+    image = scratch / "cut.img"
+    image.unlink(missing_ok=True)
+    where = cut_power(kit, profile, base, cut, scratch / "dead", image)
+    outcome, line, recovery_s = recover(kit, profile, image, scratch / "alive")
+    return Seen(where, outcome, judge(profile, cut.operations, where, outcome), line, recovery_s)

@@ -1,0 +1,181 @@
+"""power-cut: the plug pulled for real, at random moments, and what every mode makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from harness.filesystems import Profile
+from harness.machines import qemu
+from harness.machines.worker import GuestKit
+from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings, Told
+from harness.measure.cutting import Seen, cut_and_judge, plan_cut
+from harness.measure.results import Cell, Table
+from harness.measure.samples import Sample, Samples
+from harness.model import Verdict
+from harness.recording import make_base, pack
+from harness.run import Plan, make_kits, missing_for
+
+MODES = (
+    "ext4/journal",
+    "ext4/ordered",
+    "ext4/writeback",
+    "ext4/nobarrier",
+    "ext3/ordered",
+    "xfs/default",
+    "btrfs/default",
+)
+DELAY_S = 0.03  # an fsync under emulation takes 5 to 20 ms
+_SHOWN_VIOLATIONS = 3
+
+
+@dataclass
+class Plug:
+    """What cuts the power and judges what is left: QEMU, and base images by mode."""
+
+    host: Host
+    kit: GuestKit
+    bases: dict[str, Path] = field(default_factory=dict)
+
+    def base(self, profile: Profile) -> Path:
+        """An empty file system of that mode, made on first use."""
+        if profile.name not in self.bases:
+            self.bases[profile.name] = _base(self.host, profile)
+        return self.bases[profile.name]
+
+
+def _base(host: Host, profile: Profile) -> Path:
+    return make_base(profile, host.scratch / f"{profile.filesystem}-{profile.mode}.zst", host.scratch)
+
+
+class PowerCut(Comparison[Plug]):
+    """See the module."""
+
+    name = "power-cut"
+    summary = "QEMU killed by SIGKILL in the middle of writing, rebooted, recovered, judged"
+    repeats = (
+        "pulling the plug at random and looking for the journal's `recovery complete`; what comes back is "
+        "judged as `powercut run` judges a crash state, by names, sizes, every byte and fsck"
+    )
+    rounds = 10
+
+    def configurations(self) -> Sequence[Configuration]:
+        return [Configuration.of(name) for name in MODES]
+
+    def sizes(self, scale: float) -> Sizes:
+        return {"operations": max(2, round(120 * scale))}
+
+    @contextlib.contextmanager
+    def rig(self, host: Host, sizes: Sizes) -> Iterator[Plug]:
+        profiles = [c.profile for c in self.configurations() if not missing_for(c.profile, host.kernel)]
+        plan = Plan(configurations=[], workloads=[], machine="qemu", accel=host.accel)
+        kits = make_kits(plan, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
+        yield Plug(host, kits.recorder)
+
+    def surroundings(self, rig: Plug) -> Surroundings:
+        release = rig.host.kernel.modules.name if rig.host.kernel.modules else rig.host.kernel.name
+        return Surroundings(f"Linux {release}", f"QEMU {qemu.version()}", rig.kit.machine.accel)
+
+    def take(self, rig: Plug, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
+        profile = configuration.profile
+        if reason := missing_for(profile, rig.host.kernel):
+            return Sample(configuration.name, number, reason=reason)
+        seed = f"{rig.host.seed}/{configuration.name}/{number}"
+        cut = plan_cut(seed, sizes["operations"], DELAY_S)
+        seen = cut_and_judge(rig.kit, profile, rig.base(profile), cut, rig.host.scratch)
+        if seen.judgement.verdict is not Verdict.PASS:
+            _keep(rig.host, configuration, number, seen)
+        reached = min(seen.position.acked, len(cut.operations) - 1)
+        return Sample(
+            configuration.name,
+            number,
+            values={
+                "acknowledged": seen.position.acked,
+                "in_flight": seen.position.begun - seen.position.acked,
+                "recovery_ms": seen.recovery_s * 1e3,
+            },
+            words={
+                "verdict": seen.judgement.verdict.value,
+                "recovered": seen.recovered,
+                "operation": str(cut.operations[reached]),
+                "seed": seed,
+                "why": "; ".join(_why(seen)),
+            },
+        )
+
+    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+        return Told(tables=[_outcomes(samples), _each(samples)], notes=NOTES)
+
+
+NOTES = (
+    "What dies is QEMU, with everything in the guest's memory. The disk is another process and keeps every "
+    "write that had completed, flushed or not; the cache of a real drive could lose those too. So barrier=0 "
+    "is not caught here, and is by `powercut run`, which goes through what such a cache may lose.",
+    "Each cut is given by its seed: the operations, and when after which of them the machine is killed. The "
+    "moment within the guest's own work is not repeatable.",
+)
+
+
+def _why(seen: Seen) -> list[str]:
+    found = [f"{v.oracle}: {v.summary}" for v in seen.judgement.violations]
+    return (found or list(seen.judgement.unknown))[:_SHOWN_VIOLATIONS]
+
+
+def _keep(host: Host, configuration: Configuration, number: int, seen: Seen) -> None:
+    """The disk as it was found, and what was seen of it: there is no other way to look at it again."""
+    folder = host.kept / "cuts" / f"{configuration.name.replace('/', '-')}-{number + 1}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pack(host.scratch / "cut.img", folder / "disk.img.zst")
+    told = {"position": seen.position, "judgement": seen.judgement, "kernel_log": seen.outcome.kernel_log}
+    (folder / "seen.json").write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
+
+
+def _outcomes(samples: Samples) -> Table:
+    rows: list[list[Cell]] = []
+    for name in samples.configurations():
+        verdicts = Counter(samples.words(name, "verdict"))
+        replayed = sum(1 for line in samples.words(name, "recovered") if line)
+        cuts = sum(verdicts.values())
+        rows.append(
+            [
+                name,
+                f"{cuts}",
+                f"{replayed}",
+                *(f"{verdicts[v.value]}" for v in (Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN)),
+                samples.spread(name, "acknowledged"),
+                samples.spread(name, "recovery_ms"),
+            ]
+        )
+    columns = ["mode", "power cuts", "journal replayed", "kept", "broken", "undecided"]
+    return Table(
+        title="Outcomes",
+        columns=[*columns, "operations acknowledged", "mount with recovery, ms"],
+        rows=rows,
+        note="Journal replayed: the kernel said so at the mount (ext3, ext4: `recovery complete`). btrfs has "
+        "no journal of that kind; it says so only where a log tree was replayed.",
+    )
+
+
+def _each(samples: Samples) -> Table:
+    rows: list[list[Cell]] = []
+    for sample in sorted(samples.taken, key=lambda s: (s.configuration, s.round)):
+        if sample.reason:
+            continue
+        done = sample.values["acknowledged"]
+        begun = "in" if sample.values["in_flight"] else "before"
+        words = sample.words
+        rows.append(
+            [
+                f"{sample.configuration} {sample.round + 1}",
+                words["seed"],
+                f"{begun} operation {done:.0f}, {words['operation']}",
+                words["recovered"] or "not said",
+                f"{words['verdict']} {words['why']}".strip(),
+            ]
+        )
+    return Table("Each power cut", ["mode", "seed", "killed", "the kernel at the mount", "verdict"], rows)

@@ -1,0 +1,116 @@
+"""read-while-writing: what a reader waits for while another process writes without pause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
+from harness.measure.results import Ratio
+from harness.measure.rig import InGuest, Rig
+from harness.measure.samples import Sample, Samples
+
+JOURNAL = "ext3/journal"
+MODES = (JOURNAL, "ext3/ordered", "ext3/writeback", "ext4/journal", "ext4/ordered", "ext4/writeback")
+BESIDE = "/mnt/beside"
+PARTITION_MIB = 96  # of the ext2 beside it
+_OTHERS = {"ext3/ordered": 93.0, "ext3/writeback": 74.0}
+_SOURCE = (
+    "A. Morton's test, told by D. Robbins, Advanced filesystem implementor's guide, part 8 (IBM "
+    "developerWorks, 2001): ext3 data=journal 7 s; the other modes and file systems 67 to 93 s. Linux 2.4 "
+    "on an IDE disk"
+)
+_REMARK = (
+    "Then the reader queued behind the writer's requests in one elevator before one disk arm, and "
+    "data=journal wrote in one place. Here the disk is a file on the host: no arm, and requests of both "
+    "are served as they come. What is compared is the share of one emulated processor that the writer "
+    "leaves to the reader."
+)
+
+
+class ReadWhileWriting(InGuest):
+    """See the module. As in the original the file that is read lies on an ext2 file system on the same disk;
+    one more lies on the file system that is written to.
+    """
+
+    name = "read-while-writing"
+    summary = "time to read a 16 MiB file while another process writes without pause"
+    repeats = _SOURCE
+    rounds = 5
+
+    def configurations(self) -> Sequence[Configuration]:
+        return [Configuration.of(name) for name in MODES]
+
+    def sizes(self, scale: float) -> Sizes:
+        return {"file_mib": 16, **scaled(scale, writer_mib=128, settle_s=4, reads=2)}
+
+    def disk_mib(self, sizes: Sizes) -> int:
+        return PARTITION_MIB + 512 + 3 * sizes["writer_mib"]
+
+    def take(self, rig: Rig, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
+        _partition(rig)
+        rig.make("ext2", f"{rig.guest.device}1")
+        rig.mount("ext2", f"{rig.guest.device}1", "", BESIDE)
+        try:
+            with rig.fresh(configuration, f"{rig.guest.device}2") as root:
+                files = {"beside": f"{BESIDE}/read", "same": f"{root}/read"}
+                for path in files.values():
+                    rig.shell(f"dd if=/dev/urandom of={path} bs=1M count={sizes['file_mib']} 2>&1")
+                rig.drop_caches()
+                answer = rig.script(
+                    "read_while_writing",
+                    {
+                        "writer": f"{root}/written",
+                        "writer_bytes": sizes["writer_mib"] << 20,
+                        "readers": files,
+                        "settle_s": sizes["settle_s"],
+                        "reads": sizes["reads"],
+                    },
+                )
+        finally:
+            if rig.up:
+                rig.run(["umount", BESIDE])
+        values = {name: float(str(value)) for name, value in answer.items()}
+        values["written_mib_a_second"] = values.pop("written_bytes_a_second") / (1 << 20)
+        return Sample(configuration.name, number, values)
+
+    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+        columns = {
+            "beside_busy_s": "beside it, while writing, s",
+            "same_busy_s": "on it, while writing, s",
+            "beside_idle_s": "beside it, alone, s",
+            "same_idle_s": "on it, alone, s",
+            "written_mib_a_second": "written meanwhile, MiB/s",
+        }
+        note = (
+            "beside it: the file lies on an ext2 file system on the same disk, as in the original. on it: "
+            "on the file system that is written to. Written meanwhile: what reached the disk, journal and "
+            "all."
+        )
+        table = spread_table("Seconds to read 16 MiB", samples, columns, self.configurations(), note)
+        return Told(_ratios(samples), [table])
+
+
+def _partition(rig: Rig) -> None:
+    """Two partitions, one for the ext2 beside it. An old table is written again: it is the same."""
+    start, size = 2048, PARTITION_MIB * 2048
+    table = f"label: dos\\n{start},{size}\\n{start + size}\\n"
+    device = rig.guest.device
+    rig.shell(f"printf '{table}' | sfdisk -q --no-tell-kernel {device} && blockdev --rereadpt {device}")
+
+
+def _ratios(samples: Samples) -> list[Ratio]:
+    found: list[Ratio] = []
+    journal = samples.values(JOURNAL, "beside_busy_s")
+    for name, seconds in _OTHERS.items():
+        found += ratio(
+            f"time to read, {name} / {JOURNAL}",
+            samples.values(name, "beside_busy_s"),
+            journal,
+            published=round(seconds / 7.0, 1),
+            source=_SOURCE,
+            remark=_REMARK,
+        )
+    for name in MODES:
+        busy, idle = samples.values(name, "beside_busy_s"), samples.values(name, "beside_idle_s")
+        found += ratio(f"time to read, {name}, while writing / alone", busy, idle)
+    return found

@@ -1,0 +1,175 @@
+"""The measuring guest with an empty file system in it, again and again.
+
+File systems are made in the guest by the programs of its image, each with that program's own defaults (the
+profiles of `vms/filesystems` make small journals for small images); only discard and lazy initialisation are
+left out, so that nothing is written later that no one asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from harness.errors import GuestError, KernelError, PowercutError
+from harness.kernels import resolve_modules
+from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
+from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
+
+MKFS_TIMEOUT_S = 300.0
+RUN_TIMEOUT_S = 1200.0
+SCRIPTS = Path(__file__).parent / "guest"
+
+_EXT = ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
+MKFS: Mapping[str, tuple[str, ...]] = {
+    "ext2": ("mkfs.ext2", *_EXT),
+    "ext3": ("mkfs.ext3", *_EXT),
+    "ext4": ("mkfs.ext4", *_EXT),
+    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
+    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+    "jfs": ("mkfs.jfs", "-q"),
+    "reiserfs": ("mkfs.reiserfs", "-q", "-ff"),
+}
+"""How each file system is made, by its folder's name in `vms/filesystems`."""
+
+
+class Rig:
+    """A guest that is booted when it is first needed, and again after it was lost."""
+
+    def __init__(self, boot: Callable[[], AbstractContextManager[Toolbox]]) -> None:
+        self._boot = boot
+        self._life = contextlib.ExitStack()
+        self._guest: Toolbox | None = None
+        self._scripts: set[str] = set()
+
+    @property
+    def guest(self) -> Toolbox:
+        """Raises GuestLost where it does not come up."""
+        if self._guest is None or not self._guest.alive:
+            self.close()
+            self._guest = self._life.enter_context(self._boot())
+        return self._guest
+
+    @property
+    def up(self) -> bool:
+        """Whether a guest is running."""
+        return self._guest is not None and self._guest.alive
+
+    def close(self) -> None:
+        """End the guest; the next use boots another."""
+        self._guest = None
+        self._scripts.clear()
+        self._life.close()
+
+    def run(self, argv: Sequence[str], timeout_s: float = RUN_TIMEOUT_S) -> str:
+        """What the program printed. Raises GuestError with it where the program did not exit with 0."""
+        return self.guest.run(argv, timeout_s=timeout_s).output
+
+    def shell(self, line: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
+        """The same of a line for the shell; it stops at the first command that fails."""
+        return self.run(["/bin/sh", "-ec", line], timeout_s)
+
+    def script(self, name: str, given: Mapping[str, object]) -> dict[str, object]:
+        """The answer of a program of `harness/measure/guest`."""
+        path = f"/tmp/{name}.py"  # noqa: S108 - of the guest
+        if name not in self._scripts:
+            self.guest.put(path, (SCRIPTS / f"{name}.py").read_bytes())
+            self._scripts.add(name)
+        said = self.run(["python3", path, json.dumps(given)])
+        try:
+            answer = json.loads(said.strip().splitlines()[-1])
+        except (ValueError, IndexError) as e:
+            raise GuestError(f"{name}.py printed no JSON: {said[-300:]!r}") from e
+        if not isinstance(answer, dict):
+            raise GuestError(f"{name}.py printed {answer!r}, not an object")
+        return answer
+
+    def make(self, filesystem: str, device: str, more: Sequence[str] = ()) -> None:
+        """mkfs. Raises GuestError with what it said."""
+        self.run([*MKFS[filesystem], *more, device], MKFS_TIMEOUT_S)
+
+    def drop_caches(self) -> None:
+        """Write everything and forget it."""
+        self.shell("sync; echo 3 > /proc/sys/vm/drop_caches")
+
+    @contextlib.contextmanager
+    def fresh(
+        self, configuration: Configuration, device: str = "", where: str = MOUNT_POINT
+    ) -> Iterator[str]:
+        """An empty file system, mounted; gives the mount point. Taken down whatever happens; a guest in which
+        that does not work is given up.
+        """
+        device = device or self.guest.device
+        self.make(configuration.profile.filesystem, device, configuration.mkfs)
+        self.mount(configuration.profile.fstype, device, configuration.options, where)
+        try:
+            yield where
+        except BaseException:
+            with contextlib.suppress(PowercutError):  # the first error is the one to tell
+                self.run(["umount", where])
+            self.close()
+            raise
+        self.run(["umount", where])
+
+    def mount(self, fstype: str, device: str, options: str, where: str = MOUNT_POINT) -> None:
+        """mount(8), with what the kernel said where it fails."""
+        words = ["-o", options] if options else []
+        self.run(["mkdir", "-p", where])
+        try:
+            self.run(["mount", "-t", fstype, *words, device, where])
+        except GuestError as e:
+            said = self.run(["dmesg"]).strip().splitlines()[-2:]
+            raise GuestError(f"{e.what}; the kernel said: {' / '.join(said)}") from e
+
+
+class InGuest(Comparison[Rig]):
+    """A measurement that is taken in the guest with tools, on its disk of `disk_mib` MiB.
+
+    `flushes`: a flush reaches the host's disk and costs what it costs there; else it costs nothing, and
+    what is compared is the work that the file systems give the processor and the disk.
+    """
+
+    memory_mib = 512
+    flushes = False
+
+    @abstractmethod
+    def disk_mib(self, sizes: Sizes) -> int:
+        """How large a disk these sizes need."""
+
+    @contextlib.contextmanager
+    def rig(self, host: Host, sizes: Sizes) -> Iterator[Rig]:
+        modules = _present(host, [m for c in self.configurations() for m in c.profile.modules])
+        rig = Rig(
+            lambda: toolbox(
+                host.kernel,
+                host.scratch / "guest",
+                disk_bytes=self.disk_mib(sizes) << 20,
+                progress=host.progress,
+                modules=modules,
+                memory_mib=self.memory_mib,
+                accel=host.accel,
+                flushes=self.flushes,
+            )
+        )
+        try:
+            yield rig
+        finally:
+            rig.close()
+
+    def surroundings(self, rig: Rig) -> Surroundings:
+        guest = rig.guest
+        return Surroundings(f"Linux {guest.kernel_release}", guest.machine, guest.accel)
+
+
+def _present(host: Host, names: Sequence[str]) -> list[str]:
+    """Those that the kernel has: a file system that it lacks is told where it is mounted."""
+    found = []
+    for name in dict.fromkeys(names):
+        with contextlib.suppress(KernelError):
+            resolve_modules(host.kernel, [name])
+            found.append(name)
+    return found

@@ -1,0 +1,233 @@
+"""A measurement, from its name to its report: rounds of every configuration, each figure kept as it comes.
+
+```
+reports/runs/<date>-measure-<name>/   plan.json           what was asked for
+                                      samples.jsonl       every single figure
+                                      surroundings.json   on what they were taken
+                                      measurements.json   what they come to
+                                      report.html, summary.txt
+```
+
+`reports/latest` stays with the last *run*: it names what `powercut repro` and `powercut report` look at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import GuestLost, PowercutError, StoreError, UsageError
+from harness.kernels import find_kernel
+from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
+from harness.measure.registry import COMPARISONS
+from harness.measure.results import FILE_NAME, Measurement
+from harness.measure.samples import FILE_NAME as SAMPLES_NAME
+from harness.measure.samples import Sample, Samples
+from harness.report.measurements import write_measurement_reports
+from harness.store import write_atomically
+
+SURROUNDINGS_NAME = "surroundings.json"
+
+RigT = TypeVar("RigT")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the user asked for; kept as plan.json, so that it can be gone on with. `only`: configurations by
+    name; none: all of the measurement's.
+    """
+
+    name: str
+    rounds: int
+    scale: float = 1.0
+    kernel: str = "debian-6.12"
+    accel: str = "auto"
+    seed: int = 1
+    only: list[str] = []
+    argv: list[str] = []
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Where it is, and what it came to. `lacking`: what could not be measured, and why."""
+
+    path: Path
+    measurement: Measurement
+    lacking: tuple[str, ...]
+    interrupted: bool = False
+
+
+def comparison(name: str) -> Comparison[object]:
+    """The measurement of that name. Raises UsageError that names what there is."""
+    try:
+        return COMPARISONS[name]
+    except KeyError:
+        raise UsageError(
+            f"there is no measurement {name!r}", f"one of: {', '.join(COMPARISONS)} (powercut measure --list)"
+        ) from None
+
+
+def create(plan: Plan, out: Path) -> Path:
+    """A new run directory with its plan."""
+    comparison(plan.name)
+    path = make_directory(out, f"measure-{plan.name}")
+    write_atomically(path / "plan.json", msgspec.json.encode(plan))
+    return path
+
+
+def make_directory(out: Path, name: str) -> Path:
+    """`<out>/runs/<date>-<name>`, with a number behind it where there is one already."""
+    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}"
+    for number in range(1000):
+        path = out / "runs" / (f"{stem}.{number}" if number else stem)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path.resolve()
+    raise StoreError(f"there are a thousand runs {stem} in {out}")
+
+
+def load_plan(path: Path) -> Plan:
+    """Of a run directory. Raises StoreError where it is none of a measurement."""
+    try:
+        return msgspec.json.decode((path / "plan.json").read_bytes(), type=Plan)
+    except (OSError, msgspec.MsgspecError) as e:
+        raise StoreError(
+            f"{path} holds no measurement: {e}", "powercut measure NAME makes one; for a run: powercut run"
+        ) from e
+
+
+def measure(plan: Plan, path: Path, progress: Progress) -> Result:
+    """Take what of the plan the run directory does not hold yet, and tell all of it.
+
+    On KeyboardInterrupt what was taken is kept and told.
+    """
+    chosen = comparison(plan.name)
+    sizes = chosen.sizes(plan.scale)
+    samples = Samples.load(path / SAMPLES_NAME)
+    begun, started = time.monotonic(), datetime.now(UTC)
+    known = _earlier(path)
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="powercut-measure-") as scratch:
+        host = Host(find_kernel(plan.kernel), plan.accel, Path(scratch), path, plan.seed, progress)
+        try:
+            _take_all(chosen, host, plan, sizes, samples)
+        except KeyboardInterrupt:
+            interrupted = True
+    told = msgspec.structs.replace(
+        _tell(chosen, plan, sizes, samples, _surroundings(path)),
+        started=known.started if known else started,
+        seconds=round((known.seconds if known else 0.0) + time.monotonic() - begun, 1),
+    )
+    write_atomically(path / FILE_NAME, msgspec.json.format(msgspec.json.encode([told]), indent=1))
+    write_measurement_reports(path)
+    return Result(path, told, lacking(chosen, plan, samples), interrupted)
+
+
+def lacking(chosen: Comparison[object], plan: Plan, samples: Samples) -> tuple[str, ...]:
+    """What the plan asks for and the samples do not hold: `ext3/journal, round 2: why`."""
+    why = {(s.configuration, s.round): s.reason for s in samples.taken if s.reason}
+    wanted = [(c.name, n) for n in range(plan.rounds) for c in _configurations(chosen, plan)]
+    missing = [key for key in wanted if not samples.has(*key)]
+    return tuple(
+        f"{name}, round {number + 1}: {why.get((name, number), 'it was not come to')}"
+        for name, number in missing
+    )
+
+
+def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, samples: Samples) -> None:
+    """Every configuration once, then every one again."""
+    wanted = [
+        (number, configuration)
+        for number in range(plan.rounds)
+        for configuration in _configurations(chosen, plan)
+        if not samples.has(configuration.name, number)
+    ]
+    if not wanted:
+        return
+    with chosen.rig(host, sizes) as rig:
+        for done, (number, configuration) in enumerate(wanted, 1):
+            begun = time.monotonic()
+            sample = _take(chosen, rig, configuration, sizes, number)
+            samples.add(sample, host.kept / SAMPLES_NAME)
+            if not sample.reason:
+                around = msgspec.json.encode(chosen.surroundings(rig))
+                write_atomically(host.kept / SURROUNDINGS_NAME, around)
+            outcome = f"not measured: {sample.reason}" if sample.reason else _brief(sample)
+            took = f"{time.monotonic() - begun:.0f} s"
+            host.progress.say(
+                f"[{done}/{len(wanted)}] {configuration.name}, round {number + 1}, {took}: {outcome}"
+            )
+
+
+def _take(
+    chosen: Comparison[RigT], rig: RigT, configuration: Configuration, sizes: Sizes, number: int
+) -> Sample:
+    try:
+        return chosen.take(rig, configuration, sizes, number)
+    except GuestLost as e:
+        last = " ".join(e.console.strip().splitlines()[-2:])
+        return Sample(configuration.name, number, reason=f"{e.what}; its console ends: {last}")
+    except PowercutError as e:
+        return Sample(configuration.name, number, reason=e.what)
+
+
+def _configurations(chosen: Comparison[RigT], plan: Plan) -> Iterator[Configuration]:
+    known = chosen.configurations()
+    names = [c.name for c in known]
+    for name in plan.only:
+        if name not in names:
+            raise UsageError(f"{chosen.name} has no configuration {name!r}", f"one of: {', '.join(names)}")
+    return (c for c in known if not plan.only or c.name in plan.only)
+
+
+def _brief(sample: Sample) -> str:
+    """A few of the figures, for the log."""
+    figures = [f"{name} {value:.4g}" for name, value in list(sample.values.items())[:3]]
+    return ", ".join([*figures, *list(sample.words.values())[:2]])
+
+
+def _tell(
+    chosen: Comparison[object], plan: Plan, sizes: Sizes, samples: Samples, around: Surroundings
+) -> Measurement:
+    told = chosen.tell(samples, sizes)
+    shown = {name.replace("_", " "): f"{size:,}" for name, size in sizes.items()}
+    return Measurement(
+        name=chosen.name,
+        summary=chosen.summary,
+        command=["powercut", *plan.argv],
+        kernel=around.kernel,
+        machine=around.machine,
+        accel=around.accel,
+        source=around.source,
+        started=datetime.now(UTC),
+        sizes={**shown, "rounds": str(plan.rounds)},
+        repeats=chosen.repeats,
+        missing=list(lacking(chosen, plan, samples)),
+        ratios=list(told.ratios),
+        tables=list(told.tables),
+        histograms=list(told.histograms),
+        series=list(told.series),
+        notes=list(told.notes),
+        figures=[SAMPLES_NAME],
+    )
+
+
+def _earlier(path: Path) -> Measurement | None:
+    """What an earlier part of the same run had to tell."""
+    file = path / FILE_NAME
+    if not file.exists():
+        return None
+    return msgspec.json.decode(file.read_bytes(), type=list[Measurement])[0]
+
+
+def _surroundings(path: Path) -> Surroundings:
+    """On what the figures were taken, as far as any were."""
+    file = path / SURROUNDINGS_NAME
+    if not file.exists():
+        return Surroundings("", "", "")
+    return msgspec.json.decode(file.read_bytes(), type=Surroundings)
