@@ -24,6 +24,8 @@ from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import SAMPLE_RATE, Unseen
 from harness.expectations import read_expectations
 from harness.filesystems import profiles, select_profiles
+from harness.generate import SETS as GENERATED_SETS
+from harness.generate.chance import name_of as random_name
 from harness.kernel_build import FLAVOURS, build
 from harness.kernels import find_kernel, pins
 from harness.machines import qemu
@@ -41,6 +43,7 @@ from harness.workloads import select_workloads, workload_files
 from harness.writelog import read_log, select
 
 REPORTS = Path("reports")
+RANDOM_LENGTH = 20  # operations of a workload by --random
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 console = Console(soft_wrap=True)
@@ -161,7 +164,24 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     multiple=True,
     callback=listed,
     metavar="NAME,...",
-    help="Workloads by name, your own by file or directory, or a set: all (of a file each), applications.",
+    help="Workloads by name; your own by path; sets: all, applications, quick, ace1. Default: all.",
+)
+@click.option(
+    "--random",
+    "random_count",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help=f"N workloads of {RANDOM_LENGTH} operations by chance, from consecutive seeds.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed of --random."
+)
+@click.option(
+    "--shard",
+    default="",
+    metavar="I/N",
+    help="Only the I-th of N parts of the workloads (every N-th of them).",
 )
 @with_options(kernel_options)
 @click.option(
@@ -248,7 +268,8 @@ def run(**given: Any) -> ExitCode:
             return _execute(load_plan(store), store)
     plan = Plan(
         configurations=given["configurations"] or SMOKE[0],
-        workloads=[_absolute(w) for w in given["workloads"] or ["all"]],
+        workloads=_wanted(given["workloads"], given["random_count"], given["seed"]),
+        shard=given["shard"],
         kernel=_absolute(given["kernel"]),
         modules=str(given["modules"].resolve()) if given["modules"] else None,
         replaced=[str(p.resolve()) for p in given["replaced"]],
@@ -287,7 +308,7 @@ def _show(plan: Plan) -> ExitCode:
     kernel = find_kernel(
         plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
     )
-    chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads)
+    chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     console.print(f"kernel: {kernel.name} ({kernel.image})", highlight=False)
     for profile in chosen:
         names = ", ".join(w.name for w in workloads)
@@ -298,6 +319,11 @@ def _show(plan: Plan) -> ExitCode:
     accel = "tcg" if plan.accel == "auto" else plan.accel
     console.print(qemu.shell_line(qemu.command(boot, accel, 3)), highlight=False, markup=False)
     return ExitCode.CONSISTENT
+
+
+def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
+    by_chance = [random_name(seed + i, RANDOM_LENGTH) for i in range(random_count)]
+    return [_absolute(w) for w in named or ([] if by_chance else ["all"])] + by_chance
 
 
 def _known_models(names: list[str]) -> list[str]:
@@ -483,7 +509,9 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
         case "filesystems":
             return [(p.name, p.mount_options, p.summary) for p in profiles().values()]
         case "workloads":
-            return [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
+            written = [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
+            sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
+            return [*written, *sets, (random_name(17, 20), "one by chance: 20 operations from seed 17")]
         case "kernels":
             return [(pin.name, pin.summary) for pin in pins().values()]
         case _:

@@ -24,7 +24,7 @@ from harness.model import CrashPoint, Judgement, Outcome
 from harness.recording import Recording, load_recording
 from harness.run import load_plan, make_kits
 from harness.store import RunStore
-from harness.workloads import select_workloads
+from harness.workloads import find_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def scene(
     machine = "auto" if kernel else plan.machine  # another kernel may be for another machine
     case = point.case
     (profile,) = select_profiles([case.configuration])
-    workload = next(w for w in select_workloads(plan.workloads) if w.name == case.workload)
+    workload = find_workload(plan.workloads, case.workload)
     found = find_kernel(
         kernel or store.info.kernel.name,
         Path(plan.modules) if plan.modules and not kernel else None,

@@ -84,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sample_rate: float = SAMPLE_RATE
     recordings: str | None = None  # a run whose recordings are judged again instead of making new ones
     log_bytes: int = LOG_BYTES
+    shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
 
 
@@ -107,7 +108,7 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
     On KeyboardInterrupt what was judged is kept, reports are written, and the summary says so.
     """
     # 1. What is asked for: names become profiles, workloads, a kernel.
-    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads)
+    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     kernel = find_kernel(
         plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
     )
@@ -558,7 +559,7 @@ def _pack(
 def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     """A new run directory with its plan. Its names are looked up first: a typing error costs nothing."""
     select_profiles(plan.configurations)
-    select_workloads(plan.workloads)
+    select_workloads(plan.workloads, plan.shard)
     info = RunInfo(
         name=name,
         powercut=__version__,

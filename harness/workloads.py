@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import configparser
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from harness.applications import is_application, load_application
 from harness.errors import UsageError
+from harness.generate import SETS as GENERATED_SETS
+from harness.generate import generate, is_generated, names_of
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.resources import resource
 
@@ -158,6 +161,8 @@ def applications() -> dict[str, Path]:
 
 def load_workload(name: str) -> Workload:
     """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
+    if is_generated(name):
+        return generate(name)
     if folder := applications().get(name):
         return next(w for w in load_application(folder) if w.name == name)
     known = workload_files()
@@ -183,11 +188,40 @@ def workload_sets() -> dict[str, list[str]]:
     return sets
 
 
-def select_workloads(wanted: Sequence[str]) -> list[Workload]:
-    """Those named, by themselves, by a set, or by the path of an application's directory."""
+def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:
+    """Those named, by themselves, by a set, or by the path of an application's directory.
+
+    `shard`: `2/5` takes the second of five parts: every fifth name, beginning with the second. Raises
+    UsageError where it holds none.
+    """
     sets = workload_sets()
-    names = [n for name in wanted for n in sets.get(name, [name])]
-    return [w for name in dict.fromkeys(names) for w in _load_all(name)]
+    names = list(dict.fromkeys(n for name in wanted for n in _expanded(name, sets)))
+    part = names[_slice_of(shard)]
+    if names and not part:
+        raise UsageError(f"shard {shard} holds none of {len(names)} workloads", "make fewer parts")
+    return [w for name in part for w in _load_all(name)]
+
+
+def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    return names_of(name) if name in GENERATED_SETS else sets.get(name, [name])
+
+
+def _slice_of(shard: str) -> slice:
+    """Raises UsageError for anything but `i/n` with 1 <= i <= n; nothing is everything."""
+    if not shard:
+        return slice(None)
+    m = re.fullmatch(r"(\d+)/(\d+)", shard)
+    if not m or not 1 <= int(m[1]) <= int(m[2]):
+        raise UsageError(f"shard {shard!r}", "it reads 2/5: the second of five parts")
+    return slice(int(m[1]) - 1, None, int(m[2]))
+
+
+def find_workload(wanted: Sequence[str], name: str) -> Workload:
+    """The one of that name among those that `select_workloads` would give."""
+    if is_generated(name):
+        return generate(name)
+    others = [w for w in wanted if w not in GENERATED_SETS]
+    return next(w for w in select_workloads(others) if w.name == name)
 
 
 def _load_all(name: str) -> list[Workload]:

@@ -26,7 +26,8 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"errors", "model", "expectations", "store", "summary", "resources"},
     "kernels": {"errors", "cache", "resources"},
     "kernel_build": {"errors", "cache", "resources"},
-    "workloads": {"errors", "model", "resources"},
+    "generate": {"errors", "model"},
+    "workloads": {"errors", "model", "generate", "resources"},
     "filesystems": {"errors", "model", "oracles", "resources"},
     "machines": {"errors", "model", "cache", "resources", "kernels"},
 }
