@@ -1,0 +1,5 @@
+// fsync(2) and fdatasync(2) as programs see them, of any file system.
+TRACEPOINT_PROBE(syscalls, sys_enter_fsync) { begin(bpf_get_current_pid_tgid()); return 0; }
+TRACEPOINT_PROBE(syscalls, sys_exit_fsync) { end(bpf_get_current_pid_tgid(), FSYNC); return 0; }
+TRACEPOINT_PROBE(syscalls, sys_enter_fdatasync) { begin(bpf_get_current_pid_tgid()); return 0; }
+TRACEPOINT_PROBE(syscalls, sys_exit_fdatasync) { end(bpf_get_current_pid_tgid(), FSYNC); return 0; }

@@ -1,0 +1,112 @@
+"""In the guest: load a program of probes by bcc, and give what it saw when asked to.
+
+    probes.py PROGRAM.c FOLDER
+
+Reads one command a line from FOLDER/control: `attach`, `detach`, `collect NAME` (what was seen since the
+last time goes to FOLDER/NAME, a JSON object a line), `end`. After each it writes FOLDER/done with the number
+of commands that it has done, 1 when it begins to listen. Between commands the ring is emptied every second,
+so that it cannot overflow.
+"""
+
+import json
+import os
+import select
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bcc  # type: ignore[import-not-found]  # the guest has it
+
+KINDS = ("", "commit", "checkpoint", "fsync", "log-write", "f2fs-checkpoint", "transaction")
+DRAIN_S = 1.0
+PREFIX = "tracepoint__"
+
+
+def us(ns: int) -> int:
+    return ns // 1000
+
+
+def as_object(r: Any) -> dict[str, object]:
+    """A record of common.c as the host reads it (harness/tracing/records.py)."""
+    kind = KINDS[r.kind]
+    told: dict[str, object] = {"type": "span", "what": kind, "at_us": us(r.at_ns)}
+    if kind == "commit":
+        told = {"type": "commit", "at_us": us(r.at_ns), "transaction": r.number}
+        for name, ns in zip(("starting", "locked", "flushing", "logging"), r.took_ns, strict=True):
+            told[name + "_us"] = us(ns)
+        told.update(zip(("sync", "handles", "blocks", "logged"), r.counts, strict=True))
+    elif kind == "checkpoint":
+        told = {"type": "checkpoint", "at_us": us(r.at_ns), "transaction": r.number}
+        told.update(zip(("ms", "written", "dropped", "forced"), r.counts, strict=True))
+    elif r.took_ns[0]:
+        told["us"] = us(r.took_ns[0])
+    return told
+
+
+class Probes:
+    def __init__(self, program: str) -> None:
+        # -w: warnings are of the kernel's own headers. Attaches every TRACEPOINT_PROBE.
+        self.bpf = bcc.BPF(text=program, cflags=["-w"])
+        self.seen: list[Any] = []
+        self.lost = 0
+        self.bpf["records"].open_ring_buffer(self.take)
+        names = [f[len(PREFIX) :] for f in map(bytes.decode, self.bpf.funcs) if f.startswith(PREFIX)]
+        self.points = [tuple(name.split("__", 1)) for name in names]
+
+    def take(self, _context: Any, data: Any, _size: int) -> None:
+        # Made into an object later: the workload may be running.
+        r = self.bpf["records"].event(data)
+        self.seen.append(type(r).from_buffer_copy(r))
+
+    def drain(self) -> None:
+        self.bpf.ring_buffer_consume()
+
+    def attach(self) -> None:
+        for group, event in self.points:
+            self.bpf.attach_tracepoint(tp=f"{group}:{event}", fn_name=f"{PREFIX}{group}__{event}")
+
+    def detach(self) -> None:
+        for group, event in self.points:
+            self.bpf.detach_tracepoint(tp=f"{group}:{event}")
+
+    def collect(self, path: Path) -> None:
+        self.drain()
+        lost = sum(v.value for v in self.bpf["lost"].values())
+        with path.open("w") as f:
+            for r in self.seen:
+                f.write(json.dumps(as_object(r)) + "\n")
+            if lost > self.lost:
+                f.write(json.dumps({"type": "lost", "records": lost - self.lost}) + "\n")
+        self.seen.clear()
+        self.lost = lost
+
+
+def main(program: Path, folder: Path) -> None:
+    (folder / "pid").write_text(str(os.getpid()))
+    probes = Probes(program.read_text())
+    control = os.open(folder / "control", os.O_RDWR)  # for writing too: then it never ends
+    for number, line in enumerate(commands(control, probes), 1):
+        word, *name = line.split()
+        if word == "end":
+            break
+        getattr(probes, word)(*(folder / n for n in name))
+        part = folder / "done.part"
+        part.write_text(str(number))
+        part.rename(folder / "done")
+
+
+def commands(control: int, probes: Probes) -> Iterator[str]:
+    """Lines of the control pipe; the ring is emptied while there are none."""
+    rest = b""
+    yield "drain"
+    while True:
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield line.decode()
+        while not select.select([control], [], [], DRAIN_S)[0]:
+            probes.drain()
+        rest += os.read(control, 4096)
+
+
+main(Path(sys.argv[1]), Path(sys.argv[2]))

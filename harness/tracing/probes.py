@@ -1,0 +1,227 @@
+"""Probes in a guest with tools: which events of the kernel are looked at, and how they are had.
+
+`bcc` where the kernel's headers are there: a program of our own (`in_guest/`), which puts events together in
+the kernel. `tracefs` elsewhere: the kernel prints each event, and `harness.tracing.tracefs` puts them
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import GuestError
+from harness.tracing.guest import Toolbox
+from harness.tracing.records import Record, decode_lines
+from harness.tracing.tracefs import parse_trace
+
+IN_GUEST = Path(__file__).parent / "in_guest"
+_FOLDER = "/run/trace"
+_TRACEFS = "/sys/kernel/tracing"
+_RING_KIB = 16_384
+_LOAD_TIMEOUT_S = 300.0
+_COMMAND_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Events that belong together. `what`: the name of their main records. `program`: of `in_guest/`.
+    `note`: what their figures are, where they are not what jbd2's are.
+    """
+
+    name: str
+    what: str
+    program: str
+    events: tuple[str, ...]
+    note: str = ""
+
+
+FSYNC = Family(
+    "fsync",
+    "fsync",
+    "fsync.c",
+    (
+        "syscalls/sys_enter_fsync",
+        "syscalls/sys_exit_fsync",
+        "syscalls/sys_enter_fdatasync",
+        "syscalls/sys_exit_fdatasync",
+    ),
+)
+"""Of every file system: what a program waits for."""
+
+_JBD2 = Family(
+    "jbd2",
+    "commit",
+    "jbd2.c",
+    tuple(
+        f"jbd2/jbd2_{event}"
+        for event in (
+            "start_commit",
+            "commit_locking",
+            "commit_flushing",
+            "commit_logging",
+            "run_stats",
+            "end_commit",
+            "checkpoint_stats",
+        )
+    ),
+)
+FAMILIES = {
+    "ext3": _JBD2,
+    "ext4": _JBD2,
+    "xfs": Family(
+        "xfs",
+        "log-write",
+        "xfs.c",
+        ("xfs/xlog_iclog_syncing", "xfs/xlog_iclog_sync_done"),
+        "a write of the log, from its hand-over to the disk until it is there; XFS has no event for the end "
+        "of a log force",
+    ),
+    "btrfs": Family(
+        "btrfs",
+        "transaction",
+        "btrfs.c",
+        ("btrfs/btrfs_transaction_commit",),
+        "commits are counted, not timed: the kernel has an event for their end and none for their beginning",
+    ),
+    "f2fs": Family(
+        "f2fs",
+        "f2fs-checkpoint",
+        "f2fs.c",
+        ("f2fs/f2fs_write_checkpoint",),
+        "a checkpoint, from `start block_ops` to `finish checkpoint`; most fsyncs need none",
+    ),
+}
+"""By the folder of `vms/filesystems/`. Others have no events for their journal: only fsync is timed."""
+
+
+class Probes(Protocol):
+    """Probes in a guest, attached when they are made. `source`: bcc or tracefs; `reason`: why not bcc."""
+
+    source: str
+    reason: str
+
+    def attach(self) -> None:
+        """Let them see what happens from here on."""
+        ...
+
+    def detach(self) -> None:
+        """Let the workload run without them."""
+        ...
+
+    def collect(self) -> list[Record]:
+        """What they have seen since the last time."""
+        ...
+
+
+def start_probes(tools: Toolbox, families: Sequence[Family], disk: str = "vdb") -> Probes:
+    """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
+
+    With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
+    """
+    wanted = tuple(dict.fromkeys([*families, FSYNC]))
+    if tools.headers:
+        return TracefsProbes(tools, wanted, disk, tools.headers)
+    try:
+        return BccProbes(tools, wanted, disk)
+    except GuestError as e:
+        return TracefsProbes(tools, wanted, disk, f"bcc failed: {e.what.splitlines()[-1][:300]}")
+
+
+def _device_number(tools: Toolbox, disk: str) -> tuple[int, int]:
+    """MAJOR and MINOR. Raises GuestError for a disk that is not there."""
+    said = tools.run(["cat", f"/sys/class/block/{disk}/dev"], _COMMAND_TIMEOUT_S).output
+    major, minor = map(int, said.strip().split(":"))
+    return major, minor
+
+
+class BccProbes:
+    """See `Probes`; the other half is `in_guest/probes.py`."""
+
+    source = "bcc"
+    reason = ""
+
+    def __init__(self, tools: Toolbox, families: Sequence[Family], disk: str) -> None:
+        self._tools = tools
+        self._done = 0
+        tools.put(f"{_FOLDER}/program.c", program(families, _device_number(tools, disk), _hertz(tools)))
+        tools.put(f"{_FOLDER}/probes.py", (IN_GUEST / "probes.py").read_bytes())
+        # In a session of its own: what ends this shell does not end it.
+        tools.shell(
+            f"cd {_FOLDER}; rm -f control done; mkfifo control; "
+            "setsid python3 probes.py program.c . >said 2>&1 </dev/null & "
+            "while [ ! -e done ]; do kill -0 $! || { tail -n 5 said; exit 1; }; sleep 0.05; done",
+            _LOAD_TIMEOUT_S,
+        )
+        self._done = 1
+
+    def attach(self) -> None:
+        self._command("attach")
+
+    def detach(self) -> None:
+        self._command("detach")
+
+    def collect(self) -> list[Record]:
+        name = f"seen-{self._done}"
+        told = self._command(f"collect {name}", f"cat {name}; rm {name}")
+        return decode_lines(told)
+
+    def _command(self, words: str, then: str = "true") -> str:
+        """Give a command, wait until it is done, and run `then`; what that says."""
+        self._done += 1
+        script = (
+            f"cd {_FOLDER}; echo {words} >control; "
+            f'while [ "$(cat done)" != {self._done} ]; do '
+            "[ -e /proc/$(cat pid) ] || { tail -n 5 said; exit 1; }; sleep 0.01; done; "
+            f"{then}"
+        )
+        return self._tools.shell(script, _COMMAND_TIMEOUT_S).output
+
+
+def program(families: Sequence[Family], disk: tuple[int, int], hertz: int) -> bytes:
+    """The C program for these families, of the pieces in `in_guest/`."""
+    major, minor = disk
+    head = f"#define DISK {major << 20 | minor}\n#define HERTZ {hertz}\n"  # MKDEV of linux/kdev_t.h
+    pieces = dict.fromkeys(["common.c", "span.c", *(f.program for f in families)])
+    return head.encode() + b"".join((IN_GUEST / piece).read_bytes() for piece in pieces)
+
+
+def _hertz(tools: Toolbox) -> int:
+    """Jiffies a second."""
+    said = tools.shell("cat /usr/lib/modules/*/build/include/config/auto.conf", _COMMAND_TIMEOUT_S).output
+    found = [line for line in said.splitlines() if line.startswith("CONFIG_HZ=")]
+    return int(found[0].partition("=")[2]) if found else 250
+
+
+class TracefsProbes:
+    """See `Probes`."""
+
+    source = "tracefs"
+
+    def __init__(self, tools: Toolbox, families: Sequence[Family], disk: str, reason: str) -> None:
+        self._tools = tools
+        self.reason = reason
+        self._disk = _device_number(tools, disk)
+        self._events = [event for family in families for event in family.events]
+        there = tools.shell(
+            f"[ -e {_TRACEFS}/trace ] && cd {_TRACEFS}/events && ls -d */*", 60.0, check=False
+        )
+        lacking = [event for event in self._events if event not in there.output.split()]
+        if lacking:
+            raise GuestError(f"this kernel has no tracepoint {', '.join(lacking)}")
+        self._shell(f"echo mono >trace_clock; echo {_RING_KIB} >buffer_size_kb; echo >trace")
+        self.attach()
+
+    def attach(self) -> None:
+        self._shell("; ".join(f"echo 1 >events/{event}/enable" for event in self._events))
+
+    def detach(self) -> None:
+        self._shell("; ".join(f"echo 0 >events/{event}/enable" for event in self._events))
+
+    def collect(self) -> list[Record]:
+        return parse_trace(self._shell("cat trace; echo >trace"), self._disk)
+
+    def _shell(self, script: str) -> str:
+        return self._tools.shell(f"set -e; cd {_TRACEFS}; {script}", _COMMAND_TIMEOUT_S).output

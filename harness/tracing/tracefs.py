@@ -1,0 +1,151 @@
+"""The same records without bcc: from the lines of tracefs' `trace` (Documentation/trace/events.rst).
+
+Used where a kernel has no headers, so that bcc cannot compile. The kernel prints each event as text, and what
+belongs together is put together here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from harness.tracing.records import Checkpoint, Commit, Lost, Record, Span
+
+# "  jbd2/vdb-8-123  [000] .....    12.345678: jbd2_start_commit: dev 254,16 transaction 3 sync 0"
+_LINE = re.compile(
+    r"^\s*.*?-(?P<task>\d+)\s+\[\d+\]\s+\S+\s+(?P<seconds>\d+)\.(?P<micros>\d{6}): (?P<event>[^:( ]+)"
+    r"(?P<rest>.*)$"
+)
+_ENTRIES = re.compile(r"^# entries-in-buffer/entries-written: (\d+)/(\d+)", re.MULTILINE)
+_NUMBERS = re.compile(r"(\w+) (\d+)(?=\s|$)")
+
+
+@dataclass
+class _Open:
+    """What has begun: commits by their place in jbd2's order of events, and the rest by a key."""
+
+    commit: dict[str, int] = field(default_factory=dict)
+    spans: dict[str, int] = field(default_factory=dict)
+
+
+def parse_trace(text: str, disk: tuple[int, int]) -> list[Record]:
+    """Records of what a `trace` file says of the disk MAJOR,MINOR; what has no beginning in it is left out.
+
+    Where the ring was too small for all events, the last record says how many are missing.
+    """
+    found: list[Record] = []
+    begun = _Open()
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _LINE.match(line)
+        if match:
+            at_us = int(match["seconds"]) * 1_000_000 + int(match["micros"])
+            found += _event(match["event"], match["rest"], match["task"], at_us, disk, begun)
+    entries = _ENTRIES.search(text)
+    if entries and (missing := int(entries[2]) - int(entries[1])) > 0:
+        found.append(Lost(missing))
+    return found
+
+
+def _event(
+    event: str, rest: str, task: str, at_us: int, disk: tuple[int, int], begun: _Open
+) -> Iterator[Record]:
+    if event in ("sys_fsync", "sys_fdatasync"):
+        yield from _span(begun, f"fsync {task}", "fsync", at_us, end=rest.startswith(" ->"))
+    elif event == "btrfs_transaction_commit":
+        yield Span("transaction", at_us)
+    elif not _is_of(rest, disk):
+        return
+    elif event in ("xlog_iclog_syncing", "xlog_iclog_sync_done"):
+        lsn = re.search(r"lsn (0x[0-9a-f]+)", rest)
+        key = f"log-write {lsn[1] if lsn else ''}"
+        yield from _span(begun, key, "log-write", at_us, end=event.endswith("done"))
+    elif event == "f2fs_write_checkpoint":
+        if "start block_ops" in rest or "finish checkpoint" in rest:
+            end = "finish" in rest
+            yield from _span(begun, "f2fs-checkpoint", "f2fs-checkpoint", at_us, end=end)
+    elif handler := _JBD2.get(event):
+        yield from handler(dict(_numbers(rest)), at_us, begun)
+
+
+def _is_of(rest: str, disk: tuple[int, int]) -> bool:
+    """`dev 254,16`, `dev 254:16` (XFS), `dev = (254,16)` (f2fs)."""
+    match = re.search(r"dev(?: =)? \(?(\d+)[,:](\d+)", rest)
+    return bool(match) and (int(match[1]), int(match[2])) == disk  # type: ignore[index]  # a match is known
+
+
+def _numbers(rest: str) -> list[tuple[str, int]]:
+    return [(name, int(value)) for name, value in _NUMBERS.findall(rest)]
+
+
+def _span(begun: _Open, key: str, what: str, at_us: int, *, end: bool) -> Iterator[Record]:
+    if not end:
+        begun.spans[key] = at_us
+    elif (since := begun.spans.pop(key, None)) is not None:
+        yield Span(what, since, at_us - since)
+
+
+# --- jbd2 ------------------------------------------------------------------------------------
+
+_Numbers = dict[str, int]
+
+
+def _start(numbers: _Numbers, at_us: int, begun: _Open) -> Iterator[Record]:
+    begun.commit = {"transaction": numbers["transaction"], "sync": numbers.get("sync", 0), "start": at_us}
+    yield from ()
+
+
+def _phase(name: str) -> Callable[[_Numbers, int, _Open], Iterator[Record]]:
+    def note(_: _Numbers, at_us: int, begun: _Open) -> Iterator[Record]:
+        begun.commit[name] = at_us
+        yield from ()
+
+    return note
+
+
+def _stats(numbers: _Numbers, _: int, begun: _Open) -> Iterator[Record]:
+    for name in ("handle_count", "blocks", "blocks_logged"):
+        begun.commit[name] = numbers.get(name, 0)
+    yield from ()
+
+
+def _end(numbers: _Numbers, at_us: int, begun: _Open) -> Iterator[Record]:
+    c, begun.commit = begun.commit, {}
+    if not {"start", "locking", "flushing", "logging"} <= c.keys():
+        return
+    if c["transaction"] != numbers["transaction"]:
+        return
+    yield Commit(
+        at_us=c["start"],
+        transaction=c["transaction"],
+        starting_us=c["locking"] - c["start"],
+        locked_us=c["flushing"] - c["locking"],
+        flushing_us=c["logging"] - c["flushing"],
+        logging_us=at_us - c["logging"],
+        sync=c["sync"],
+        handles=c.get("handle_count", 0),
+        blocks=c.get("blocks", 0),
+        logged=c.get("blocks_logged", 0),
+    )
+
+
+def _checkpoint(numbers: _Numbers, at_us: int, _: _Open) -> Iterator[Record]:
+    yield Checkpoint(
+        at_us=at_us,
+        transaction=numbers["tid"],
+        ms=numbers.get("chp_time", 0),
+        written=numbers.get("written", 0),
+        dropped=numbers.get("dropped", 0),
+        forced=numbers.get("forced_to_close", 0),
+    )
+
+
+_JBD2: dict[str, Callable[[_Numbers, int, _Open], Iterator[Record]]] = {
+    "jbd2_start_commit": _start,
+    "jbd2_commit_locking": _phase("locking"),
+    "jbd2_commit_flushing": _phase("flushing"),
+    "jbd2_commit_logging": _phase("logging"),
+    "jbd2_run_stats": _stats,
+    "jbd2_end_commit": _end,
+    "jbd2_checkpoint_stats": _checkpoint,
+}
