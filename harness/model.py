@@ -405,6 +405,21 @@ class CaseId:
     def configuration(self) -> str:
         return f"{self.filesystem}/{self.mode}"
 
+    @property
+    def family(self) -> str:
+        """What a table calls the workload: of a generated one (`harness.generate`) the set, since those are
+        hundreds: `ace1`, `ace2`, `random`.
+        """
+        if re.fullmatch(r"random\d+-\d+-\d+", self.workload):
+            return "random"
+        if self.workload.startswith("ace-") and "+" in self.workload:
+            return f"ace{self.workload.count('--') + 1}"
+        return self.workload
+
+    @property
+    def is_generated(self) -> bool:
+        return self.family != self.workload
+
     @classmethod
     def parse(cls, text: str) -> CaseId:
         """Inverse of `str`. Raises ValueError that shows the form expected."""

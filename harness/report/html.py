@@ -59,11 +59,19 @@ class CaseView:
 
 
 @dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell of the matrix, and the case that it leads to."""
+
+    cell: words.Cell
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixView:
     """Modes and workloads; `rows`: a name and its cells, None where a case was not planned."""
 
     columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[CaseView | None]]]
+    rows: Sequence[tuple[str, Sequence[CellView | None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         verdict=_verdict(summary),
         mode_count=len(words.modes(summary)),
         matrix=_matrix(summary, cases),
+        generated=any(c.case.is_generated for c in summary.cases),
         groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
         exit_code=int(exit_code(summary)),
@@ -122,11 +131,12 @@ def _verdict(summary: Summary) -> CaseVerdict:
 
 
 def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> CaseView:
-    verdicts = list(store.iter_verdicts(record.case))
+    # Hundreds of drawings of what went well would make the page too large to open.
+    drawn = c.verdict is not CaseVerdict.PASS or not c.case.is_generated
     return CaseView(
         summary=c,
         anchor=f"case-{c.case.filesystem}-{c.case.mode}-{c.case.workload}",
-        timeline=draw(store.timeline(record.case), c.info.steps, verdicts, c.findings),
+        timeline=_timeline(store, record, c) if drawn else None,
         findings=_findings(store, c, source),
         unknown=[
             (words.plural(r.states, "state"), r.reason, words.reproduce(c.case, r.example, source))
@@ -135,6 +145,11 @@ def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> C
         how=[(words.number(count), words.HOW_WORDS[how]) for how, count in c.by_how.items()],
         pace=words.pace(c.counts.checked, c.seconds),
     )
+
+
+def _timeline(store: RunStore, record: CaseRecord, c: CaseSummary) -> Timeline | None:
+    verdicts = list(store.iter_verdicts(record.case))
+    return draw(store.timeline(record.case), c.info.steps, verdicts, c.findings)
 
 
 def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]:
@@ -168,9 +183,9 @@ def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
     views = {id(view.summary): view for view in cases}
     matrix = words.Matrix.of(summary)
 
-    def cell(row: str, column: str) -> CaseView | None:
-        found = matrix.case(row, column)
-        return views[id(found)] if found else None
+    def cell(row: str, column: str) -> CellView | None:
+        found = matrix.cell(row, column)
+        return CellView(found, views[id(found.example)].anchor) if found else None
 
     return MatrixView(
         matrix.columns, [(row, [cell(row, column) for column in matrix.columns]) for row in matrix.rows]

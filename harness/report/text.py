@@ -18,6 +18,7 @@ from rich.text import Text
 
 from harness.model import CaseId
 from harness.report.words import (
+    Cell,
     Matrix,
     come_by,
     headline,
@@ -153,12 +154,12 @@ def _table(matrix: Matrix, columns: Sequence[str], headings: Mapping[str, Sequen
         heading = Text("\n".join(headings[name]))
         table.add_column(heading, no_wrap=True, justify="right", vertical="bottom")
     for row in matrix.rows:
-        table.add_row(Text(row), *(_cell(matrix.case(row, name)) for name in columns))
+        table.add_row(Text(row), *(_cell(matrix.cell(row, name)) for name in columns))
     return table
 
 
 def _cells_width(matrix: Matrix, column: str) -> int:
-    return max(len(_cell(matrix.case(row, column))) for row in matrix.rows)
+    return max(len(_cell(matrix.cell(row, column))) for row in matrix.rows)
 
 
 def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:
@@ -176,11 +177,10 @@ def _broken(name: str, width: int) -> list[str]:
     return lines
 
 
-def _cell(c: CaseSummary | None) -> Text:
+def _cell(c: Cell | None) -> Text:
     if c is None:
         return Text("")
-    states = f"{number(c.counts.checked)} " if c.verdict is not CaseVerdict.NOT_RUN else ""
-    return Text(f"{states}{_MARKS[c.verdict]}", style=STYLES[c.verdict])
+    return Text(f"{c.figure} {_MARKS[c.verdict]}".lstrip(), style=STYLES[c.verdict])
 
 
 # --- findings --------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def _all_undecided(summary: Summary, source: str, limits: Limits) -> Iterator[Te
 def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
     by = {v: [c for c in summary.cases if c.verdict is v] for v in CaseVerdict}
     ran = [c for c in summary.cases if c.counts.checked]
-    yield _line("", "Ran: " + _names(ran, limits))
+    yield _line("", "Ran: " + (_sets(ran) if limits.names is None else _names(ran, limits)))
     if not_run := by[CaseVerdict.NOT_RUN]:
         yield _line("", "Not run: " + _names(not_run, limits))
         for c in not_run[: limits.names]:
@@ -289,6 +289,18 @@ def _names(cases: Sequence[CaseSummary], limits: Limits) -> str:
     if not _within(len(cases), limits.names):
         return plural(len(cases), "case")
     return " ".join(str(c.case) for c in cases)
+
+
+def _sets(cases: Sequence[CaseSummary]) -> str:
+    """Names, of generated workloads those of their sets."""
+    counted = Counter((c.case.filesystem, c.case.mode, c.case.family, c.case.is_generated) for c in cases)
+    return (
+        " ".join(
+            f"{filesystem}-{mode}/{name}" + (f" ({plural(count, 'case')})" if generated else "")
+            for (filesystem, mode, name, generated), count in counted.items()
+        )
+        or "nothing"
+    )
 
 
 def _line(style: str, text: str) -> Text:

@@ -93,8 +93,35 @@ def modes(summary: Summary) -> dict[str, tuple[CaseSummary, ...]]:
 
 
 def workloads(summary: Summary) -> tuple[str, ...]:
-    """Names of the workloads, in the order of the run."""
-    return tuple(dict.fromkeys(c.case.workload for c in summary.cases))
+    """Names of the workloads, in the order of the run; of generated ones the set's."""
+    return tuple(dict.fromkeys(c.case.family for c in summary.cases))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in a cell: one case, or the generated workloads of a set together."""
+
+    cases: tuple[CaseSummary, ...]
+
+    @property
+    def verdict(self) -> CaseVerdict:
+        return worst(c.verdict for c in self.cases)
+
+    @property
+    def example(self) -> CaseSummary:
+        """The first that came to what all come to together."""
+        return next(c for c in self.cases if c.verdict is self.verdict)
+
+    @property
+    def figure(self) -> str:
+        """The states checked: `117`; of a set the cases: `207 cases`, `2 of 207`; nothing where none ran."""
+        run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
+        if not run:
+            return ""
+        if not self.cases[0].case.is_generated:
+            return number(run[0].counts.checked)
+        alike = sum(c.verdict is self.verdict for c in run)
+        return plural(len(run), "case") if alike == len(run) else f"{number(alike)} of {number(len(run))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +130,23 @@ class Matrix:
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cases: Mapping[tuple[str, str], CaseSummary]
+    cells: Mapping[tuple[str, str], Cell]
 
     @classmethod
     def of(cls, summary: Summary) -> Matrix:
         """Of a run; modes go down where there are as many of both."""
-        named = {(c.case.configuration, c.case.workload): c for c in summary.cases}
+        named: dict[tuple[str, str], Cell] = {}
+        for c in summary.cases:
+            key = (c.case.configuration, c.case.family)
+            named[key] = Cell((*(named[key].cases if key in named else ()), c))
         down, across = tuple(modes(summary)), workloads(summary)
         if len(across) <= len(down):
             return cls(down, across, named)
         return cls(across, down, {(workload, mode): c for (mode, workload), c in named.items()})
 
-    def case(self, row: str, column: str) -> CaseSummary | None:
-        """What stands in a cell; None where that case was not planned."""
-        return self.cases.get((row, column))
+    def cell(self, row: str, column: str) -> Cell | None:
+        """None where no such case was planned."""
+        return self.cells.get((row, column))
 
 
 def pieces(name: str) -> list[str]:
