@@ -19,6 +19,8 @@ need mkfs.f2fs f2fs-tools
 need mkfs.jfs jfsutils
 need mkreiserfs reiserfsprogs
 need mkfs.nilfs2 nilfs-tools
+need mkfs.gfs2 gfs2-utils
+need mkfs.minix util-linux
 need fio fio
 need depmod kmod
 need xz xz-utils

@@ -30,6 +30,10 @@ LOG_LINES = (
     ("reiserfs", "REISERFS warning:  read_super_block: reiserfs filesystem is deprecated", False),
     ("jfs", "ERROR: (device vda): jfs_readdir: JFS:Dtree error", True),
     ("nilfs2", "NILFS (vda): recovery complete", False),
+    ("gfs2", "gfs2: fsid=vda.0: fatal: filesystem consistency error - function = gfs2_make_fs_rw", True),
+    ("gfs2", "gfs2: fsid=vda.0: first mount done, others may mount", False),
+    ("minix", "MINIX-fs: mounting unchecked file system, running fsck is recommended", False),
+    ("xfs", "XFS (dm-0): Metadata corruption detected at xfs_agf_read_verify", True),
 )
 
 
