@@ -10,8 +10,8 @@ import msgspec
 class Commit(msgspec.Struct, frozen=True, tag="commit", forbid_unknown_fields=True):
     """A commit of jbd2 (fs/jbd2/commit.c), from `jbd2_start_commit` to `jbd2_end_commit`.
 
-    `at_us`: when it began, on the guest's CLOCK_MONOTONIC. Its phases in microseconds: `starting_us` until the
-    journal takes the transaction (`jbd2_commit_locking`), `locked_us` until its handles have ended
+    `at_us`: when it began, on the guest's CLOCK_MONOTONIC. Microseconds of its phases: `starting_us` until
+    the journal takes the transaction (`jbd2_commit_locking`), `locked_us` until its handles have ended
     (`jbd2_commit_flushing`), `flushing_us` until its data has been submitted (`jbd2_commit_logging`),
     `logging_us` until its blocks and its commit record are in the log. `sync`: 1 where somebody waits for it.
     `handles`: changes that it is made of; `blocks`: credits that it had; `logged`: blocks written to the log
