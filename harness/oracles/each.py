@@ -12,7 +12,8 @@ fast_commit), so that operations on different files survive in any combination. 
  5. Contents are those of some time since then, by the rules of `allowance`.
 
 With `namespace = "synced"` only 1 (as far as names must be there), 2, and the contents of what has not
-changed since it was synced; and fsync of a directory covers that directory alone.
+changed since it was synced; and fsync of a directory covers, of the names in it, those of inodes that were
+synced before it: fsck takes away a name whose inode was never written.
 
 What a persistence point covers: fsync of a file, the name by which it was opened and the file itself, as of
 the last operation that changed it; of a directory, every name in it; sync, everything.
@@ -85,9 +86,11 @@ class _Each:
         """Paths that the persistence point of operation `index` covers."""
         path = self._timeline.operations[index].path
         yield path
-        if self._all and self._timeline.kinds[inode] == "directory":
-            known = {p for s in self._timeline.snapshots[: index + 1] for p in s.names}
-            yield from (p for p in known if p.rpartition("/")[0] == path)
+        if self._timeline.kinds[inode] == "directory":
+            known = {p for s in self._timeline.snapshots[: index + 1] for p in s.names if p}
+            names = (p for p in known if p.rpartition("/")[0] == path)
+            now = self._timeline.snapshots[index].inodes
+            yield from (p for p in names if self._all or now.get(p) in self._of_inode)
 
     def _path(self, path: str) -> _Promise:
         return _later(self._of_path.get(path, _NOTHING), self._everything)

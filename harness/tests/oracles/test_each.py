@@ -113,3 +113,22 @@ def test_after_a_repair_only_what_has_not_changed_since_is_judged() -> None:
     assert judged(operations, tree(file("f", zeros(0, 9))), SYNCED).verdict is PASS
     assert oracles(judged(operations[:3], tree(file("f", zeros(0, 4096))), SYNCED)) == {"durability"}
     assert judged(["create f", "sync"], tree(), SYNCED).verdict is PASS
+
+
+def test_after_a_repair_a_synced_directory_has_its_synced_names() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "rename f g", "fsync ."]
+    data = written(1, 0, 4096)
+    for path in ("g", "lost+found/#12"):
+        assert judged(operations, tree(file(path, data)), SYNCED).verdict is PASS
+    (violation,) = judged(operations, tree(file("f", data)), SYNCED).violations
+    assert violation.summary == "g: missing, although `fsync .` (operation 4) was acknowledged"
+    assert judged(operations[:4], tree(file("f", data)), SYNCED).verdict is PASS
+    assert judged(["create f", "rename f g", "fsync ."], tree(), SYNCED).verdict is PASS
+
+
+def test_after_a_repair_a_synced_replacement_is_in_the_synced_directory() -> None:
+    operations = [*REPLACE[:2], "fsync f", *REPLACE[3:5], "fsync t", REPLACE[5], "fsync ."]
+    old, new = file("f", written(1, 0, 4096)), file("f", written(4, 0, 8192))
+    assert judged(operations, tree(new), SYNCED).verdict is PASS
+    assert oracles(judged(operations, tree(old), SYNCED)) == {"durability"}
+    assert judged(operations[:-1], tree(old, file("t", written(4, 0, 8192))), SYNCED).verdict is PASS
