@@ -121,13 +121,18 @@ def start_probes(tools: Toolbox, families: Sequence[Family], disk: str = "vdb") 
 
     With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
     """
-    wanted = tuple(dict.fromkeys([*families, FSYNC]))
+    wanted = wanted_families(families)
     if tools.headers:
         return TracefsProbes(tools, wanted, disk, tools.headers)
     try:
         return BccProbes(tools, wanted, disk)
     except GuestError as e:
         return TracefsProbes(tools, wanted, disk, f"bcc failed: {e.what.splitlines()[-1][:300]}")
+
+
+def wanted_families(families: Sequence[Family]) -> tuple[Family, ...]:
+    """Each once, and fsync with them."""
+    return tuple(dict.fromkeys([*families, FSYNC]))
 
 
 def _device_number(tools: Toolbox, disk: str) -> tuple[int, int]:

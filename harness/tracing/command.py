@@ -1,0 +1,161 @@
+"""`powercut trace` on the command line."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from harness.errors import ExitCode, UsageError
+from harness.filesystems import select_profiles
+from harness.guard import guarded
+from harness.kernels import find_kernel
+from harness.measure.results import Histogram, Measurement, Spread, Table
+from harness.measure.run import make_directory
+from harness.progress import progress_for
+from harness.report.measurements import print_measurements, write_measurement_reports
+from harness.rootfs import Progress
+from harness.store import write_atomically
+from harness.tracing.histogram import render
+from harness.tracing.session import (
+    WORKLOAD,
+    Overhead,
+    Plan,
+    Session,
+    intervals,
+    keep,
+    overhead,
+    session,
+    trace,
+)
+
+DEFAULT_MODES = ("ext4/journal", "ext4/writeback", "ext4/ordered")
+TARGET_PERCENT = 2.0
+
+
+@click.command("trace")
+@click.option(
+    "-c",
+    "--config",
+    "configurations",
+    multiple=True,
+    metavar="FS/MODE,...",
+    help=f"Modes; the others are compared with the first. Default: {','.join(DEFAULT_MODES)}.",
+)
+@click.option("-m", "--milliseconds", is_flag=True, help="Histograms in milliseconds.")
+@click.option(
+    "-d", "--disk", default="vdb", show_default=True, help="The disk to trace, as the guest calls it."
+)
+@click.option(
+    "--workload", default=WORKLOAD, show_default=True, metavar="CMD", help="For sh, run in the file system."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=10, show_default=True, help="Of the workload, in each mode."
+)
+@click.option(
+    "--overhead",
+    "want_overhead",
+    is_flag=True,
+    help="Measure what the probes cost: rounds without and with them in turn.",
+)
+@click.option("--source", type=click.Choice(["auto", "bcc", "tracefs"]), default="auto", show_default=True)
+@click.option(
+    "--kernel", "kernel_name", default="debian-6.12", show_default=True, metavar="K", help="As for run."
+)
+@click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="As for run.")
+@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="What it comes to, as JSON."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("reports"), show_default=True
+)
+@click.argument("interval", type=click.FloatRange(min=0, min_open=True), required=False)
+@click.argument("count", type=click.IntRange(1), required=False)
+@guarded
+def trace_command(
+    configurations: Sequence[str],
+    kernel_name: str,
+    modules: Path | None,
+    want_overhead: bool,
+    json_file: Path | None,
+    out: Path,
+    interval: float | None,
+    count: int | None,
+    **given: object,
+) -> ExitCode:
+    """Commit latency and throughput per journaling mode, by probes in the running kernel.
+
+    \b
+    powercut trace -c ext4/journal,ext4/writeback,ext4/ordered
+    powercut trace -m -d vdb 1 10            a histogram every second, ten times
+    powercut trace -c ext4/ordered,xfs/default --workload 'fio --name=a --rw=write --size=1m --fsync=1'
+    powercut trace --overhead                what the probes cost
+
+    With INTERVAL the workload is repeated in one mode, and a histogram is printed that often, COUNT times.
+    """
+    wanted = [name for value in configurations for name in value.split(",") if name]
+    profiles = select_profiles(wanted or (["ext4/ordered"] if interval else list(DEFAULT_MODES)))
+    if interval and len(profiles) != 1:
+        raise UsageError("INTERVAL needs one mode", "name it: -c ext4/journal")
+    plan = msgspec.convert(
+        {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, Plan
+    )
+    kernel = find_kernel(kernel_name, modules)
+    console = Console(soft_wrap=True)
+    run = make_directory(out, "overhead" if want_overhead else "trace")
+    with (
+        tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,
+        progress_for(console) as progress,
+        session(plan, kernel, profiles, Path(scratch), progress) as s,
+    ):
+        m = _overhead(s, run, progress) if want_overhead else _traced(s, run, progress, console)
+    write_measurement_reports(run)
+    print_measurements([m], console)
+    console.print(f"report: {run / 'report.html'}", highlight=False)
+    if json_file:
+        write_atomically(json_file, msgspec.json.format(msgspec.json.encode([m]), indent=1))
+    return ExitCode.UNDECIDED if m.missing else ExitCode.CONSISTENT
+
+
+def _traced(s: Session, run: Path, progress: Progress, console: Console) -> Measurement:
+    if not s.plan.interval_s:
+        return trace(s, run, progress)
+
+    def show(drawn: Histogram) -> None:
+        console.print(f"{drawn.title}\n{render(drawn)}\n", highlight=False, markup=False)
+
+    return intervals(s, show, run)
+
+
+def _overhead(s: Session, run: Path, progress: Progress) -> Measurement:
+    m = s.measurement("overhead", "the same workload without and with probes, in turn", 0.0)
+    found = overhead(s, progress)
+    m = msgspec.structs.replace(m, seconds=0.0, tables=[overhead_table(found)])
+    keep(run, m)
+    return m
+
+
+def overhead_table(found: Sequence[Overhead]) -> Table:
+    """One row a mode."""
+    return Table(
+        "What the probes cost",
+        ["mode", "without, s", "with, s", "overhead of the medians, %", "of each pair, %"],
+        [
+            [
+                o.mode,
+                Spread.of(o.without_s),
+                Spread.of(o.with_s),
+                round(o.percent, 2),
+                Spread.of(o.pairs_percent),
+            ]
+            for o in found
+        ],
+        f"The aim is at most {TARGET_PERCENT:g} %. Where rounds of the same kind differ by more than that "
+        "among themselves, the figure is no better than their spread.",
+    )

@@ -1,0 +1,356 @@
+"""`powercut trace`: modes side by side in one guest, each with an empty file system, under one workload.
+
+What the kernel's events say of each round goes into `<mode>.jsonl` in the run's directory, what it comes to
+into `measurements.json`; see `harness.measure.results`.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import GuestError, KernelError, UsageError
+from harness.filesystems import Profile
+from harness.kernels import Kernel, resolve_modules
+from harness.measure.results import FILE_NAME, Histogram, Measurement
+from harness.measure.rig import MKFS
+from harness.rootfs import Progress
+from harness.store import write_atomically
+from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.tracing.histogram import histogram
+from harness.tracing.probes import FAMILIES, Family, Probes, TracefsProbes, start_probes, wanted_families
+from harness.tracing.records import Record, encode_lines, latencies_us
+from harness.tracing.told import Mode, Round, tell
+
+WORKLOAD = "dd if=/dev/zero of=f bs=1M count=10 conv=fsync"
+"""10 MiB written and made durable: what journaling modes have been compared by for twenty years."""
+DISK_BYTES = 1 << 30
+STEP = "rounds"
+_ROUND_TIMEOUT_S = 1800.0
+_MKFS_TIMEOUT_S = 300.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the user asked for. `source`: `auto`, `bcc` or `tracefs`. `interval_s` above 0: print a histogram
+    that often, `count` times (0: until interrupted), while the workload is repeated.
+    """
+
+    workload: str = WORKLOAD
+    rounds: int = 10
+    disk: str = "vdb"
+    milliseconds: bool = False
+    accel: str = "auto"
+    source: str = "auto"
+    interval_s: float = 0.0
+    count: int = 0
+    argv: list[str] = []
+
+    @property
+    def unit(self) -> str:
+        """Of the latencies that are shown."""
+        return "msecs" if self.milliseconds else "usecs"
+
+    def shown(self, us: Sequence[int]) -> list[int]:
+        """Latencies in that unit, rounded down."""
+        return [v // 1000 for v in us] if self.milliseconds else list(us)
+
+
+@dataclass
+class Session:
+    """A guest with probes in it. `lacking`: modes that cannot be run here, with the reason."""
+
+    plan: Plan
+    tools: Toolbox
+    probes: Probes
+    profiles: Sequence[Profile]
+    lacking: dict[str, str]
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def measurement(self, name: str, summary: str, begun: float) -> Measurement:
+        """With what is known of any: where, of what, how."""
+        return Measurement(
+            name=name,
+            summary=summary,
+            command=["powercut", *self.plan.argv],
+            kernel=f"Linux {self.tools.kernel_release}",
+            machine=self.tools.machine,
+            accel=self.tools.accel,
+            started=self.started,
+            seconds=round(time.monotonic() - begun, 1),
+            sizes={
+                "workload": self.plan.workload,
+                "rounds": str(self.plan.rounds),
+                "disk": f"{DISK_BYTES >> 20} MiB",
+            },
+            source=self.probes.source,
+            missing=[f"{mode}: {why}" for mode, why in self.lacking.items()],
+            notes=[f"no bcc: {self.probes.reason}"] if self.probes.reason else [],
+        )
+
+
+@contextmanager
+def session(
+    plan: Plan, kernel: Kernel, profiles: Sequence[Profile], scratch: Path, progress: Progress
+) -> Iterator[Session]:
+    """Boot a guest for these modes and put probes into it. Raises GuestError where there can be none."""
+    able, modules, lacking = _able(kernel, profiles)
+    with toolbox(
+        kernel,
+        scratch,
+        disk_bytes=DISK_BYTES,
+        modules=modules,
+        accel=plan.accel,
+        progress=progress,
+    ) as tools:
+        progress.say(f"{kernel.name}: {tools.machine}, {tools.accel_reason}")
+        if plan.disk != tools.device.removeprefix("/dev/"):
+            raise UsageError(
+                f"there is no file system on {plan.disk}", f"the disk that is written to is {tools.device}"
+            )
+        families = [FAMILIES[p.filesystem] for p in able if p.filesystem in FAMILIES]
+        if plan.source == "tracefs":
+            probes: Probes = TracefsProbes(
+                tools, wanted_families(families), plan.disk, "tracefs was asked for"
+            )
+        else:
+            progress.say("loading probes")
+            probes = start_probes(tools, families, plan.disk)
+        if plan.source == "bcc" and probes.source != "bcc":
+            raise GuestError(
+                f"no bcc: {probes.reason}", "leave out --source bcc: tracefs gives the same figures"
+            )
+        said = f" ({probes.reason})" if probes.reason else ""
+        progress.say(f"source: {probes.source}{said}")
+        yield Session(plan, tools, probes, able, lacking)
+
+
+def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], list[str], dict[str, str]]:
+    """Modes that this kernel can mount on one disk, the modules for them, and why others cannot."""
+    able, modules, lacking = [], dict[str, None](), {}
+    for profile in profiles:
+        if any("{" in word for word in [*profile.mkfs_arguments, profile.mount_options]):
+            lacking[profile.name] = "it takes a second disk, and this guest has one"
+            continue
+        try:
+            resolve_modules(kernel, profile.modules)
+        except KernelError as e:
+            lacking[profile.name] = e.what
+            continue
+        able.append(profile)
+        modules.update(dict.fromkeys(profile.modules))
+    if not able:
+        raise KernelError(
+            "; ".join(f"{mode}: {why}" for mode, why in lacking.items()),
+            "name another mode, or another --kernel",
+        )
+    return able, list(modules), lacking
+
+
+# --- one mode --------------------------------------------------------------------------------
+
+
+@contextmanager
+def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
+    """An empty file system in that mode, mounted; gives the mount point."""
+    line = MKFS.get(profile.filesystem) or (profile.mkfs.program, *profile.mkfs.arguments)
+    tools.run([*line, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
+    place = tools.mount(profile.fstype, profile.mount_options)
+    try:
+        yield place
+    finally:
+        if tools.alive:
+            tools.unmount()
+
+
+def run_once(tools: Toolbox, workload: str) -> tuple[float, float, float | None]:
+    """Run the workload once, in an empty directory of the file system: seconds in the guest, MiB that went
+    to the disk, and MiB/s where it says how much it wrote in what time, as dd does.
+
+    Raises GuestError where it fails.
+    """
+    disk = tools.device.removeprefix("/dev/")
+    # Field 7 of Documentation/block/stat.rst: sectors written.
+    sectors = f"$(awk '{{print $7}}' /sys/class/block/{disk}/stat)"
+    said = tools.shell(
+        f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . || exit 1\n"
+        f"w={sectors}; a=$(date +%s%N)\n( {workload}\n) 2>&1 || exit $?\n"
+        f'b=$(date +%s%N); sync -f .; echo; echo "took $((b-a)) ns, wrote $(({sectors}-w)) sectors"',
+        _ROUND_TIMEOUT_S,
+    ).output
+    took = re.search(r"^took (\d+) ns, wrote (\d+) sectors$", said, re.MULTILINE)
+    if not took:
+        raise GuestError(f"the workload's shell did not come to its end: {said[-300:]}")
+    return int(took[1]) / 1e9, int(took[2]) * 512 / (1 << 20), throughput_mib_s(said)
+
+
+def throughput_mib_s(said: str) -> float | None:
+    """Of all that dd(1) says in its last lines: `10485760 bytes (10 MB, 10 MiB) copied, 0.06 s, 173 MB/s`."""
+    found = re.findall(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s, ", said, re.MULTILINE)
+    seconds = sum(float(s) for _, s in found)
+    return sum(int(size) for size, _ in found) / (1 << 20) / seconds if seconds > 0 else None
+
+
+def trace(s: Session, run: Path, progress: Progress) -> Measurement:
+    """All modes, all rounds; what they come to, kept in the run's directory too."""
+    begun = time.monotonic()
+    modes: list[Mode] = []
+    progress.begin(STEP, len(s.profiles) * s.plan.rounds)
+    for profile in s.profiles:
+        family = FAMILIES.get(profile.filesystem)
+        mode = Mode(profile.name, family.what if family else "", family.note if family else "")
+        try:
+            _rounds(s, profile, mode, progress)
+        except GuestError as e:
+            s.lacking[profile.name] = e.what
+        if mode.rounds:
+            modes.append(mode)
+            lines = encode_lines(r for taken in mode.rounds for r in taken.records)
+            write_atomically(run / mode.file_name, lines)
+    told = tell(modes, s.plan.unit, s.plan.shown)
+    m = s.measurement("trace", "commit latency and throughput per mode", begun)
+    m = msgspec.structs.replace(
+        m,
+        ratios=told.ratios,
+        tables=told.tables,
+        histograms=told.histograms,
+        series=told.series,
+        notes=[*m.notes, *told.notes],
+        figures=[mode.file_name for mode in modes],
+    )
+    keep(run, m)
+    return m
+
+
+def _rounds(s: Session, profile: Profile, mode: Mode, progress: Progress) -> None:
+    with mounted(s.tools, profile):
+        run_once(s.tools, s.plan.workload)  # the emulator translates, the caches fill: not counted
+        for _ in range(s.plan.rounds):
+            s.probes.collect()
+            seconds, written_mib, mib_s = run_once(s.tools, s.plan.workload)
+            mode.rounds.append(Round(s.probes.collect(), seconds, written_mib, mib_s))
+            progress.advance(STEP, 1)
+
+
+def keep(run: Path, m: Measurement) -> None:
+    """Write `measurements.json`."""
+    write_atomically(run / FILE_NAME, msgspec.json.format(msgspec.json.encode([m]), indent=1))
+
+
+# --- intervals -------------------------------------------------------------------------------
+
+
+def intervals(s: Session, show: Callable[[Histogram], None], run: Path) -> Measurement:
+    """Repeat the workload in one mode, and show a histogram of each interval, as bcc's tools do."""
+    begun = time.monotonic()
+    profile = s.profiles[0]
+    family = FAMILIES.get(profile.filesystem)
+    what = _timed(family)
+    mode = Mode(profile.name, what, family.note if family else "")
+    with mounted(s.tools, profile):
+        _in_background(s.tools, s.plan.workload)
+        s.probes.collect()
+        last = time.monotonic()
+        try:
+            while s.plan.count == 0 or len(mode.rounds) < s.plan.count:
+                time.sleep(max(0.0, last + s.plan.interval_s - time.monotonic()))
+                records = s.probes.collect()
+                now = time.monotonic()
+                mode.rounds.append(Round(records, now - last, 0.0, None))
+                last = now
+                show(_of_interval(mode, records, s.plan, what))
+        except KeyboardInterrupt:
+            if not mode.rounds:
+                raise
+        _end_background(s.tools)
+    write_atomically(run / mode.file_name, encode_lines(r for taken in mode.rounds for r in taken.records))
+    told = tell([mode], s.plan.unit, s.plan.shown)
+    m = s.measurement("trace", f"{what} latency, every {s.plan.interval_s:g} s", begun)
+    sizes = {
+        "workload": s.plan.workload,
+        "interval": f"{s.plan.interval_s:g} s",
+        "outputs": str(len(mode.rounds)),
+    }
+    m = msgspec.structs.replace(
+        m,
+        sizes=sizes,
+        tables=told.tables,
+        histograms=told.histograms,
+        series=told.series,
+        notes=[*m.notes, *told.notes],
+        figures=[mode.file_name],
+    )
+    keep(run, m)
+    return m
+
+
+def _timed(family: Family | None) -> str:
+    """What is shown of an interval: fsync where the journal's own events give no latency."""
+    return "fsync" if family is None or family.what == "transaction" else family.what
+
+
+def _of_interval(mode: Mode, records: Sequence[Record], plan: Plan, what: str) -> Histogram:
+    title = f"{datetime.now(UTC):%H:%M:%S} {mode.name}: {what}"
+    return histogram(title, plan.unit, plan.shown(latencies_us(records, what)))
+
+
+def _in_background(tools: Toolbox, workload: str) -> None:
+    tools.put("/run/trace/workload.sh", f"cd {MOUNT_POINT}\nwhile :; do\n{workload}\ndone\n".encode())
+    tools.shell(
+        "setsid sh /run/trace/workload.sh >/dev/null 2>&1 </dev/null & echo $! >/run/trace/loop", 60.0
+    )
+
+
+def _end_background(tools: Toolbox) -> None:
+    # setsid made it the leader of a group. A program that waits for the disk takes a moment to die.
+    tools.shell(
+        "g=$(cat /run/trace/loop); kill -KILL -- -$g; while kill -0 -- -$g 2>/dev/null; do sleep 0.05; done",
+        120.0,
+    )
+
+
+# --- what the probes cost --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Seconds of the same workload, round by round, without probes and with them."""
+
+    mode: str
+    without_s: Sequence[float]
+    with_s: Sequence[float]
+
+    @property
+    def percent(self) -> float:
+        """By how much the median with probes is above the one without."""
+        return 100 * (statistics.median(self.with_s) / statistics.median(self.without_s) - 1)
+
+    @property
+    def pairs_percent(self) -> list[float]:
+        """The same of each round against the one beside it, in order of size."""
+        return sorted(100 * (b / a - 1) for a, b in zip(self.without_s, self.with_s, strict=True))
+
+
+def overhead(s: Session, progress: Progress) -> list[Overhead]:
+    """Run the workload without probes and with them in every mode; which goes first changes each round."""
+    progress.begin(STEP, len(s.profiles) * s.plan.rounds)
+    found = []
+    for profile in s.profiles:
+        taken: dict[bool, list[float]] = {False: [], True: []}
+        with mounted(s.tools, profile):
+            run_once(s.tools, s.plan.workload)
+            for number in range(s.plan.rounds):
+                for on in (False, True) if number % 2 == 0 else (True, False):
+                    (s.probes.attach if on else s.probes.detach)()
+                    taken[on].append(run_once(s.tools, s.plan.workload)[0])
+                    s.probes.collect()
+                progress.advance(STEP, 1)
+        found.append(Overhead(profile.name, taken[False], taken[True]))
+    return found
