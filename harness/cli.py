@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from harness.expectations import read_expectations
 from harness.filesystems import profiles, select_profiles
 from harness.generate import SETS as GENERATED_SETS
 from harness.generate.chance import name_of as random_name
+from harness.guard import errors, guarded
 from harness.kernel_build import FLAVOURS, build
 from harness.kernels import find_kernel, pins
 from harness.machines import qemu
@@ -39,6 +37,7 @@ from harness.run import Plan, code_of, create_run, execute, load_plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore, write_atomically
 from harness.summary import summarise
+from harness.tracing.command import trace_command
 from harness.workloads import select_workloads, workload_files
 from harness.writelog import read_log, select
 
@@ -47,32 +46,6 @@ RANDOM_LENGTH = 20  # operations of a workload by --random
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 console = Console(soft_wrap=True)
-errors = Console(stderr=True, soft_wrap=True)
-
-
-def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
-    """Errors of the harness become a message and an exit code; only defects of ours show a traceback."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            code = command(*args, **kwargs)
-        except PowercutError as e:
-            errors.print(f"powercut: {e}", markup=False, highlight=False)
-            code = e.exit_code
-        except KeyboardInterrupt:
-            errors.print("powercut: interrupted")
-            code = ExitCode.INTERRUPTED
-        except (OSError, sqlite3.OperationalError) as e:
-            if getattr(e, "errno", None) != errno.ENOSPC and "disk is full" not in str(e):
-                raise
-            errors.print(
-                f"powercut: the host's disk is full: {e}\n  next: free some space, then powercut run --resume"
-            )
-            code = ExitCode.UNDECIDED
-        sys.exit(int(code or 0))
-
-    return run
 
 
 def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[str]:
@@ -583,6 +556,9 @@ def _plain_log(file: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="powercut-log-") as folder:
         yield unpack(file, Path(folder) / "log")
+
+
+main.add_command(trace_command)
 
 
 @main.command("bench")
