@@ -111,7 +111,8 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
 class ToolBoot:
     """What a guest with tools is started with. `root`: the image that it goes on in, as /dev/vda; `disk`: the
     file behind /dev/vdb; `more`: further read-only images, as /dev/vdc and so on. `flushes`: a flush of the
-    guest's reaches the host's disk. `directory`: for its console.
+    guest's reaches the host's disk. `directory`: for its console. `disk_mib_s` above 0: the disk takes and
+    gives no more than that, all its requests together.
     """
 
     kernel_image: Path
@@ -123,6 +124,7 @@ class ToolBoot:
     memory_mib: int
     cpus: int
     flushes: bool
+    disk_mib_s: int = 0
 
 
 def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str]:
@@ -139,7 +141,8 @@ def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str
         *_kernel(boot.kernel_image, boot.initramfs, ["powercut.root=/dev/vda:erofs"]),
         ("-serial", f"file:{boot.directory / 'console.txt'}"),
     ]
-    drives = [(boot.root, "readonly=on"), (boot.disk, f"cache={cache},aio=threads")]
+    limit = f",throttling.bps-total={boot.disk_mib_s << 20}" if boot.disk_mib_s else ""
+    drives = [(boot.root, "readonly=on"), (boot.disk, f"cache={cache},aio=threads{limit}")]
     drives += [(image, "readonly=on") for image in boot.more]
     for i, (path, how) in enumerate(drives):
         arguments += [

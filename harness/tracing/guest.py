@@ -136,6 +136,7 @@ class Wishes(TypedDict, total=False):
     cpus: int
     accel: str
     flushes: bool
+    disk_mib_s: int
 
 
 def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
@@ -150,12 +151,14 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     cpus: int = 1,
     accel: str = "auto",
     flushes: bool = False,
+    disk_mib_s: int = 0,
 ) -> Toolbox:
     """Boot a guest with tools; whoever gets it ends it (`Toolbox.kill`).
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
     unless `disk` names one that is there. `modules`: of the kernel, for the file systems that will be
-    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there.
+    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there. `disk_mib_s`: above 0,
+    the most that the disk takes and gives in a second.
 
     Makes the root image on first use. Raises EnvironmentLacks, KernelError (a module that the kernel does not
     have), GuestLost.
@@ -170,7 +173,7 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     more, lacking = _headers(kernel, progress)
     archive = _pack(kernel, modules, directory)
     boot = qemu.ToolBoot(
-        kernel.image, archive, root, disk, more, directory, memory_mib=memory_mib, cpus=cpus, flushes=flushes
+        kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s
     )
     chosen = qemu.choose_accel(accel, lambda: _start(boot, "kvm").kill())
     guest = _start(boot, chosen.name)
