@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -17,8 +18,9 @@ from rich.console import Console
 from harness.errors import ExitCode
 from harness.kernels import find_kernel, read_module, resolve_modules
 from harness.machines import qemu
-from harness.model import CaseId
+from harness.model import CaseId, CrashPoint, CrashState
 from harness.progress import Lines
+from harness.repro import reproduce, scene
 from harness.run import Plan, code_of, create_run, execute
 from harness.store import CaseStatus, RunStore
 from harness.summary import CaseVerdict, Summary
@@ -223,3 +225,20 @@ def test_a_replaced_module_is_the_one_that_is_loaded(tmp_path: Path) -> None:
     summary, path = run_plan(plan, tmp_path)
     assert code_of(summary) is ExitCode.CONSISTENT
     assert "ext4.ko" in (path / "run.json").read_text()
+
+
+def test_an_external_journal_is_recorded_with_its_file_system_and_needed(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/external-journal"], workloads=["append-fsync"])
+    summary, path = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    point = CrashPoint(case.case, CrashState(0))
+    with RunStore.open(path) as store, scene(store, point, None, [], "auto") as shown:
+        offset = shown.recording.profile.second_offset
+        on_journal = [e.sector * 512 >= offset for e in shown.recording.write_log.entries if e.sectors]
+        assert sum(a != b for a, b in itertools.pairwise(on_journal)) > 2, "one order over both devices"
+        with shown.recording.base.open("r+b") as base:  # a second device whose contents are lost
+            base.seek(offset)
+            base.write(bytes(shown.recording.profile.size_bytes - offset))
+        judgement = reproduce(shown).judgement
+    assert "mountable" in {v.oracle for v in judgement.violations}
