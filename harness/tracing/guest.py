@@ -157,8 +157,8 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
     unless `disk` names one that is there. `modules`: of the kernel, for the file systems that will be
-    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there. `disk_mib_s`: above 0,
-    the most that the disk takes and gives in a second.
+    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there.
+    `disk_mib_s`: above 0, the most that the disk takes and gives in a second.
 
     Makes the root image on first use. Raises EnvironmentLacks, KernelError (a module that the kernel does not
     have), GuestLost.
