@@ -144,5 +144,6 @@ def shell(shown: Scene) -> int:
             log=worker.log_device,
             directory=worker.directory,
             shell_mount=f"{profile.fstype}:{profile.mount_options}",
+            shell_second=profile.second_offset,
         )
         return subprocess.run(qemu.command(boot, shown.accel, None), check=False).returncode

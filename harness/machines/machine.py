@@ -14,6 +14,7 @@ class Boot:
     """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `log`: the
     file behind its log device; `directory`: for its console. `shell_mount`: not empty, `FSTYPE:OPTIONS`:
     instead of answering, the agent opens a shell on the terminal and shows this as the mount to try.
+    `shell_second`: byte of the disk at which its second device begins, 0 where it has none.
     """
 
     kernel_image: Path
@@ -22,6 +23,7 @@ class Boot:
     log: Path
     directory: Path
     shell_mount: str = ""
+    shell_second: int = 0
 
 
 class Machine(Protocol):

@@ -86,7 +86,7 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     words = []
     if boot.shell_mount:
         words = ["powercut.shell=1", f"powercut.mount={boot.shell_mount}"]
-        words += [f"powercut.device={profile().data_device}"]
+        words += [f"powercut.device={profile().data_device}", f"powercut.second={boot.shell_second}"]
     return _line(
         [
             ("-accel", accel),

@@ -28,6 +28,8 @@ pub struct Settings {
     pub device: String,
     /// `powercut.mount=FSTYPE:OPTIONS`: the mount that the shell's banner proposes.
     pub mount: String,
+    /// `powercut.second=BYTE`: where the disk's second device begins, for the shell; 0: it has none.
+    pub second: u64,
     /// `powercut.root=DEVICE:FSTYPE`: an image with tools to go on in; empty: the initramfs is all.
     pub root: String,
 }
@@ -45,6 +47,7 @@ impl Settings {
                 Some(("powercut.shell", value)) => settings.shell = value == "1",
                 Some(("powercut.device", value)) => value.clone_into(&mut settings.device),
                 Some(("powercut.mount", value)) => value.clone_into(&mut settings.mount),
+                Some(("powercut.second", value)) => settings.second = value.parse().unwrap_or(0),
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
                 _ => {}
             }
@@ -142,12 +145,14 @@ mod tests {
     #[test]
     fn settings_are_read_off_the_command_line() {
         let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
-                    powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs quiet";
+                    powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs \
+                    powercut.second=67108864 quiet";
         let expected = Settings {
             port: "org.powercut.agent".to_owned(),
             shell: true,
             device: "/dev/vda".to_owned(),
             mount: "ext4:data=journal,noatime".to_owned(),
+            second: 64 << 20,
             root: "/dev/vda:erofs".to_owned(),
         };
         assert_eq!(Settings::parse(line), expected);

@@ -4,7 +4,7 @@ use std::{fs::File, os::unix::process::CommandExt, process::Command};
 
 use rustix::process::{ioctl_tiocsctty, setsid};
 
-use crate::{boot::Settings, files, mounts::MOUNT_POINT, program};
+use crate::{boot::Settings, dm::DeviceMapper, files, mounts::MOUNT_POINT, program, second::Pair};
 
 const CONSOLE: &str = "/dev/console";
 
@@ -15,10 +15,16 @@ const CONSOLE: &str = "/dev/console";
 pub fn run(settings: &Settings, module_errors: &[String]) -> std::io::Result<()> {
     // Told, not waited for in vain: the shell is of use without it.
     let attached = files::wait_for_device(&settings.device).is_ok();
+    let (device, mut problems) = two_devices(settings);
+    problems.extend(
+        module_errors
+            .iter()
+            .map(|e| format!("module not loaded: {e}")),
+    );
     let console = File::options().read(true).write(true).open(CONSOLE)?;
     std::io::Write::write_all(
         &mut &console,
-        banner(settings, attached, module_errors).as_bytes(),
+        banner(settings, &device, attached, &problems).as_bytes(),
     )?;
     let mut shell = Command::new("/bin/busybox");
     shell
@@ -45,8 +51,21 @@ pub fn run(settings: &Settings, module_errors: &[String]) -> std::io::Result<()>
     program::wait_for(&shell.spawn()?).map_err(Into::into)
 }
 
-fn banner(settings: &Settings, attached: bool, module_errors: &[String]) -> String {
-    let device = &settings.device;
+/// The device to mount, where the disk has a second one; and what kept it from being made.
+fn two_devices(settings: &Settings) -> (String, Vec<String>) {
+    let disk = settings.device.clone();
+    if settings.second == 0 {
+        return (disk, Vec::new());
+    }
+    let pair =
+        DeviceMapper::open().and_then(|mut mapper| Pair::cut(&mut mapper, &disk, settings.second));
+    match pair {
+        Ok(pair) => (pair.first().to_string_lossy().into_owned(), Vec::new()),
+        Err(failure) => (disk, vec![format!("no second device: {}", failure.what)]),
+    }
+}
+
+fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]) -> String {
     let state = if attached { "not mounted" } else { "missing" };
     let (fstype, options) = settings
         .mount
@@ -64,8 +83,8 @@ fn banner(settings: &Settings, attached: bool, module_errors: &[String]) -> Stri
         "\nThe disk after the power cut is {device} ({state}). Try:\n\n    {mount} {device} {MOUNT_POINT}\n\n\
          `dmesg` tells of its recovery; `exit` powers off.\n"
     );
-    for error in module_errors {
-        text.push_str(&format!("module not loaded: {error}\n"));
+    for problem in problems {
+        text.push_str(&format!("{problem}\n"));
     }
     text.push('\n');
     text
@@ -82,7 +101,8 @@ mod tests {
             mount: "ext4:data=journal".to_owned(),
             ..Settings::default()
         };
-        let text = banner(&settings, true, &["xfs: ENOENT (2)".to_owned()]);
+        let problems = ["module not loaded: xfs: ENOENT (2)".to_owned()];
+        let text = banner(&settings, "/dev/vda", true, &problems);
         assert!(text.contains("    mount -t ext4 -o data=journal /dev/vda /mnt\n"));
         assert!(text.contains("module not loaded: xfs: ENOENT (2)"));
     }
