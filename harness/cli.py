@@ -34,6 +34,7 @@ from harness.recording import unpack
 from harness.report import print_summary, shown_path, write_reports
 from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
 from harness.run import Plan, code_of, create_run, execute, load_plan
+from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.states import FAULT_MODELS
 from harness.store import RunStore, write_atomically
 from harness.summary import summarise
@@ -396,6 +397,43 @@ def repro_command(
             errors.print(f"powercut: {e}", markup=False, highlight=False)
             return ExitCode.BISECT_SKIP
         raise
+
+
+@main.command("shrink")
+@click.argument("case", metavar="CASE")
+@click.option("--from", "source", type=click.Path(path_type=Path), default=REPORTS / "latest",
+              show_default=True, metavar="RUN")  # fmt: skip
+@click.option("--oracle", default="", help="Whose finding is to remain. Default: the first one's.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.toml",
+              help="Default: shrunk/ in the run's directory.")  # fmt: skip
+@guarded
+def shrink_command(case: str, source: Path, oracle: str, output: Path | None) -> ExitCode:
+    """Make the workload of a finding short: which of its operations are needed?
+
+    \b
+    powercut shrink ext4-nobarrier/random1-17-20
+
+    Each candidate is recorded, and all its crash states are judged. Exits 1 with a workload file where the
+    finding remains, 0 where the case has none, 3 where the whole workload does not show it again.
+    """
+    with RunStore.open(source) as store:
+        finding = finding_to_shrink(store, case, oracle)
+        if finding is None:
+            console.print(f"{case} has no finding: there is nothing to shrink", highlight=False)
+            return ExitCode.CONSISTENT
+        shrunk = shrink(store, finding, lambda text: console.print(text, highlight=False, markup=False))
+        if shrunk is None:
+            console.print(f"{case}: recorded anew, it does not show {finding.oracle}", highlight=False)
+            return ExitCode.UNDECIDED
+        file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, workload_file(shrunk, finding))
+    for op in shrunk.workload.operations:
+        console.print(f"  {op}", highlight=False, markup=False)
+    console.print(f"{shrunk.tried} candidates recorded; {shown_path(file)}", highlight=False)
+    command = f"powercut run -c {finding.case.configuration} -w {shown_path(file)}"
+    console.print(f"run it: {command}", highlight=False, markup=False)
+    return ExitCode.INCONSISTENT
 
 
 def _tell(seen: Reproduction, bisect: bool) -> ExitCode:

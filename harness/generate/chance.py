@@ -21,7 +21,8 @@ PREFIX = f"random{VERSION}-"
 NAME = re.compile(r"random(\d+)-(\d+)-(\d+)")
 MAX_LENGTH = 10_000
 _PERSISTS = 0.35  # of the operations are followed by a persistence point
-_TRIES = 200  # for one operation; without an answer by then there is a defect here
+_TRIES = 10_000  # for one operation; without an answer by then there is a defect here
+_MAKE = ("creat", "tmpfile", "mkdir")
 
 K = OperationKind
 
@@ -74,12 +75,12 @@ def _operations(dice: _Dice, length: int) -> list[Operation]:
 def _one(dice: _Dice, world: World) -> tuple[Operation, Sequence[str], World]:
     """An operation that is possible, and the world after it."""
     for _ in range(_TRIES):
-        # Three times in ten a write somewhere, else one of the steps, whose contents matter less.
+        # Often a write somewhere, or something new: most steps need a file that is there.
         if dice.chance(0.3):
             paths: Sequence[str] = (dice.one(FILES),)
             act = _somewhere(dice)
         else:
-            step = STEPS[dice.one(list(STEPS))]
+            step = STEPS[dice.one(_MAKE if dice.chance(0.2) else list(STEPS))]
             paths, act = step.places[dice.below(len(step.places))], step.act
         after = copy.deepcopy(world)
         try:

@@ -180,8 +180,14 @@ def _link(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.LINK, paths[0], paths[1])
 
 
+def _no_directory(world: World, path: str) -> None:
+    """There is a file or a symbolic link; what is open becomes a file."""
+    if not isinstance(world.now.get(path), Symlink):
+        world.file(path)
+
+
 def _unlink(world: World, paths: Sequence[str]) -> Operation:
-    world.file(paths[0])
+    _no_directory(world, paths[0])
     world.put(paths[0], None)
     return Operation(K.UNLINK, paths[0])
 
@@ -198,7 +204,7 @@ def _rmdir(world: World, paths: Sequence[str]) -> Operation:
 
 
 def _rename(world: World, paths: Sequence[str]) -> Operation:
-    world.file(paths[0])
+    _no_directory(world, paths[0])
     world.absent(paths[1])
     world.move(paths[0], paths[1])
     return Operation(K.RENAME, paths[0], paths[1])

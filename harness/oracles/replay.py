@@ -15,6 +15,7 @@ later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -422,6 +423,17 @@ def replay(contract: Contract, history: History) -> Timeline:
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
     )
+
+
+def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
+    """The places of those operations that can succeed, each after the ones kept before it."""
+    m = _Model(contract)
+    kept: list[int] = []
+    for place, op in enumerate(operations):
+        with contextlib.suppress(_Misfit):  # which is raised before anything has changed
+            _APPLY[op.kind](m, len(kept), op)
+            kept.append(place)
+    return kept
 
 
 def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model import Operation, OperationKind
-from harness.workloads import load_workload, parse_operation, select_workloads, workload_files, workload_sets
+from harness.workloads import (
+    find_workload,
+    load_workload,
+    parse_operation,
+    select_workloads,
+    workload_files,
+    workload_sets,
+)
 
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
 SIZES = st.integers(0, 1 << 40)
@@ -130,3 +138,30 @@ def test_a_set_stands_for_its_workloads_and_repeats_none() -> None:
     quick = workload_sets()["quick"]
     assert [w.name for w in select_workloads(["quick", quick[0]])] == quick
     assert set(quick) < set(workload_sets()["all"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+def test_shards_are_a_partition(count: int) -> None:
+    whole = [w.name for w in select_workloads(["ace1", "quick"])]
+    parts = [
+        [w.name for w in select_workloads(["ace1", "quick"], f"{i}/{count}")] for i in range(1, count + 1)
+    ]
+    assert sorted(itertools.chain(*parts)) == sorted(whole)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_a_shard_that_is_none_is_refused(shard: str) -> None:
+    with pytest.raises(UsageError):
+        select_workloads(["quick"], shard)
+
+
+def test_a_shard_without_workloads_is_refused() -> None:
+    with pytest.raises(UsageError, match="holds none"):
+        select_workloads(["append-fsync"], "2/2")
+
+
+def test_a_generated_workload_is_found_by_its_name_alone() -> None:
+    name = "ace-link.A_foo.A_bar+fsync.A_bar"
+    assert find_workload(["ace2"], name) == load_workload(name)
+    assert find_workload(["quick"], "append-fsync") == load_workload("append-fsync")
