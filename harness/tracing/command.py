@@ -116,11 +116,18 @@ def trace_command(
     ):
         m = _overhead(s, run, progress) if want_overhead else _traced(s, run, progress, console)
     write_measurement_reports(run)
-    print_measurements([m], console)
+    print_measurements([msgspec.structs.replace(m, histograms=[])], console)
+    for drawn in _main_histograms(m):
+        console.print(f"\n{drawn.title}\n{render(drawn)}", highlight=False, markup=False)
     console.print(f"report: {run / 'report.html'}", highlight=False)
     if json_file:
         write_atomically(json_file, msgspec.json.format(msgspec.json.encode([m]), indent=1))
     return ExitCode.UNDECIDED if m.missing else ExitCode.CONSISTENT
+
+
+def _main_histograms(m: Measurement) -> list[Histogram]:
+    """Of the journal's events; of fsync, which the report shows too, where there are no others."""
+    return [h for h in m.histograms if not h.title.endswith(": fsync")] or list(m.histograms)
 
 
 def _traced(s: Session, run: Path, progress: Progress, console: Console) -> Measurement:

@@ -170,25 +170,32 @@ def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
             tools.unmount()
 
 
-def run_once(tools: Toolbox, workload: str) -> tuple[float, float, float | None]:
-    """Run the workload once, in an empty directory of the file system: seconds in the guest, MiB that went
-    to the disk, and MiB/s where it says how much it wrote in what time, as dd does.
+def take(s: Session) -> Round:
+    """Run the workload once, in an empty file system, with nothing else waiting to be written.
 
-    Raises GuestError where it fails.
+    Raises GuestError where the workload fails.
     """
-    disk = tools.device.removeprefix("/dev/")
-    # Field 7 of Documentation/block/stat.rst: sectors written.
-    sectors = f"$(awk '{{print $7}}' /sys/class/block/{disk}/stat)"
+    tools = s.tools
+    before = _sectors(tools, f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . && ")
+    s.probes.collect()
     said = tools.shell(
-        f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . || exit 1\n"
-        f"w={sectors}; a=$(date +%s%N)\n( {workload}\n) 2>&1 || exit $?\n"
-        f'b=$(date +%s%N); sync -f .; echo; echo "took $((b-a)) ns, wrote $(({sectors}-w)) sectors"',
+        f"cd {MOUNT_POINT}; a=$(date +%s%N)\n( {s.plan.workload}\n) 2>&1 || exit $?\n"
+        'b=$(date +%s%N); echo; echo "took $((b-a)) ns"',
         _ROUND_TIMEOUT_S,
     ).output
-    took = re.search(r"^took (\d+) ns, wrote (\d+) sectors$", said, re.MULTILINE)
+    records = s.probes.collect()
+    took = re.search(r"^took (\d+) ns$", said, re.MULTILINE)
     if not took:
         raise GuestError(f"the workload's shell did not come to its end: {said[-300:]}")
-    return int(took[1]) / 1e9, int(took[2]) * 512 / (1 << 20), throughput_mib_s(said)
+    written_mib = (_sectors(tools, f"sync -f {MOUNT_POINT} && ") - before) * 512 / (1 << 20)
+    return Round(records, int(took[1]) / 1e9, written_mib, throughput_mib_s(said))
+
+
+def _sectors(tools: Toolbox, first: str) -> int:
+    """Sectors written to the disk so far: field 7 of Documentation/block/stat.rst."""
+    disk = tools.device.removeprefix("/dev/")
+    said = tools.shell(f"{first}cat /sys/class/block/{disk}/stat", _ROUND_TIMEOUT_S).output
+    return int(said.split()[6])
 
 
 def throughput_mib_s(said: str) -> float | None:
@@ -231,11 +238,9 @@ def trace(s: Session, run: Path, progress: Progress) -> Measurement:
 
 def _rounds(s: Session, profile: Profile, mode: Mode, progress: Progress) -> None:
     with mounted(s.tools, profile):
-        run_once(s.tools, s.plan.workload)  # the emulator translates, the caches fill: not counted
+        take(s)  # the emulator translates, the caches fill: not counted
         for _ in range(s.plan.rounds):
-            s.probes.collect()
-            seconds, written_mib, mib_s = run_once(s.tools, s.plan.workload)
-            mode.rounds.append(Round(s.probes.collect(), seconds, written_mib, mib_s))
+            mode.rounds.append(take(s))
             progress.advance(STEP, 1)
 
 
@@ -345,12 +350,11 @@ def overhead(s: Session, progress: Progress) -> list[Overhead]:
     for profile in s.profiles:
         taken: dict[bool, list[float]] = {False: [], True: []}
         with mounted(s.tools, profile):
-            run_once(s.tools, s.plan.workload)
+            take(s)
             for number in range(s.plan.rounds):
                 for on in (False, True) if number % 2 == 0 else (True, False):
                     (s.probes.attach if on else s.probes.detach)()
-                    taken[on].append(run_once(s.tools, s.plan.workload)[0])
-                    s.probes.collect()
+                    taken[on].append(take(s).seconds)
                 progress.advance(STEP, 1)
         found.append(Overhead(profile.name, taken[False], taken[True]))
     return found

@@ -106,35 +106,30 @@ def _ratio(name: str, values: Sequence[float]) -> list[Ratio]:
 
 
 def _main_table(modes: Sequence[Mode]) -> Table:
-    columns = [
-        "mode",
-        "throughput, MiB/s",
-        "a round, s",
-        "MiB to the disk in a round",
-        "traced",
-        "in a round",
-        "its latency, ms",
-        "fsync, ms",
-    ]
-    return Table("By mode", columns, [_main_row(m) for m in modes])
+    """A column says what was timed where that differs from mode to mode."""
+    whats = {m.what for m in modes}
+    one = next(iter(whats)) if len(whats) == 1 else ""
+    timed = [f"{one}s", f"{one}, ms"] if one else ["traced", "events", "ms each"]
+    columns = ["mode", "MiB/s", "round, s", "to disk, MiB", *timed, "fsync, ms"]
+    return Table("By mode, each round", columns, [_main_row(m, bool(one)) for m in modes])
 
 
-def _main_row(mode: Mode) -> list[Cell]:
-    def spread(values: Sequence[float | None]) -> Cell:
-        there = [v for v in values if v is not None]
-        return Spread.of(there) if there else None
-
-    seen = [_seen(taken, mode.what) for taken in mode.rounds]
+def _main_row(mode: Mode, alike: bool) -> list[Cell]:
     return [
         mode.name,
-        spread([r.mib_s for r in mode.rounds]),
-        spread([r.seconds for r in mode.rounds]),
-        spread([r.written_mib or None for r in mode.rounds]),
-        mode.what or "not traced",
-        spread([float(n) for n in seen]) if mode.what else None,
-        spread([us / 1e3 for us in mode.latencies_us()]),
-        spread([us / 1e3 for us in latencies_us(mode.records, "fsync")]),
+        _spread([r.mib_s for r in mode.rounds]),
+        _spread([r.seconds for r in mode.rounds]),
+        _spread([r.written_mib or None for r in mode.rounds]),
+        *([] if alike else [mode.what or "not traced"]),
+        _spread([_seen(taken, mode.what) for taken in mode.rounds]) if mode.what else None,
+        _spread([us / 1e3 for us in mode.latencies_us()]),
+        _spread([us / 1e3 for us in latencies_us(mode.records, "fsync")]),
     ]
+
+
+def _spread(values: Sequence[float | None]) -> Cell:
+    there = [v for v in values if v is not None]
+    return Spread.of(there) if there else None
 
 
 def _seen(taken: Round, what: str) -> int:
