@@ -93,13 +93,15 @@ RigT = TypeVar("RigT")
 
 class Comparison(ABC, Generic[RigT]):
     """One measurement. `repeats`: what others did and published, and where; `rounds`: how often each
-    configuration is taken unless the user says otherwise.
+    configuration is taken unless the user says otherwise. `warms_up`: a small round goes before, and is not
+    counted: an emulator translates code when it is run for the first time.
     """
 
     name: str
     summary: str
     repeats: str
     rounds: int
+    warms_up = False
 
     @abstractmethod
     def configurations(self) -> Sequence[Configuration]:

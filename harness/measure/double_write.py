@@ -10,14 +10,13 @@ from harness.measure.comparison import Configuration, Sizes, Surroundings, Told,
 from harness.measure.results import Ratio
 from harness.measure.rig import InGuest, Rig
 from harness.measure.samples import Sample, Samples
+from harness.tracing.probes import FAMILIES
+from harness.tracing.records import Commit
 
 JOURNAL, ORDERED, WRITEBACK = "ext4/journal", "ext4/ordered", "ext4/writeback"
 _SOURCE = "published for ext4 under data=journal and data=writeback, 10 MiB written by dd with conv=fsync"
 _FASTER = 3.6
 _JOURNAL_MS, _WRITEBACK_MS = 34.0, 10.6
-
-TRACING = "/sys/kernel/tracing"
-EVENTS = ("jbd2_start_commit", "jbd2_end_commit")
 
 
 class DoubleWrite(InGuest):
@@ -44,77 +43,60 @@ class DoubleWrite(InGuest):
         return 1024 + 4 * sizes["written_mib"]
 
     def take(self, rig: Rig, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
+        probes = rig.probes([FAMILIES["ext4"]])
         with rig.fresh(configuration) as root:
             rig.drop_caches()
-            trace(rig, True)
+            probes.collect()  # what making and mounting it has caused
+            before = rig.sectors_written()
             said = rig.shell(
                 f"dd if=/dev/zero of={root}/f bs=1M count={sizes['written_mib']} conv=fsync 2>&1"
             )
-            latencies = commit_latencies_ms(trace(rig, False))
+            records = probes.collect()
+            written = rig.sectors_written() - before
         size, seconds = dd_result(said)
-        if not latencies:
+        commits = [r for r in records if isinstance(r, Commit)]
+        if not commits:
             raise GuestError("the kernel told of no commit while dd was writing")
+        latencies = [c.us / 1e3 for c in commits]
         return Sample(
             configuration.name,
             number,
             {
                 "mib_s": size / seconds / (1 << 20),
-                "commits": len(latencies),
                 "commit_ms": sum(latencies) / len(latencies),
                 "longest_ms": max(latencies),
-                "all_ms": sum(latencies),
+                "commits": len(commits),
+                "logged_blocks": sum(c.logged for c in commits),
+                "to_disk_mib": written * 512 / (1 << 20),
             },
         )
 
     def surroundings(self, rig: Rig) -> Surroundings:
         guest = rig.guest
-        return Surroundings(f"Linux {guest.kernel_release}", guest.machine, guest.accel, "tracefs")
+        return Surroundings(
+            f"Linux {guest.kernel_release}", guest.machine, guest.accel, rig.probes([FAMILIES["ext4"]]).source
+        )
 
     def tell(self, samples: Samples, sizes: Sizes) -> Told:
         columns = {
             "mib_s": "throughput, MiB/s",
             "commit_ms": "a commit on average, ms",
             "longest_ms": "longest commit, ms",
-            "all_ms": "all commits, ms",
             "commits": "commits",
+            "logged_blocks": "blocks logged",
+            "to_disk_mib": "to the disk meanwhile, MiB",
         }
         table = spread_table("By mode", samples, columns, self.configurations())
         return Told(_ratios(samples), [table], notes=NOTES)
 
 
 NOTES = (
-    "A commit's latency is the time from jbd2_start_commit to jbd2_end_commit of one transaction, taken from "
-    "the kernel's own trace (tracefs): two events a commit, no probe to compile.",
-    "Flushes reach the host's disk. What the host's page cache takes in between costs no seek, and a write "
-    "to the journal is as far from the next as any other: a disk with an arm pays more for writing twice.",
+    "A commit lasts from jbd2_start_commit to jbd2_end_commit; see `powercut trace` for its phases.",
+    "Flushes reach the host's disk. What the host's page cache takes in between costs no seek: a disk with "
+    "an arm pays more for writing in two places.",
+    "Under data=journal the second write, to the file's own place, happens after dd has ended: at the next "
+    "checkpoint of the journal, or when the file system is unmounted.",
 )
-
-
-def trace(rig: Rig, on: bool) -> str:
-    """Begin to trace commits, or end it and give the trace."""
-    events = " ".join(f"{TRACING}/events/jbd2/{event}/enable" for event in EVENTS)
-    if on:
-        rig.shell(
-            f"mountpoint -q {TRACING} || mount -t tracefs tracefs {TRACING}; echo > {TRACING}/trace; "
-            f"for e in {events}; do echo 1 > $e; done"
-        )
-        return ""
-    return rig.shell(f"for e in {events}; do echo 0 > $e; done; cat {TRACING}/trace")
-
-
-def commit_latencies_ms(said: str) -> list[float]:
-    """Of a trace (Documentation/trace/ftrace.rst): for each transaction that began and ended in it. The
-    transaction's number tells which end belongs to which beginning.
-    """
-    form = r"\s(\d+\.\d+): (jbd2_start_commit|jbd2_end_commit): dev \S+ transaction (\d+)"
-    begun: dict[str, float] = {}
-    found = []
-    for seconds, event, transaction in re.findall(form, said):
-        if event == EVENTS[0]:
-            begun[transaction] = float(seconds)
-        elif transaction in begun:
-            found.append((float(seconds) - begun.pop(transaction)) * 1e3)
-    return found
 
 
 def dd_result(said: str) -> tuple[int, float]:

@@ -11,7 +11,8 @@ from harness.measure.results import Ratio
 from harness.measure.rig import InGuest, Rig
 from harness.measure.samples import Sample, Samples
 
-FAST = "noatime,data=writeback,barrier=0,journal_checksum"
+FAST_EXT3 = "noatime,data=writeback,barrier=0"
+FAST = f"{FAST_EXT3},journal_checksum"
 PHASES = ("write", "rewrite", "read", "reread")
 RECORD = "16k"
 
@@ -32,7 +33,7 @@ class LargeFile(InGuest):
     def configurations(self) -> Sequence[Configuration]:
         return [
             Configuration.of("ext3/ordered", called="ext3 default", options=""),
-            Configuration.of("ext3/ordered", called="ext3 fast", options=FAST),
+            Configuration.of("ext3/ordered", called="ext3 fast", options=FAST_EXT3),
             Configuration.of("ext4/ordered", called="ext4 default", options=""),
             Configuration.of("ext4/performance", called="ext4 fast", options=FAST),
         ]
@@ -65,6 +66,8 @@ class LargeFile(InGuest):
 NOTES = (
     "No one figure was published that this could stand beside: iozone's tables are of one machine each. "
     "What is to be seen is whether the fast options pay, and for which phase.",
+    f"ext3 fast is mounted with `{FAST_EXT3}`: the driver refuses journal_checksum for ext3 (`Mount "
+    "option(s) incompatible with ext3`).",
     "The file is smaller than the guest's memory, so the cache is emptied before each phase but reread; "
     "iozone is run with a file larger than memory instead.",
 )

@@ -18,6 +18,7 @@ from harness.errors import GuestError, KernelError, PowercutError
 from harness.kernels import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.tracing.probes import Family, Probes, start_probes
 
 MKFS_TIMEOUT_S = 300.0
 RUN_TIMEOUT_S = 1200.0
@@ -45,6 +46,7 @@ class Rig:
         self._life = contextlib.ExitStack()
         self._guest: Toolbox | None = None
         self._scripts: set[str] = set()
+        self._probes: Probes | None = None
 
     @property
     def guest(self) -> Toolbox:
@@ -61,7 +63,7 @@ class Rig:
 
     def close(self) -> None:
         """End the guest; the next use boots another."""
-        self._guest = None
+        self._guest = self._probes = None
         self._scripts.clear()
         self._life.close()
 
@@ -91,6 +93,18 @@ class Rig:
     def make(self, filesystem: str, device: str, more: Sequence[str] = ()) -> None:
         """mkfs. Raises GuestError with what it said."""
         self.run([*MKFS[filesystem], *more, device], MKFS_TIMEOUT_S)
+
+    def probes(self, families: Sequence[Family]) -> Probes:
+        """Probes for these events, loaded where they are not; they stay for the guest's life."""
+        if self._probes is None or not self.up:
+            guest = self.guest
+            self._probes = start_probes(guest, families)
+        return self._probes
+
+    def sectors_written(self) -> int:
+        """By the disk so far, 512 bytes each (Documentation/block/stat.rst: the seventh figure)."""
+        name = self.guest.device.removeprefix("/dev/")
+        return int(self.run(["cat", f"/sys/class/block/{name}/stat"]).split()[6])
 
     def drop_caches(self) -> None:
         """Write everything and forget it."""
@@ -130,11 +144,14 @@ class InGuest(Comparison[Rig]):
     """A measurement that is taken in the guest with tools, on its disk of `disk_mib` MiB.
 
     `flushes`: a flush reaches the host's disk and costs what it costs there; else it costs nothing, and
-    what is compared is the work that the file systems give the processor and the disk.
+    what is compared is the work that the file systems give the processor and the disk. `disk_mib_s`:
+    above 0, the most that the disk takes and gives in a second.
     """
 
     memory_mib = 512
+    warms_up = True
     flushes = False
+    disk_mib_s = 0
 
     @abstractmethod
     def disk_mib(self, sizes: Sizes) -> int:
@@ -153,6 +170,7 @@ class InGuest(Comparison[Rig]):
                 memory_mib=self.memory_mib,
                 accel=host.accel,
                 flushes=self.flushes,
+                disk_mib_s=self.disk_mib_s,
             )
         )
         try:

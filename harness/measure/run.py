@@ -34,6 +34,8 @@ from harness.report.measurements import write_measurement_reports
 from harness.store import write_atomically
 
 SURROUNDINGS_NAME = "surroundings.json"
+WARM_UP = 0.2
+"""Of the sizes, in the round that is not counted."""
 
 RigT = TypeVar("RigT")
 
@@ -150,6 +152,11 @@ def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, sa
     if not wanted:
         return
     with chosen.rig(host, sizes) as rig:
+        if chosen.warms_up:
+            host.progress.say("warming up: a small round that is not counted")
+            small = chosen.sizes(plan.scale * WARM_UP)
+            for configuration in {c.name: c for _, c in wanted}.values():
+                _take(chosen, rig, configuration, small, 0)
         for done, (number, configuration) in enumerate(wanted, 1):
             begun = time.monotonic()
             sample = _take(chosen, rig, configuration, sizes, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
-from harness.measure.results import Ratio, Table
+from harness.measure.results import Cell, Ratio, Table
 from harness.measure.rig import InGuest, Rig
 from harness.measure.samples import Sample, Samples
 
@@ -80,7 +80,7 @@ NOTES = (
 
 def _ratios(samples: Samples, median: int) -> Table:
     """Mongo's own form: every figure as a multiple of the base's."""
-    rows = []
+    rows: list[list[Cell]] = []
     for name in (m for m in MODES if m != BASE):
         cells = [
             ratio("", samples.values(name, f"{median} {p}_s"), samples.values(BASE, f"{median} {p}_s"))
@@ -88,7 +88,7 @@ def _ratios(samples: Samples, median: int) -> Table:
         ]
         rows.append([name, *(cell[0].measured if cell else None for cell in cells)])
     title = f"Time as a multiple of ext2's, files of median {median:,} bytes"
-    return Table(title, ["configuration", *PHASES], list(rows), "Below 1: faster than ext2.")
+    return Table(title, ["configuration", *PHASES], rows, "Below 1: faster than ext2.")
 
 
 def _headlines(samples: Samples) -> list[Ratio]:

@@ -1,0 +1,286 @@
+"""What measurements came to, for people: report.html (one file, without network) and summary.txt.
+
+Ratios lead: under emulation an absolute time says more about the host than about the file system. Beside a
+ratio stands what others have published, and what is different.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+
+import jinja2
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from harness.measure.results import Cell, Measurement, Ratio, Spread, Table, read_measurements
+from harness.report import plot, words
+from harness.resources import resource
+from harness.store import write_atomically
+
+NOT_MEASURED = "not measured"
+_PLAIN_WIDTH = 120
+_HISTOGRAM_STARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell of a table: what it says, its spread in words, and its bar."""
+
+    text: str
+    spread: str = ""
+    bar: plot.CellBar | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RatioView:
+    """A ratio as the page shows it."""
+
+    ratio: Ratio
+    measured: str
+    spread: str
+    published: str
+    compared: str
+    bar: plot.RatioBar
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementView:
+    """A measurement as the page shows it. `made_on`: what stands above every table."""
+
+    measurement: Measurement
+    emulated: bool
+    made_on: str
+    ratios: Sequence[RatioView]
+    tables: Sequence[tuple[Table, Sequence[Sequence[CellView]]]]
+    histograms: Sequence[tuple[str, str, Sequence[plot.HistogramRow]]]
+    plots: Sequence[plot.Plot]
+    facts: Sequence[tuple[str, str]]
+
+
+def write_measurement_reports(run: Path) -> None:
+    """Write report.html and summary.txt of the measurements that a run's directory holds."""
+    found = read_measurements(run)
+    write_atomically(run / "summary.txt", measurements_text(found))
+    write_atomically(run / "report.html", measurements_html(found))
+
+
+def measurements_html(measurements: Sequence[Measurement]) -> str:
+    """The page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: words.printable(value) if type(value) is str else value,
+    )
+    views = [_view(m) for m in measurements]
+    return environment.get_template("measurements.html").render(
+        views=views,
+        ratio_width=plot.RATIO_WIDTH,
+        headlines=[headline(m) for m in measurements],
+        not_measured=NOT_MEASURED,
+    )
+
+
+def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
+    """Show them in a terminal."""
+    console = console or Console(highlight=False)
+    for part in (part for m in measurements for part in _parts(m)):
+        console.print(part, highlight=False, soft_wrap=isinstance(part, Text))
+
+
+def measurements_text(measurements: Sequence[Measurement]) -> str:
+    """The same without colours."""
+    out = io.StringIO()
+    print_measurements(
+        measurements, Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
+    )
+    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def headline(m: Measurement) -> tuple[str, str]:
+    """What was measured on what, and the first of what it came to."""
+    subject = " · ".join(filter(None, [m.kernel, m.name]))
+    if not m.ratios:
+        answer = NOT_MEASURED if m.missing and not any(t.rows for t in m.tables) else m.summary
+        return subject, f"{answer[:1].upper()}{answer[1:]}."
+    first = m.ratios[0]
+    published = f", published {plot.said(first.published)}" if first.published else ""
+    name = f"{first.name[:1].upper()}{first.name[1:]}"
+    return subject, f"{name}: {plot.said(first.measured.median)}{published}."
+
+
+def compared(r: Ratio) -> str:
+    """How a measured ratio stands to the published one; empty where none was."""
+    if r.published is None or r.published <= 0:
+        return ""
+    low, median, high = r.measured.low, r.measured.median, r.measured.high
+    if low <= r.published <= high:
+        return "as published, within the spread"
+    if (r.published - 1) * (median - 1) < 0:
+        return "the other way round than published"
+    return f"{plot.said(median / r.published)} times the published ratio"
+
+
+def spread_words(s: Spread) -> str:
+    """`7.1 to 8.2, 5 times`; empty for a single figure."""
+    if s.samples < 2:
+        return "once"
+    if s.low == s.high:
+        return f"{s.samples} times the same"
+    return f"{plot.said(s.low)} to {plot.said(s.high)}, {s.samples} times"
+
+
+def made_on(m: Measurement) -> str:
+    """Kernel, machine, accelerator, sizes."""
+    machine = m.machine if not m.accel or m.accel in m.machine else f"{m.machine} ({m.accel})"
+    sizes = ", ".join(f"{name} {value}" for name, value in m.sizes.items())
+    emulated = "emulated: absolute figures mean little" if is_emulated(m) else ""
+    return "; ".join(filter(None, [m.kernel, machine, sizes, emulated]))
+
+
+def is_emulated(m: Measurement) -> bool:
+    """Whether the guest's processor was emulated."""
+    return m.accel == "tcg"
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+def _view(m: Measurement) -> MeasurementView:
+    bars = plot.ratio_bars(m.ratios)
+    return MeasurementView(
+        measurement=m,
+        emulated=is_emulated(m),
+        made_on=made_on(m),
+        ratios=[_ratio(r, bar) for r, bar in zip(m.ratios, bars, strict=True)],
+        tables=[(t, _cells(t)) for t in m.tables],
+        histograms=[(h.title, h.unit, plot.histogram_rows(h)) for h in m.histograms],
+        plots=plot.plots(m.series),
+        facts=_facts(m),
+    )
+
+
+def _ratio(r: Ratio, bar: plot.RatioBar) -> RatioView:
+    published = plot.said(r.published) if r.published else ""
+    return RatioView(r, plot.said(r.measured.median), spread_words(r.measured), published, compared(r), bar)
+
+
+def _cells(table: Table) -> list[list[CellView]]:
+    highest = [
+        max((row[i].high for row in table.rows if isinstance(row[i], Spread)), default=0.0)  # type: ignore[union-attr]  # just asked
+        for i in range(len(table.columns))
+    ]
+    return [[_cell(cell, top) for cell, top in zip(row, highest, strict=True)] for row in table.rows]
+
+
+def _cell(cell: Cell, highest: float) -> CellView:
+    match cell:
+        case None:
+            return CellView(NOT_MEASURED, missing=True)
+        case Spread():
+            return CellView(plot.said(cell.median), _low_high(cell), plot.cell_bar(cell, highest))
+        case str():
+            return CellView(cell)
+        case _:
+            return CellView(plot.said(cell))
+
+
+def _low_high(s: Spread) -> str:
+    return "" if s.samples < 2 or s.low == s.high else f"{plot.said(s.low)}–{plot.said(s.high)}"  # noqa: RUF001 - an en dash is meant
+
+
+def _facts(m: Measurement) -> list[tuple[str, str]]:
+    facts = [
+        ("Repeats", m.repeats),
+        ("Kernel", m.kernel),
+        ("Machine", m.machine),
+        ("Accelerator", f"{m.accel}, emulation" if is_emulated(m) else m.accel),
+        *((name.capitalize(), value) for name, value in m.sizes.items()),
+        ("Kernel events", m.source),
+        ("Every figure", ", ".join(m.figures)),
+        ("Command", " ".join(m.command)),
+        ("Started", f"{m.started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        ("Took", words.seconds(m.seconds)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+# --- the text --------------------------------------------------------------------------------
+
+
+def _parts(m: Measurement) -> Iterator[Text | RichTable]:
+    subject, answer = headline(m)
+    yield Text(words.printable(f"{subject}: {answer}"), style="bold")
+    yield Text(words.printable(made_on(m)), style="dim")
+    yield Text()
+    if m.ratios:
+        yield _ratio_table(m.ratios)
+        yield Text()
+        yield from (Text(words.printable(f"  {text}"), style="dim") for text in _remarks(m.ratios))
+    for table in m.tables:
+        yield _plain_table(table)
+        if table.note:
+            yield Text(words.printable(f"  {table.note}"), style="dim")
+        yield Text()
+    for histogram in m.histograms:
+        yield Text(words.printable(f"{histogram.title} ({histogram.unit})"), style="bold")
+        for row in plot.histogram_rows(histogram):
+            stars = "*" * round(row.percent / 100 * _HISTOGRAM_STARS)
+            yield Text(f"{row.low:>12} -> {row.high:<12} : {row.count:<8} |{stars:<{_HISTOGRAM_STARS}}|")
+        yield Text()
+    for reason in m.missing:
+        yield Text(words.printable(f"{NOT_MEASURED}: {reason}"), style="yellow")
+    for note in m.notes:
+        yield Text(words.printable(f"note: {note}"))
+    yield Text(words.printable(f"again: {' '.join(m.command)}"))
+
+
+def _remarks(ratios: Sequence[Ratio]) -> list[str]:
+    told = [t for r in ratios for t in (r.source and f"published: {r.source}", r.remark) if t]
+    return list(dict.fromkeys(told))
+
+
+def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name, justify in (("ratio", "left"), ("measured", "right"), ("spread", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich's literals
+    if any(r.published for r in ratios):
+        table.add_column("published", justify="right")
+        table.add_column("")
+    for r in ratios:
+        row = [r.name, plot.said(r.measured.median), spread_words(r.measured)]
+        if any(other.published for other in ratios):
+            row += [plot.said(r.published) if r.published else "", compared(r)]
+        table.add_row(*(Text(words.printable(text)) for text in row))
+    return table
+
+
+def _plain_table(table: Table) -> RichTable:
+    shown = RichTable(
+        title=Text(words.printable(table.title), style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    for i, name in enumerate(table.columns):
+        numbers = any(isinstance(row[i], Spread | float) for row in table.rows)
+        shown.add_column(Text(words.printable(name)), justify="right" if numbers else "left")
+    for row in table.rows:
+        cells = [_cell(cell, 0) for cell in row]
+        texts = [f"{c.text}\n{c.spread}" if c.spread else c.text for c in cells]
+        shown.add_row(*(Text(words.printable(text)) for text in texts))
+    return shown
