@@ -1,0 +1,69 @@
+"""Generated workloads in real guests: the operations that only they use, and a finding made short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.run import Plan, code_of
+from harness.shrink import finding_to_shrink, shrink, workload_file
+from harness.store import RunStore
+from harness.summary import CaseSummary, CaseVerdict, Summary
+from harness.tests.vm.conftest import run_plan
+from harness.workloads import load_workload
+
+MAPPED = "ace-mmap-hole.A_foo+msync"
+NAMELESS = "ace-tmpfile.A_foo+fsync.A_foo"
+ALLOCATED = "ace-falloc.A_foo+none"
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Summary, Path]]:
+    configurations = ["ext4/ordered", "ext4/nobarrier", "ext3/ordered"]
+    plan = Plan(configurations=configurations, workloads=[MAPPED, NAMELESS, ALLOCATED], jobs=2)
+    yield run_plan(plan, tmp_path_factory.mktemp("generated"))
+
+
+def case(generated: tuple[Summary, Path], configuration: str, workload: str) -> CaseSummary:
+    return next(
+        c for c in generated[0].cases if (c.case.configuration, c.case.workload) == (configuration, workload)
+    )
+
+
+@pytest.mark.parametrize("workload", [MAPPED, NAMELESS, ALLOCATED])
+def test_ordered_keeps_its_promises(generated: tuple[Summary, Path], workload: str) -> None:
+    seen = case(generated, "ext4/ordered", workload)
+    assert seen.verdict is CaseVerdict.PASS, seen.findings
+    assert seen.counts.distinct > 5
+
+
+def test_what_msync_acknowledged_is_lost_without_barriers(generated: tuple[Summary, Path]) -> None:
+    seen = case(generated, "ext4/nobarrier", MAPPED)
+    assert any(f.oracle == "durability" and "mmap-write" in f.summary for f in seen.findings)
+
+
+def test_what_a_file_system_does_not_have_is_not_run_and_says_why(generated: tuple[Summary, Path]) -> None:
+    seen = case(generated, "ext3/ordered", ALLOCATED)
+    assert seen.verdict is CaseVerdict.NOT_RUN
+    assert seen.reason == "this file system does not support `fallocate A/foo 20384 10000`"
+    assert case(generated, "ext3/ordered", MAPPED).verdict is CaseVerdict.PASS
+    assert code_of(generated[0]) is ExitCode.INCONSISTENT  # for nobarrier's sake
+
+
+def test_a_finding_is_made_short(generated: tuple[Summary, Path], tmp_path: Path) -> None:
+    with RunStore.open(generated[1]) as store:
+        assert finding_to_shrink(store, f"ext4-ordered/{NAMELESS}", "") is None
+        finding = finding_to_shrink(store, f"ext4-nobarrier/{NAMELESS}", "durability")
+        assert finding is not None
+        shrunk = shrink(store, finding, lambda _: None)
+    assert shrunk is not None
+    file = tmp_path / "short.toml"
+    file.write_text(workload_file(shrunk, finding))
+    left = load_workload(str(file)).operations
+    assert left == shrunk.workload.operations
+    # The setup ends in a sync: what comes behind it is more than is needed.
+    assert len(left) < len(load_workload(NAMELESS).operations)
+    assert left[-1].kind.value in ("fsync", "sync")
