@@ -28,6 +28,7 @@ from harness.kernel_build import FLAVOURS, build
 from harness.kernels import find_kernel, pins
 from harness.machines import qemu
 from harness.machines.machine import Boot
+from harness.measure.cli import measure_command
 from harness.model import Verdict
 from harness.progress import progress_for
 from harness.recording import unpack
@@ -65,6 +66,7 @@ def main() -> None:
     powercut run -c ext4/ordered -w all          every crash state of every workload
     powercut repro ext4-ordered/append-fsync@41  one crash state again
     powercut report reports/latest               the summary of a run again
+    powercut measure double-write                what consistency costs
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness,
     4 nothing was run, 130 interrupted.
@@ -597,6 +599,7 @@ def _plain_log(file: Path) -> Iterator[Path]:
 
 
 main.add_command(trace_command)
+main.add_command(measure_command)
 
 
 @main.command("bench")

@@ -76,7 +76,7 @@ def comparison(name: str) -> Comparison[object]:
 
 def create(plan: Plan, out: Path) -> Path:
     """A new run directory with its plan."""
-    comparison(plan.name)
+    list(_configurations(comparison(plan.name), plan))  # a name that is not there costs no directory
     path = make_directory(out, f"measure-{plan.name}")
     write_atomically(path / "plan.json", msgspec.json.encode(plan))
     return path

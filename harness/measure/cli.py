@@ -1,0 +1,127 @@
+"""`powercut measure` on the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from harness.errors import ExitCode, UsageError
+from harness.guard import guarded
+from harness.measure.registry import COMPARISONS
+from harness.measure.run import Plan, comparison, create, load_plan, measure
+from harness.progress import progress_for
+from harness.report.measurements import print_measurements
+from harness.report.words import shown_path
+
+REPORTS = Path("reports")
+
+
+def _listed() -> str:
+    width = max(map(len, COMPARISONS))
+    return "\n".join(f"{name.ljust(width)}  {c.summary}" for name, c in COMPARISONS.items())
+
+
+_HELP = f"""Repeat a comparison of journaling modes and file systems that people have made for twenty years.
+
+\b
+{_listed()}
+
+\b
+powercut measure double-write                   ten MiB written twice, or once
+powercut measure power-cut --repeat 50          fifty power cuts a mode
+powercut measure bonnie --only ext4,XFS         two of its file systems
+powercut measure many-entries --scale 62.5      all 500,000 entries: for real hardware
+powercut measure --resume reports/runs/DATE-measure-bonnie
+
+Sizes are such that each finishes in minutes under emulation. Configurations are taken in turn, round by
+round, and every ratio is taken within a round. The first use puts together the guest with tools, which takes
+minutes. reports/latest stays with the last `powercut run`.
+
+Exit codes: 0 measured, 2 usage, 3 something could not be measured (the report says what and why), 130
+interrupted (go on with --resume).
+"""
+
+
+@click.command("measure", help=_HELP)
+@click.argument("name", required=False)
+@click.option("--list", "want_list", is_flag=True, help="What can be measured, what it repeats, and on what.")
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Rounds. Default: the measurement's own.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0.001, 10_000),
+    default=1.0,
+    show_default=True,
+    metavar="F",
+    help="Times the sizes that suit emulation.",
+)
+@click.option("--only", multiple=True, metavar="CONFIGURATION,...", help="These of its configurations.")
+@click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
+@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what is random.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=REPORTS,
+    show_default=True,
+    help="Where runs are kept.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Take what a run that was stopped does not hold yet, and write its report again.",
+)
+@guarded
+def measure_command(
+    name: str | None, want_list: bool, resume: Path | None, out: Path, **given: Any
+) -> ExitCode:
+    if want_list:
+        click.echo(_described())
+        return ExitCode.CONSISTENT
+    if resume:
+        return _measure(load_plan(resume), resume.resolve())
+    if not name:
+        raise UsageError("no measurement was named", f"one of: {', '.join(COMPARISONS)}")
+    kernel = Path(given["kernel"])
+    plan = Plan(
+        name=name,
+        rounds=given["repeat"] or comparison(name).rounds,
+        scale=given["scale"],
+        kernel=str(kernel.resolve()) if kernel.is_file() else given["kernel"],
+        accel=given["accel"],
+        seed=given["seed"],
+        only=[word for words in given["only"] for word in words.split(",") if word],
+        argv=sys.argv[1:],
+    )
+    return _measure(plan, create(plan, out))
+
+
+def _measure(plan: Plan, path: Path) -> ExitCode:
+    console = Console(soft_wrap=True)
+    with progress_for(console) as progress:
+        result = measure(plan, path, progress)
+    print_measurements([result.measurement], console)
+    shown = shown_path(result.path)
+    console.print(f"report: {shown}/report.html", highlight=False, markup=False)
+    if result.interrupted:
+        console.print(
+            f"interrupted; go on with: powercut measure --resume {shown}", highlight=False, markup=False
+        )
+        return ExitCode.INTERRUPTED
+    return ExitCode.UNDECIDED if result.lacking else ExitCode.CONSISTENT
+
+
+def _described() -> str:
+    parts = []
+    for name, c in COMPARISONS.items():
+        sizes = ", ".join(f"{what.replace('_', ' ')} {size:,}" for what, size in c.sizes(1).items())
+        configurations = ", ".join(configuration.name for configuration in c.configurations())
+        parts.append(
+            f"{name}: {c.summary}\n  repeats: {c.repeats}\n  configurations: {configurations}\n"
+            f"  sizes: {sizes}, {c.rounds} rounds"
+        )
+    return "\n\n".join(parts)
