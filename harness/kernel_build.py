@@ -71,9 +71,31 @@ def built_kernels() -> list[tuple[Path, Built]]:
 
 
 def matching_uml(package_version: str) -> Path | None:
-    """The UML kernel of the source that a distribution's kernel was built from, if it is in the cache."""
-    found = [p for p, b in built_kernels() if b.machine == "uml" and b.source_version == package_version]
-    return found[-1] if found and package_version else None
+    """The UML kernel of the source that a distribution's kernel was built from, if it is in the cache with
+    the configuration of today: an older one may lack a file system.
+    """
+    found = [p for p, b in _of_version(package_version) if b.key == _key_of(b)]
+    return found[-1] if found else None
+
+
+def outdated_uml(package_version: str) -> bool:
+    """Whether there is one of the right source, but of another configuration only."""
+    return bool(_of_version(package_version)) and matching_uml(package_version) is None
+
+
+def _of_version(package_version: str) -> list[tuple[Path, Built]]:
+    if not package_version:
+        return []
+    return [(p, b) for p, b in built_kernels() if b.machine == "uml" and b.source_version == package_version]
+
+
+def _key_of(built: Built) -> str:
+    """The key that a build of the same package has today."""
+    return _key(_package_identity(built.source, built.source_version), FLAVOURS[built.machine])
+
+
+def _package_identity(source: str, version: str) -> str:
+    return f"{source} {version}"
 
 
 def build(source: str, machine: str, jobs: int, log: Path, say: Callable[[str], None]) -> tuple[Path, Built]:
@@ -179,7 +201,7 @@ def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tu
     (scratch / "tree").mkdir()
     say(f"unpacking {archive.name}, {version}")
     subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)
-    yield scratch / "tree", version, f"{source} {version}"
+    yield scratch / "tree", version, _package_identity(source, version)
 
 
 def _identity(tree: Path) -> str:

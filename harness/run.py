@@ -34,7 +34,7 @@ from harness.errors import (
 )
 from harness.examine import SAMPLE_RATE, Examiner, Look
 from harness.filesystems import Profile, select_profiles
-from harness.kernel_build import matching_uml
+from harness.kernel_build import matching_uml, outdated_uml
 from harness.kernels import Kernel, find_kernel, resolve_modules
 from harness.machines import initramfs, qemu, uml
 from harness.machines.worker import LOG_BYTES, GuestKit, Worker, find_agent
@@ -506,6 +506,8 @@ def make_kits(
     recorder = kit_for(accel.name)
     told = f"QEMU ({accel.name}: {accel.reason})"
     if plan.machine == "qemu" or uml_kernel is None:
+        if plan.machine == "auto" and outdated_uml(kernel.package_version):
+            told += "; the UML kernel in the cache is of another configuration: powercut kernel build"
         return Kits(recorder, recorder, accel, told)
     judge = _uml_kit(uml_kernel, profiles, workloads, scratch)
     told = f"recorded in {told}, judged in UML of the same source, findings confirmed in QEMU"
