@@ -200,8 +200,9 @@ def with_options(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
 @click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
     metavar="FILE",
-    help="Known failures, a line each, with the reason; they are shown and do not fail the run.",
+    help="Known failures, a line each, with the reason; they are shown and do not fail the run. Repeatable.",
 )
 @click.option(
     "--log-size",
@@ -261,7 +262,7 @@ def run(**given: Any) -> ExitCode:
     )
     if given["no_action"]:
         return _show(plan)
-    expectations = read_expectations(given["expect"]) if given["expect"] else ()
+    expectations = [e for file in given["expect"] for e in read_expectations(file)]
     with create_run(plan, given["out"], given["name"]) as store:
         store.set_expectations(expectations)
         return _execute(plan, store)
@@ -466,15 +467,16 @@ def _tell(seen: Reproduction, bisect: bool) -> ExitCode:
 @click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
     metavar="FILE",
-    help="Judge the findings by other expectations.",
+    help="Judge the findings by other expectations. Repeatable.",
 )
 @guarded
-def report(run: Path, expect: Path | None) -> ExitCode:
+def report(run: Path, expect: tuple[Path, ...]) -> ExitCode:
     """Write the reports of RUN again (default: reports/latest) and print its summary."""
     with RunStore.open(run) as store:
         if expect:
-            store.set_expectations(read_expectations(expect))
+            store.set_expectations([e for file in expect for e in read_expectations(file)])
         write_reports(store)
         summary = summarise(store)
         print_summary(summary, shown_path(store.path), console)

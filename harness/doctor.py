@@ -14,6 +14,8 @@ from harness.kernels import pins
 from harness.machines import qemu
 from harness.machines.disk import find_binary
 from harness.machines.worker import find_agent
+from harness.rootfs import cached_root, recipe
+from harness.workloads import select_workloads
 
 SPACE_BYTES = 4 << 30
 
@@ -45,12 +47,29 @@ def examine(reports: Path) -> Iterator[Finding]:
     cached = sorted(p.parent.name for p in cache_dir("kernels").glob("*/complete"))
     detail = ", ".join(cached) or f"none yet; {', '.join(pins())} are downloaded on first use"
     yield Finding("kernels", None if not cached else True, detail)
+    yield from _tools_guest()
     yield from (_space(path) for path in (reports, cache_dir()))
+
+
+def _tools_guest() -> Iterator[Finding]:
+    """What `powercut trace` and `powercut measure` boot."""
+    for program, package in sorted(recipe().tools.items()):
+        path = shutil.which(program)
+        fix = "" if path else f"apt-get install {package}"
+        yield Finding(program, bool(path), path or "not installed; for trace and measure", fix)
+    image = cached_root()
+    if image:
+        yield Finding("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
+    else:
+        detail = "none yet; made on first use of powercut trace or measure (minutes, once), or by make rootfs"
+        yield Finding("root image", None, detail)
 
 
 def _programs() -> set[tuple[str, str]]:
     tools = [tool for p in profiles().values() for tool in p.tools]
-    return {(t.program, t.package) for t in tools} | {("fio", "fio")}
+    wanted = {p for w in select_workloads(["all", "applications"]) for p in w.programs}
+    in_guest = {(name, package or name) for name, _, package in (p.partition(":") for p in wanted)}
+    return {(t.program, t.package) for t in tools} | in_guest
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:

@@ -22,6 +22,8 @@ need mkfs.nilfs2 nilfs-tools
 need mkfs.gfs2 gfs2-utils
 need mkfs.minix util-linux
 need fio fio
+need sqlite3 sqlite3
+need redis-cli redis-tools
 need depmod kmod
 need xz xz-utils
 need busybox busybox-static
@@ -33,6 +35,9 @@ need flex flex
 need bison bison
 need bc bc
 need lz4 lz4
+need mmdebstrap mmdebstrap
+need newuidmap uidmap
+need mkfs.erofs erofs-utils
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
 
