@@ -1,5 +1,5 @@
 # `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
-.PHONY: help setup run test lint unit smoke bench verify clean
+.PHONY: help setup run test lint unit smoke bench verify rootfs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ verify: setup  ## memo on and off, emulation and UML: every workload's verdicts 
 		second=$$(run $$cases --name other $$how --recordings "$$first"); \
 		.venv/bin/powercut compare "$$first" "$$second"; \
 	done
+
+rootfs: setup  ## the root image of the guest with tools, for powercut trace and measure (minutes, once)
+	@.venv/bin/python -m harness.rootfs
 
 clean:  ## what was built; runs and the cache stay
 	rm -rf target .venv

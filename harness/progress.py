@@ -91,8 +91,9 @@ class Lines:
         self._last = time.monotonic()
         seconds = self._last - self._begun
         parts = [f"{what} {self._done.get(what, 0)}/{total}" for what, total in self._totals.items()]
-        rate = self._done.get("states", 0) / seconds if seconds else 0.0
-        self.say(f"{seconds:5.0f} s  {', '.join(parts)}, {rate:.1f} states/s")
+        if "states" in self._totals:
+            parts.append(f"{self._done.get('states', 0) / max(seconds, 1e-9):.1f} states/s")
+        self.say(f"{seconds:5.0f} s  {', '.join(parts)}")
 
 
 def progress_for(console: Console) -> Bars | Lines:

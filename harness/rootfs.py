@@ -263,3 +263,23 @@ def _merge(root: Path, build: Path) -> None:
                 shutil.copytree(tree / part, build / part, symlinks=True, dirs_exist_ok=True)
     if not (build / "include/generated/autoconf.h").exists():
         raise KernelError("no headers: the packages hold no include/generated/autoconf.h")
+
+
+def main() -> None:
+    """`make rootfs`: the root image, made where it is not there."""
+    from rich.console import Console  # noqa: PLC0415 - only this one shows anything
+
+    from harness.guard import guarded  # noqa: PLC0415 - the same
+    from harness.progress import progress_for  # noqa: PLC0415 - the same
+
+    @guarded
+    def make() -> None:
+        console = Console(soft_wrap=True)
+        with progress_for(console) as progress:
+            console.print(str(root_image(progress)), highlight=False)
+
+    make()
+
+
+if __name__ == "__main__":
+    main()

@@ -314,11 +314,8 @@ def _in_background(tools: Toolbox, workload: str) -> None:
 
 
 def _end_background(tools: Toolbox) -> None:
-    # setsid made it the leader of a group. A program that waits for the disk takes a moment to die.
-    tools.shell(
-        "g=$(cat /run/trace/loop); kill -KILL -- -$g; while kill -0 -- -$g 2>/dev/null; do sleep 0.05; done",
-        120.0,
-    )
+    # setsid made it the leader of a group.
+    tools.shell("pkill -KILL -g $(cat /run/trace/loop)", 120.0)
 
 
 # --- what the probes cost --------------------------------------------------------------------

@@ -48,6 +48,7 @@ class Probes:
     def __init__(self, program: str) -> None:
         # -w: warnings are of the kernel's own headers. Attaches every TRACEPOINT_PROBE.
         self.bpf = bcc.BPF(text=program, cflags=["-w"])
+        self.attached = True
         self.seen: list[Any] = []
         self.lost = 0
         self.bpf["records"].open_ring_buffer(self.take)
@@ -63,12 +64,18 @@ class Probes:
         self.bpf.ring_buffer_consume()
 
     def attach(self) -> None:
+        if self.attached:
+            return
         for group, event in self.points:
             self.bpf.attach_tracepoint(tp=f"{group}:{event}", fn_name=f"{PREFIX}{group}__{event}")
+        self.attached = True
 
     def detach(self) -> None:
+        if not self.attached:
+            return
         for group, event in self.points:
             self.bpf.detach_tracepoint(tp=f"{group}:{event}")
+        self.attached = False
 
     def collect(self, path: Path) -> None:
         self.drain()
