@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": {"errors", "cache", "resources"},
     "kernel_build": {"errors", "cache", "resources"},
     "generate": {"errors", "model"},
-    "workloads": {"errors", "model", "generate", "resources"},
+    "applications": {"errors", "model"},
+    "workloads": {"errors", "model", "applications", "generate", "resources"},
     "filesystems": {"errors", "model", "oracles", "resources"},
     "machines": {"errors", "model", "cache", "resources", "kernels"},
 }
