@@ -184,14 +184,13 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
     // Before the open, so that the time of the file's being open holds the write alone.
     let mut buffer = vec![0; op.length.min(WRITE_BYTES) as usize + DIRECT_BYTES];
     let aligned = buffer.as_ptr().align_offset(DIRECT_BYTES);
-    let file = fs::open(path, flags, Mode::empty()).map_err(|errno| {
-        // open(2): EINVAL where the file system does not support O_DIRECT.
-        if errno == Errno::INVAL && flags.contains(OFlags::DIRECT) {
-            Errno::OPNOTSUPP
-        } else {
-            errno
-        }
-    })?;
+    // EINVAL is what a file system without O_DIRECT says: of open(2), or of an aligned write (`noop_direct_IO`).
+    let aligned_for_direct = (op.offset | op.length) & (DIRECT_BYTES as u64 - 1) == 0;
+    let unsupported = |errno| match errno {
+        Errno::INVAL if flags.contains(OFlags::DIRECT) && aligned_for_direct => Errno::OPNOTSUPP,
+        other => other,
+    };
+    let file = fs::open(path, flags, Mode::empty()).map_err(unsupported)?;
     let start = if append {
         fstat(&file)?.st_size.unsigned_abs()
     } else {
@@ -204,6 +203,7 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
         op.length,
         &mut buffer[aligned..],
     )
+    .map_err(unsupported)
 }
 
 /// Write `length` bytes of the pattern at `start`, as much at once as `buffer` holds.
