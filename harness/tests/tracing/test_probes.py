@@ -1,0 +1,100 @@
+"""Which way events are had, with a guest that only says what it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.errors import GuestError
+from harness.tracing.guest import Ran, Toolbox
+from harness.tracing.probes import FAMILIES, FSYNC, IN_GUEST, program, start_probes, wanted_families
+from harness.tracing.records import Commit
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+class Scripted:
+    """A toolbox that answers by what a script contains."""
+
+    def __init__(self, answers: dict[str, str], headers: str = "") -> None:
+        self.headers = headers
+        self.answers = answers
+        self.scripts: list[str] = []
+        self.files: dict[str, bytes] = {}
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self.files[path] = data
+
+    def run(self, argv: Sequence[str], timeout_s: float, *, check: bool = True) -> Ran:
+        return self.shell(" ".join(argv), timeout_s, check=check)
+
+    def shell(self, script: str, timeout_s: float, *, check: bool = True) -> Ran:
+        self.scripts.append(script)
+        for part, answer in self.answers.items():
+            if part in script:
+                if answer.startswith("fail: "):
+                    raise GuestError(answer)
+                return Ran(0, answer)
+        return Ran(0, "")
+
+
+def events(families: Sequence[Any]) -> str:
+    return "\n".join(event for family in families for event in family.events)
+
+
+ANSWERS = {
+    "/sys/class/block/vdb/dev": "254:16\n",
+    "auto.conf": "CONFIG_HZ_250=y\nCONFIG_HZ=250\n",
+    "ls -d */*": events([FAMILIES["ext4"], FSYNC]),
+    "cat trace": (SAMPLES / "ext4.trace").read_text(),
+}
+
+
+def test_a_kernel_without_headers_is_traced_by_tracefs_and_says_why() -> None:
+    tools = Scripted(ANSWERS, headers="no headers for that")
+    probes = start_probes(cast(Toolbox, tools), [FAMILIES["ext4"]])
+    assert (probes.source, probes.reason) == ("tracefs", "no headers for that")
+    assert sum(isinstance(r, Commit) for r in probes.collect()) == 4
+
+
+def test_a_program_that_does_not_compile_falls_back_to_tracefs() -> None:
+    tools = Scripted({**ANSWERS, "python3 probes.py": "fail: out\nerror: no such field"})
+    probes = start_probes(cast(Toolbox, tools), [FAMILIES["ext4"]])
+    assert probes.source == "tracefs"
+    assert "no such field" in probes.reason
+
+
+def test_with_headers_it_is_bcc() -> None:
+    tools = Scripted(ANSWERS)
+    assert start_probes(cast(Toolbox, tools), [FAMILIES["ext4"]]).source == "bcc"
+    assert tools.files["/run/trace/program.c"].startswith(b"#define DISK 266338320\n#define HERTZ 250\n")
+
+
+def test_a_kernel_without_the_tracepoints_is_refused_with_their_names() -> None:
+    tools = Scripted({**ANSWERS, "ls -d */*": "syscalls/sys_enter_fsync"}, headers="none")
+    with pytest.raises(GuestError, match="jbd2/jbd2_start_commit"):
+        start_probes(cast(Toolbox, tools), [FAMILIES["ext4"]])
+
+
+@pytest.mark.parametrize("family", sorted({f.name: f for f in [*FAMILIES.values(), FSYNC]}.values(), key=str))
+def test_a_family_s_program_has_a_probe_for_each_of_its_events(family: Any) -> None:
+    text = (IN_GUEST / family.program).read_text()
+    for event in family.events:
+        assert f"TRACEPOINT_PROBE({event.replace('/', ', ')})" in text
+
+
+def test_a_program_holds_each_piece_once() -> None:
+    wanted = wanted_families([FAMILIES["ext4"], FAMILIES["ext3"], FAMILIES["xfs"]])
+    assert [f.name for f in wanted] == ["jbd2", "xfs", "fsync"]
+    assert program(wanted, (254, 16), 250).count(b"jbd2_start_commit") == 1
+
+
+def test_intervals_are_of_one_mode(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["trace", "--out", str(tmp_path), "-c", "ext4/journal,ext4/ordered", "1"])
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())

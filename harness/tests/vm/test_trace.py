@@ -1,0 +1,66 @@
+"""One real trace: bcc and tracefs side by side in one guest, and the flow of powercut trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from harness.errors import GuestError, GuestLost
+from harness.filesystems import select_profiles
+from harness.kernels import find_kernel
+from harness.measure.results import read_measurements
+from harness.progress import Lines
+from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
+from harness.tracing.records import Commit, decode_lines
+from harness.tracing.session import Plan, overhead, session, trace
+
+MODES = ["ext4/journal", "ext4/ordered"]
+
+
+def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
+    plan = Plan(rounds=2, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
+    with (
+        Lines(Console(quiet=True)) as progress,
+        session(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,
+    ):
+        assert (s.probes.source, s.probes.reason, s.lacking) == ("bcc", "", {})
+        beside = TracefsProbes(s.tools, wanted_families([FAMILIES["ext4"]]), "vdb", "for comparison")
+        m = trace(s, tmp_path, progress)
+        by_tracefs = {c.at_us: c for c in beside.collect() if isinstance(c, Commit)}
+
+        by_bcc = [r for name in m.figures for r in decode_lines((tmp_path / name).read_text())]
+        commits = [c for c in by_bcc if isinstance(c, Commit)]
+        assert len(commits) >= 2 * plan.rounds
+        for c in commits:  # of the same commit by its time and number: what tracefs saw
+            (twin,) = [t for t in by_tracefs.values() if t.transaction == c.transaction and _near(t, c)]
+            assert (c.logged, c.handles) == (twin.logged, twin.handles)
+
+        assert read_measurements(tmp_path) == [m]
+        assert [row[0] for row in m.tables[0].rows] == MODES
+        assert {h.title for h in m.histograms} >= {f"{mode}: commit" for mode in MODES}
+        # 4 MiB are 1024 blocks: through the log with data=journal, past it with data=ordered
+        journal, ordered = (
+            [c.logged for c in decode_lines((tmp_path / name).read_text()) if isinstance(c, Commit)]
+            for name in m.figures
+        )
+        assert max(journal) > 1024
+        assert max(ordered) < 100
+
+        s.plan = msgspec.structs.replace(plan, rounds=1)
+        found = overhead(s, progress)
+        assert [(o.mode, len(o.without_s), len(o.with_s)) for o in found] == [(m, 1, 1) for m in MODES]
+
+        with pytest.raises(GuestError, match="ended with 3: said"):
+            s.tools.shell("echo said; exit 3", 30.0)
+        with pytest.raises(GuestError, match="did not end within 1 s"):
+            s.tools.run(["sleep", "100"], 1.0)
+        s.tools.kill()
+        with pytest.raises(GuestLost):
+            s.tools.run(["true"], 5.0)
+
+
+def _near(a: Commit, b: Commit) -> bool:
+    return abs(a.at_us - b.at_us) < 500_000
