@@ -185,6 +185,7 @@ class Worker:
         what the disk shows, NotSupported where the file system does not have an operation, GuestError
         where one fails, GuestLost.
         """
+        lacks: NotSupported | None = None
         with self._losing():
             disk = self.show(target.base, None)
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
@@ -197,11 +198,17 @@ class Worker:
             machine = self._kit.machine
             start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
             guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
-            self._run(guest, operations, on_progress)
+            try:
+                self._run(guest, operations, on_progress)
+            except NotSupported as e:
+                lacks = e  # nothing is wrong with the guest
             finished = guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
-            _check_recording(finished, disk, self.log_device, self._log_bytes)
+            if lacks is None:
+                _check_recording(finished, disk, self.log_device, self._log_bytes)
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
+        if lacks is not None:
+            raise lacks
 
     def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
         for first in range(0, len(operations), BATCH):
