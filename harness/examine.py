@@ -67,9 +67,11 @@ class Look:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Asked:
     """What checks are to be asked of a content: `acked`: operations that had returned at the last of its
-    states; `told`: numbers of acknowledgements at its states, from the most down.
+    states; `told`: numbers of acknowledgements at its states, from the most down. `machine`: where; what one
+    kind of guest answered does not confirm itself in another.
     """
 
+    machine: str
     acked: int
     told: tuple[int, ...]
 
@@ -129,7 +131,7 @@ class Examiner:
         """What comes back of these states, which have one content, from the memo or from a guest."""
         if self.recording.workload.checks and self._useless is None:
             self._try_checks(worker, stop)
-        state, asked = states[0], self._asked(states)
+        state, asked = states[0], self._asked(worker, states)
         recalled = self._recall(worker, state, asked) if self._memo else None
         if recalled is not None and not self._sampled(state):
             return Look(recalled, recalled=True)
@@ -171,7 +173,7 @@ class Examiner:
         self, worker: Worker, state: CrashState, when: str, stop: threading.Event
     ) -> dict[int, str]:
         """The operations whose check does not say yes at a state that no crash has touched."""
-        seen = self._attempt(worker, state, self._asked([state]), stop)
+        seen = self._attempt(worker, state, self._asked(worker, [state]), stop)
         if isinstance(seen, Unseen):
             return {c.operation: seen.reason for c in self.recording.workload.checks}
         text = f"it does not say yes even {when}, so it cannot do its work here"
@@ -181,33 +183,34 @@ class Examiner:
         why = (self._useless or {}).get(check.operation)
         return check if why is None else dataclasses.replace(check, exit_code=None, output=why)
 
-    def _asked(self, states: Sequence[CrashState]) -> _Asked:
+    def _asked(self, worker: Worker, states: Sequence[CrashState]) -> _Asked:
         positions = [self.recording.history.position(s.prefix) for s in states]
         told = sorted({p.told for p in positions}, reverse=True)
-        return _Asked(max(p.acked for p in positions), tuple(told))
+        return _Asked(worker.machine_name, max(p.acked for p in positions), tuple(told))
 
     def _answers(self, asked: _Asked, tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
         """What the checks that count say of this tree; `run` is called only for what is not known."""
         answers: list[CheckResult] = []
         for check in self.recording.workload.checks:
             if check.application:
-                answers += self._application(check, asked.told, tree, run)
+                answers += self._application(check, asked, tree, run)
             elif check.operation < asked.acked:
-                answers.append(self._answer(check, (), tree, run))
+                answers.append(self._answer(check, asked.machine, (), tree, run))
         return tuple(answers)
 
-    def _application(
-        self, check: Check, counts: Sequence[int], tree: Tree, run: RunCheck
-    ) -> Iterator[CheckResult]:
+    def _application(self, check: Check, asked: _Asked, tree: Tree, run: RunCheck) -> Iterator[CheckResult]:
         """From the most acknowledgements down to the first number that it is content with."""
-        for told in counts:
-            result = self._answer(check, self.recording.history.told(check.operation, told), tree, run)
+        for told in asked.told:
+            acks = self.recording.history.told(check.operation, told)
+            result = self._answer(check, asked.machine, acks, tree, run)
             yield dataclasses.replace(result, told=told)
             if result.exit_code == 0:
                 return
 
-    def _answer(self, check: Check, acks: tuple[str, ...], tree: Tree, run: RunCheck) -> CheckResult:
-        key = (check.operation, acks, _contents(tree, check.reads))
+    def _answer(
+        self, check: Check, machine: str, acks: tuple[str, ...], tree: Tree, run: RunCheck
+    ) -> CheckResult:
+        key = (check.operation, machine, acks, _contents(tree, check.reads))
         return self._checks.get(key, lambda: run(check, acks))
 
     def _attempt(

@@ -170,7 +170,7 @@ def _application(case: Case, check: Check) -> Iterator[Violation | Doubt]:
     yield Violation(
         "program",
         f"operation {check.operation}",
-        f"`{command}` after {told} acknowledgements: {first}",
+        f"`{command}` after {told} acknowledgement{'s' * (told != 1)}: {first}",
         "exit code 0",
         f"exit code 1: {output[-400:]}",
         f"check {check.operation}: {_folded(first)}",

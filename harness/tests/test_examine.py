@@ -72,6 +72,7 @@ class FakeWorker:
     def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
         self.disk = FakeDisk()
         self.image = Path("image")
+        self.machine_name = "fake"
         self.outcomes = outcomes
         self.looked: list[int] = []
         self.application: dict[int, Callable[[Sequence[str]], int | None]] = {}
@@ -377,6 +378,15 @@ def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(applicati
     assert [asked for asked in worker.asked if asked[0] == 1] == [(1, 3), (1, 2)]
 
 
+def test_another_machine_answers_for_itself(application: Recording) -> None:
+    examiner = Examiner(application)
+    judge, recorder = application_worker({1: 0}), application_worker({1: 3})
+    recorder.machine_name = "another"
+    assert verdicts(examiner, judge, 1, 2) == [Verdict.PASS, Verdict.FAIL]
+    verdicts(examiner, recorder, 1, 2)
+    assert recorder.asked == [(1, 1)]
+
+
 def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:
     """States 1 and 3 agree in all that was read, and what is there was enough at 1."""
     worker = application_worker({1: 0, 3: 0})
@@ -408,4 +418,4 @@ def test_an_application_violation_says_what_the_check_said(application: Recordin
     seen = look_at(examiner, application_worker({1: 0}), 1, 2).seen
     (violation,) = examiner.judge(CrashState(2), seen).violations
     assert violation.oracle == "program"
-    assert "after 1 acknowledgements: it says" in violation.summary
+    assert "after 1 acknowledgement: it says" in violation.summary
