@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.errors import ExitCode, UsageError
 from harness.guard import guarded
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import Plan, comparison, create, load_plan, measure
+from harness.measure.run import Plan, comparison, create, load_plan, measure, said_size
 from harness.progress import progress_for
 from harness.report.measurements import print_measurements
 from harness.report.words import shown_path
@@ -118,7 +118,7 @@ def _measure(plan: Plan, path: Path) -> ExitCode:
 def _described() -> str:
     parts = []
     for name, c in COMPARISONS.items():
-        sizes = ", ".join(f"{what.replace('_', ' ')} {size:,}" for what, size in c.sizes(1).items())
+        sizes = ", ".join(" ".join(said_size(what, size)) for what, size in c.sizes(1).items())
         configurations = ", ".join(configuration.name for configuration in c.configurations())
         parts.append(
             f"{name}: {c.summary}\n  repeats: {c.repeats}\n  configurations: {configurations}\n"

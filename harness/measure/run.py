@@ -202,7 +202,7 @@ def _tell(
     chosen: Comparison[object], plan: Plan, sizes: Sizes, samples: Samples, around: Surroundings
 ) -> Measurement:
     told = chosen.tell(samples, sizes)
-    shown = {name.replace("_", " "): f"{size:,}" for name, size in sizes.items()}
+    shown = dict(said_size(name, size) for name, size in sizes.items())
     return Measurement(
         name=chosen.name,
         summary=chosen.summary,
@@ -222,6 +222,17 @@ def _tell(
         notes=list(told.notes),
         figures=[SAMPLES_NAME],
     )
+
+
+UNITS = {"mib": "MiB", "s": "s", "bytes": "bytes"}
+
+
+def said_size(name: str, size: int) -> tuple[str, str]:
+    """`written_mib`, 10 as `written`, `10 MiB`."""
+    what, _, unit = name.rpartition("_")
+    if what and unit in UNITS:
+        return what.replace("_", " "), f"{size:,} {UNITS[unit]}"
+    return name.replace("_", " "), f"{size:,}"
 
 
 def _earlier(path: Path) -> Measurement | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from typing import Literal
 
 import jinja2
 from rich import box
@@ -24,7 +25,7 @@ from harness.resources import resource
 from harness.store import write_atomically
 
 NOT_MEASURED = "not measured"
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 140
 _HISTOGRAM_STARS = 40
 
 
@@ -93,8 +94,12 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
 def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
     """Show them in a terminal."""
     console = console or Console(highlight=False)
+    width = None if console.is_terminal else max(console.width, _PLAIN_WIDTH)
     for part in (part for m in measurements for part in _parts(m)):
-        console.print(part, highlight=False, soft_wrap=isinstance(part, Text))
+        if isinstance(part, Text):
+            console.print(part, highlight=False, soft_wrap=True)
+        else:
+            console.print(part, width=width)
 
 
 def measurements_text(measurements: Sequence[Measurement]) -> str:
@@ -254,8 +259,9 @@ def _remarks(ratios: Sequence[Ratio]) -> list[str]:
 
 def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name, justify in (("ratio", "left"), ("measured", "right"), ("spread", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich's literals
+    table.add_column("ratio", overflow="fold")
+    table.add_column("measured", justify="right")
+    table.add_column("spread")
     if any(r.published for r in ratios):
         table.add_column("published", justify="right")
         table.add_column("")
@@ -278,7 +284,9 @@ def _plain_table(table: Table) -> RichTable:
     )
     for i, name in enumerate(table.columns):
         numbers = any(isinstance(row[i], Spread | float) for row in table.rows)
-        shown.add_column(Text(words.printable(name)), justify="right" if numbers else "left")
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        heading = Text(words.printable(name), overflow="fold")
+        shown.add_column(heading, justify=justify, overflow="fold", no_wrap=i == 0)
     for row in table.rows:
         cells = [_cell(cell, 0) for cell in row]
         texts = [f"{c.text}\n{c.spread}" if c.spread else c.text for c in cells]

@@ -165,8 +165,8 @@ def _line(index: int, s: Series, at) -> Line:  # type: ignore[no-untyped-def]  #
 
 def steps(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round numbers from at most `low` to at least `high`, about `wanted` of them apart from the first."""
-    if not high > low:
-        high = low + (abs(low) or 1.0)
+    if high - low <= 1e-9 * max(1.0, abs(high)):  # all the same, as far as anyone can see
+        high = low + max(abs(low), 1.0)
     rough = (high - low) / wanted
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * m for m in (1, 2, 5, 10) if size * m >= rough * 0.999)

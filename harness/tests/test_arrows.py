@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "oracles": {"errors", "model"},
     "store": {"errors", "model", "expectations"},
     "summary": {"errors", "model", "expectations", "store"},
-    "report": {"errors", "model", "expectations", "store", "summary", "resources"},
+    "report": {"errors", "model", "expectations", "store", "summary", "resources", "measure"},
     "kernels": {"errors", "cache", "resources"},
     "kernel_build": {"errors", "cache", "resources"},
     "generate": {"errors", "model"},
@@ -66,3 +66,15 @@ def test_nothing_below_imports_the_flow() -> None:
     flow = {"run", "cli", "pytest_plugin", "repro", "pool", "examine", "bench"}
     for unit in set(UNITS) & set(ALLOWED):
         assert not imports(unit) & flow, unit
+
+
+def test_of_measuring_the_report_knows_what_it_came_to_and_nothing_else() -> None:
+    imported = {
+        node.module
+        for path in (PACKAGE / "report").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("harness.measure")
+    }
+    assert imported == {"harness.measure.results"}
+    own = ast.walk(ast.parse((PACKAGE / "measure" / "results.py").read_text()))
+    assert not [n for n in own if isinstance(n, ast.ImportFrom) and (n.module or "").startswith("harness")]

@@ -1,0 +1,247 @@
+"""Rounds, keeping, going on, telling: with a comparison that needs no guest."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.errors import GuestLost, KernelError, StoreError, UsageError
+from harness.kernels import Kernel
+from harness.measure import many_entries
+from harness.measure import run as running
+from harness.measure.comparison import (
+    Comparison,
+    Configuration,
+    Host,
+    Sizes,
+    Surroundings,
+    Told,
+    ratio,
+    scaled,
+    spread_table,
+)
+from harness.measure.registry import COMPARISONS
+from harness.measure.results import read_measurements
+from harness.measure.run import Plan, create, load_plan, measure, said_size
+from harness.measure.samples import Sample, Samples
+
+NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")
+
+
+class Silent:
+    """Progress that is not shown; keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def begin(self, what: str, total: int) -> None: ...
+    def advance(self, what: str, count: int) -> None: ...
+
+
+class Fake(Comparison[list[str]]):
+    """Its figure is 10 times the round plus the configuration's number. `breaks`: what is raised where."""
+
+    name = "fake"
+    summary = "numbers that no one measured"
+    repeats = "nothing"
+    rounds = 2
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, int]] = []
+        self.breaks: dict[tuple[str, int], BaseException] = {}
+
+    def configurations(self) -> Sequence[Configuration]:
+        return [Configuration.of(name) for name in NAMES]
+
+    def sizes(self, scale: float) -> Sizes:
+        return scaled(scale, written_mib=10)
+
+    @contextlib.contextmanager
+    def rig(self, host: Host, sizes: Sizes) -> Iterator[list[str]]:
+        yield []
+
+    def surroundings(self, rig: list[str]) -> Surroundings:
+        return Surroundings("Linux 6.12", "QEMU 7.2", "tcg")
+
+    def take(self, rig: list[str], configuration: Configuration, sizes: Sizes, number: int) -> Sample:
+        self.taken.append((configuration.name, number))
+        if wrong := self.breaks.get((configuration.name, number)):
+            raise wrong
+        place = NAMES.index(configuration.name) + 1
+        return Sample(configuration.name, number, {"x": 10.0 * number + place})
+
+    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+        found = ratio("x, ordered / journal", samples.values(NAMES[1], "x"), samples.values(NAMES[0], "x"))
+        return Told(found, [spread_table("X", samples, {"x": "x"}, self.configurations())])
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    made = Fake()
+    monkeypatch.setattr(running, "COMPARISONS", {"fake": made})
+    monkeypatch.setattr(running, "find_kernel", lambda name: Kernel(name, Path("bzImage"), None, ""))
+    return made
+
+
+PLAN = Plan(name="fake", rounds=2, argv=["measure", "fake"])
+
+
+def test_every_configuration_is_taken_once_before_any_is_taken_again(fake: Fake, tmp_path: Path) -> None:
+    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    assert fake.taken == [(name, number) for number in (0, 1) for name in NAMES]
+    assert result.lacking == ()
+    told = result.measurement
+    assert told.ratios[0].measured.samples == 2
+    assert told.ratios[0].measured.high == 2.0  # round 1: 2 / 1
+    assert (told.kernel, told.accel) == ("Linux 6.12", "tcg")
+    assert told.command == ["powercut", "measure", "fake"]
+    assert read_measurements(result.path) == [told]
+
+
+def test_a_run_directory_has_its_report_and_latest_stays(fake: Fake, tmp_path: Path) -> None:
+    path = create(PLAN, tmp_path)
+    measure(PLAN, path, Silent())
+    assert path.parent == tmp_path.resolve() / "runs"
+    assert path.name.endswith("-measure-fake")
+    names = {p.name for p in path.iterdir()}
+    assert {"plan.json", "samples.jsonl", "measurements.json", "report.html", "summary.txt"} <= names
+    assert not (tmp_path / "latest").exists()  # it names what `powercut repro` looks at
+    assert create(PLAN, tmp_path) != path
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (KernelError("this kernel has no module ext4"), "no module ext4"),
+        (GuestLost("guest lost: no answer", "line\nKernel panic - not syncing"), "Kernel panic"),
+    ],
+)
+def test_what_breaks_is_told_and_the_rest_is_measured(
+    fake: Fake, tmp_path: Path, wrong: BaseException, told: str
+) -> None:
+    fake.breaks[(NAMES[1], 0)] = wrong
+    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    assert len(fake.taken) == 6
+    assert len(result.lacking) == 1
+    assert "ext4/ordered, round 1" in result.lacking[0]
+    assert told in result.lacking[0]
+    assert result.measurement.missing == list(result.lacking)
+    assert result.measurement.ratios[0].measured.samples == 1
+    for name in ("report.html", "summary.txt"):
+        assert "not measured" in (result.path / name).read_text().lower()
+
+
+def test_a_defect_of_ours_is_not_a_missing_figure(fake: Fake, tmp_path: Path) -> None:
+    fake.breaks[(NAMES[0], 0)] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        measure(PLAN, create(PLAN, tmp_path), Silent())
+
+
+def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> None:
+    path = create(PLAN, tmp_path)
+    fake.breaks[(NAMES[1], 0)] = KeyboardInterrupt()
+    first = measure(PLAN, path, Silent())
+    assert first.interrupted
+    assert len(first.lacking) == 5
+    fake.breaks.clear()
+    fake.taken.clear()
+    second = measure(load_plan(path), path, Silent())
+    assert len(fake.taken) == 5  # what was there was not taken again
+    assert not second.interrupted
+    assert second.lacking == ()
+    assert second.measurement.started == first.measurement.started
+    assert second.measurement.seconds >= first.measurement.seconds
+
+
+def test_only_some_configurations(fake: Fake, tmp_path: Path) -> None:
+    plan = Plan(name="fake", rounds=1, only=[NAMES[2]])
+    measure(plan, create(plan, tmp_path), Silent())
+    assert fake.taken == [(NAMES[2], 0)]
+    with pytest.raises(UsageError, match="no configuration 'ext5'"):
+        create(Plan(name="fake", rounds=1, only=["ext5"]), tmp_path)
+
+
+def test_a_small_round_goes_before_and_is_not_counted(fake: Fake, tmp_path: Path) -> None:
+    fake.warms_up = True
+    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    assert fake.taken[:3] == [(name, 0) for name in NAMES]
+    assert len(fake.taken) == 9
+    assert result.measurement.ratios[0].measured.samples == 2
+
+
+def test_a_folder_without_a_measurement_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no measurement"):
+        load_plan(tmp_path)
+
+
+def test_sizes_are_said_with_their_unit() -> None:
+    assert said_size("written_mib", 10) == ("written", "10 MiB")
+    assert said_size("per_character_mib", 1) == ("per character", "1 MiB")
+    assert said_size("entries", 500_000) == ("entries", "500,000")
+
+
+class TestRegistry:
+    def test_the_seven_are_there(self) -> None:
+        assert list(COMPARISONS) == [
+            "double-write",
+            "power-cut",
+            "bonnie",
+            "small-files",
+            "large-file",
+            "read-while-writing",
+            "many-entries",
+        ]
+
+    @pytest.mark.parametrize("name", COMPARISONS)
+    def test_each_has_configurations_of_its_own_and_says_what_it_repeats(self, name: str) -> None:
+        c = COMPARISONS[name]
+        names = [configuration.name for configuration in c.configurations()]
+        assert len(names) == len(set(names)) > 2
+        assert len(c.repeats) > 40
+        assert c.rounds > 1
+
+    @pytest.mark.parametrize("name", COMPARISONS)
+    def test_sizes_grow_with_the_scale_and_never_vanish(self, name: str) -> None:
+        small, usual, large = (COMPARISONS[name].sizes(scale) for scale in (0.001, 1, 10))
+        assert all(0 < small[n] <= usual[n] <= large[n] for n in usual)
+        assert any(large[n] > usual[n] for n in usual)
+
+    @pytest.mark.parametrize("name", COMPARISONS)
+    def test_without_a_figure_there_is_no_ratio(self, name: str) -> None:
+        c = COMPARISONS[name]
+        told = c.tell(Samples([]), c.sizes(1))
+        assert list(told.ratios) == []
+        assert told.tables
+
+    def test_the_whole_directory_is_half_a_million(self) -> None:
+        scale = many_entries.FULL_ENTRIES / many_entries.ENTRIES
+        assert many_entries.ManyEntries().sizes(scale) == {"entries": 500_000}
+
+
+class TestCommandLine:
+    def test_help_names_every_measurement(self) -> None:
+        said = CliRunner().invoke(main, ["measure", "--help"]).output
+        assert all(name in said for name in COMPARISONS)
+
+    def test_the_list_says_what_each_repeats(self) -> None:
+        done = CliRunner().invoke(main, ["measure", "--list"])
+        assert done.exit_code == 0
+        assert "3.6 times" in done.output
+        assert "500,000" in done.output
+
+    @pytest.mark.parametrize(
+        "words", [["measure"], ["measure", "nothing"], ["measure", "bonnie", "--only", "x"]]
+    )
+    def test_what_is_not_there_is_a_usage_error(self, words: list[str], tmp_path: Path) -> None:
+        done = CliRunner().invoke(main, [*words, *(["--out", str(tmp_path)] if len(words) > 1 else [])])
+        assert done.exit_code == 2
+        assert "double-write" in done.output or "ext2" in done.output
+        assert not list(tmp_path.iterdir())

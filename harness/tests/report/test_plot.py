@@ -1,0 +1,68 @@
+"""Bars and lines: every shape lies inside its drawing, whatever was measured."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.results import Bucket, Histogram, Ratio, Series, Spread
+from harness.report import plot
+
+FIGURES = st.floats(1e-6, 1e9)
+SPREADS = st.lists(FIGURES, min_size=1, max_size=5).map(Spread.of)
+
+
+@given(st.lists(st.tuples(SPREADS, st.none() | st.floats(1e-3, 1e3)), min_size=1, max_size=6))
+def test_bars_of_ratios(measured: list[tuple[Spread, float | None]]) -> None:
+    ratios = [Ratio("x", spread, published) for spread, published in measured]
+    for ratio, bar in zip(ratios, plot.ratio_bars(ratios), strict=True):
+        assert 0 <= bar.low_x <= bar.high_x <= plot.RATIO_WIDTH
+        assert 0 <= bar.bar_x <= bar.bar_x + bar.bar_width <= plot.RATIO_WIDTH + 0.1
+        assert bar.one_x == plot.RATIO_WIDTH / 2
+        if ratio.measured.median > 1:
+            assert bar.bar_x == bar.one_x
+        if bar.published_x is not None:
+            assert 0 <= bar.published_x <= plot.RATIO_WIDTH
+
+
+@given(FIGURES | st.just(0.0), FIGURES | st.just(0.0))
+def test_steps_cover_what_they_are_for(a: float, b: float) -> None:
+    low, high = min(a, b), max(a, b)
+    found = plot.steps(low, high)
+    assert found == sorted(set(found))
+    assert found[0] <= low * (1 + 1e-6)
+    assert found[-1] >= high * (1 - 1e-6)
+    assert 2 <= len(found) <= 12
+
+
+POINTS = st.lists(st.tuples(st.floats(0, 1e7), st.floats(0, 1e7)), min_size=1, max_size=700)
+
+
+@given(st.lists(POINTS, min_size=1, max_size=3))
+def test_lines_lie_inside_their_plot(lines: list[list[tuple[float, float]]]) -> None:
+    series = [Series("p", str(i), "x", "y", sorted(points)) for i, points in enumerate(lines)]
+    (drawn,) = plot.plots(series)
+    assert len(drawn.lines) == len(series)
+    for line in drawn.lines:
+        assert 0 < len(line.dots) <= 600
+        for x, y in line.dots:
+            assert plot.LEFT - 0.1 <= x <= plot.PLOT_WIDTH - plot.RIGHT + 0.1
+            assert plot.TOP - 0.1 <= y <= plot.PLOT_HEIGHT - plot.BOTTOM + 0.1
+
+
+def test_series_of_one_plot_share_their_axes() -> None:
+    one, two = Series("a", "1", "x", "y", [(0, 1), (1, 2)]), Series("a", "2", "x", "y", [(0, 9)])
+    other = Series("b", "3", "x", "y", [(0, 1)])
+    assert [len(p.lines) for p in plot.plots([one, other, two])] == [2, 1]
+
+
+def test_the_fullest_bucket_is_the_widest() -> None:
+    rows = plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 5), Bucket(2, 3, 20), Bucket(4, 7, 0)]))
+    assert [r.percent for r in rows] == [25.0, 100.0, 0.0]
+    assert plot.histogram_rows(Histogram("h", "us", [])) == []
+
+
+def test_figures_have_three_digits_that_count() -> None:
+    said = {0.0: "0", 1234.5: "1,234", 56.78: "56.8", 8.904: "8.9", 0.01234: "0.0123", 100.0: "100", 2.0: "2"}
+    assert {v: plot.said(v) for v in said} == said
+    assert plot.said(0.00001) == "1.00e-05"
