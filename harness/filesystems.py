@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -146,6 +147,14 @@ class Profile:
     @property
     def name(self) -> str:
         return f"{self.filesystem}/{self.mode}"
+
+    @property
+    def mkfs_line(self) -> str:
+        """How it is made, for people: the programs with their arguments."""
+        lines = [[self.mkfs.program, *self.mkfs.arguments, *self.mkfs_arguments]]
+        if self.second:
+            lines += [[step.program, *step.arguments] for step in self.second.steps]
+        return "; ".join(map(shlex.join, lines))
 
     @property
     def tools(self) -> tuple[Tool, ...]:

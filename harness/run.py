@@ -362,7 +362,7 @@ class _Session:
         profile = case.profile
         return CaseInfo(
             case=case.id,
-            mkfs_options=" ".join([profile.mkfs.program, *profile.mkfs.arguments, *profile.mkfs_arguments]),
+            mkfs_options=profile.mkfs_line,
             mount_options=profile.mount_options,
             workload_summary=case.workload.summary,
             oracles=tuple(ORACLES),

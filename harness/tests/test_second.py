@@ -73,6 +73,13 @@ def test_the_disk_of_two_devices_is_as_long_as_both() -> None:
     assert target_of(EXTERNAL, Path("base"), None).mount.second_offset == 64 << 20
 
 
+def test_how_both_are_made_is_told() -> None:
+    mkfs, journal, *_ = EXTERNAL.mkfs_line.split("; ")
+    assert mkfs.startswith("mkfs.ext4 ")
+    assert "-O journal_dev" in journal
+    assert ";" not in profiles()["xfs/external-log"].mkfs_line
+
+
 def made(profile: Profile, folder: Path) -> FsckReads:
     image = make_base(profile, folder / "kept.zst", folder)
     assert image.stat().st_size == profile.size_bytes
