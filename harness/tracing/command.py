@@ -152,7 +152,7 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
     """One row a mode."""
     return Table(
         "What the probes cost",
-        ["mode", "without, s", "with, s", "overhead of the medians, %", "of each pair, %"],
+        ["mode", "without, s", "with, s", "of medians, %", "of each pair, %", "in the probes, %"],
         [
             [
                 o.mode,
@@ -160,9 +160,11 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
                 Spread.of(o.with_s),
                 round(o.percent, 2),
                 Spread.of(o.pairs_percent),
+                None if o.probes_percent is None else round(o.probes_percent, 3),
             ]
             for o in found
         ],
-        f"The aim is at most {TARGET_PERCENT:g} %. Where rounds of the same kind differ by more than that "
-        "among themselves, the figure is no better than their spread.",
+        f"The aim is at most {TARGET_PERCENT:g} %. Where pairs differ by more than that among themselves, the "
+        "host is too busy, or emulation too uneven, for the difference to be seen. In the probes: the time that "
+        "the kernel itself counts for their programs (kernel.bpf_stats_enabled), without the way there and back.",
     )

@@ -72,6 +72,10 @@ class Toolbox:
         its process group then), and, with `check`, for another exit code than 0; GuestLost where the guest
         is gone.
         """
+        if not self.alive:
+            raise GuestLost(
+                f"{_shown(argv)} cannot be run: the guest is not running any more", self.console()
+            )
         request = wire.RunProgram(argv=list(argv), deadline_s=math.ceil(timeout_s))
         done = self._guest.request(request, wire.ProgramDone, timeout_s + 30.0)
         ran = Ran(done.exit_code, done.output.decode(errors="replace"))

@@ -115,6 +115,12 @@ class Probes(Protocol):
         """What they have seen since the last time."""
         ...
 
+    def cost_ns(self) -> int | None:
+        """Time that the kernel has spent in them since it was first asked for this; None: it does not count.
+        What it takes to get to a probe and back is not in it.
+        """
+        ...
+
 
 def start_probes(tools: Toolbox, families: Sequence[Family], disk: str = "vdb") -> Probes:
     """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
@@ -169,9 +175,16 @@ class BccProbes:
         self._command("detach")
 
     def collect(self) -> list[Record]:
-        name = f"seen-{self._done}"
-        told = self._command(f"collect {name}", f"cat {name}; rm {name}")
-        return decode_lines(told)
+        return decode_lines(self._ask("collect"))
+
+    def cost_ns(self) -> int | None:
+        self._tools.shell("echo 1 >/proc/sys/kernel/bpf_stats_enabled", _COMMAND_TIMEOUT_S)
+        return int(self._ask("cost"))
+
+    def _ask(self, word: str) -> str:
+        """The answer of a command that writes one."""
+        name = f"answer-{self._done}"
+        return self._command(f"{word} {name}", f"cat {name}; rm {name}")
 
     def _command(self, words: str, then: str = "true") -> str:
         """Give a command, wait until it is done, and run `then`; what that says."""
@@ -227,6 +240,9 @@ class TracefsProbes:
 
     def collect(self) -> list[Record]:
         return parse_trace(self._shell("cat trace; echo >trace"), self._disk)
+
+    def cost_ns(self) -> int | None:
+        return None
 
     def _shell(self, script: str) -> str:
         return self._tools.shell(f"set -e; cd {_TRACEFS}; {script}", _COMMAND_TIMEOUT_S).output

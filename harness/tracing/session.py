@@ -323,16 +323,24 @@ def _end_background(tools: Toolbox) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Seconds of the same workload, round by round, without probes and with them."""
+    """Seconds of the same workload, round by round, without probes and with them. `probes_s`: spent in the
+    probes themselves, in all rounds with them; None: not known.
+    """
 
     mode: str
     without_s: Sequence[float]
     with_s: Sequence[float]
+    probes_s: float | None = None
 
     @property
     def percent(self) -> float:
         """By how much the median with probes is above the one without."""
         return 100 * (statistics.median(self.with_s) / statistics.median(self.without_s) - 1)
+
+    @property
+    def probes_percent(self) -> float | None:
+        """How much of the rounds with probes was spent in them, which other load on the host hardly changes."""
+        return None if self.probes_s is None else 100 * self.probes_s / sum(self.with_s)
 
     @property
     def pairs_percent(self) -> list[float]:
@@ -348,10 +356,13 @@ def overhead(s: Session, progress: Progress) -> list[Overhead]:
         taken: dict[bool, list[float]] = {False: [], True: []}
         with mounted(s.tools, profile):
             take(s)
+            before_ns = s.probes.cost_ns()
             for number in range(s.plan.rounds):
                 for on in (False, True) if number % 2 == 0 else (True, False):
                     (s.probes.attach if on else s.probes.detach)()
                     taken[on].append(take(s).seconds)
                 progress.advance(STEP, 1)
-        found.append(Overhead(profile.name, taken[False], taken[True]))
+            after_ns = s.probes.cost_ns()
+        spent_s = (after_ns - before_ns) / 1e9 if after_ns is not None and before_ns is not None else None
+        found.append(Overhead(profile.name, taken[False], taken[True], spent_s))
     return found

@@ -3,7 +3,8 @@
     probes.py PROGRAM.c FOLDER
 
 Reads one command a line from FOLDER/control: `attach`, `detach`, `collect NAME` (what was seen since the
-last time goes to FOLDER/NAME, a JSON object a line), `end`. After each it writes FOLDER/done with the number
+last time goes to FOLDER/NAME, a JSON object a line), `cost NAME` (nanoseconds spent in the probes so far, if
+kernel.bpf_stats_enabled is set), `end`. After each it writes FOLDER/done with the number
 of commands that it has done, 1 when it begins to listen. Between commands the ring is emptied every second,
 so that it cannot overflow.
 """
@@ -87,6 +88,13 @@ class Probes:
                 f.write(json.dumps({"type": "lost", "records": lost - self.lost}) + "\n")
         self.seen.clear()
         self.lost = lost
+
+    def cost(self, path: Path) -> None:
+        spent = 0
+        for function in self.bpf.funcs.values():  # kernel/bpf/syscall.c, bpf_prog_show_fdinfo
+            lines = Path(f"/proc/self/fdinfo/{function.fd}").read_text().splitlines()
+            spent += sum(int(line.split()[1]) for line in lines if line.startswith("run_time_ns:"))
+        path.write_text(f"{spent}\n")
 
 
 def main(program: Path, folder: Path) -> None:
