@@ -164,7 +164,7 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
             ]
             for o in found
         ],
-        f"The aim is at most {TARGET_PERCENT:g} %. Where pairs differ by more than that among themselves, the "
-        "host is too busy, or emulation too uneven, for the difference to be seen. In the probes: the time that "
-        "the kernel itself counts for their programs (kernel.bpf_stats_enabled), without the way there and back.",
+        f"The aim is at most {TARGET_PERCENT:g} %. Where pairs differ by more than that among themselves, "
+        "the host is too busy, or emulation too uneven, for the difference to be seen. In the probes: what the "
+        "kernel itself counts for their programs (kernel.bpf_stats_enabled), without the way there and back.",
     )

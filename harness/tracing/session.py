@@ -339,7 +339,7 @@ class Overhead:
 
     @property
     def probes_percent(self) -> float | None:
-        """How much of the rounds with probes was spent in them, which other load on the host hardly changes."""
+        """How much of the rounds with probes was spent in them, whatever else the host does."""
         return None if self.probes_s is None else 100 * self.probes_s / sum(self.with_s)
 
     @property
