@@ -34,7 +34,7 @@ _HELP = f"""Repeat a comparison of journaling modes and file systems that people
 powercut measure double-write                   ten MiB written twice, or once
 powercut measure power-cut --repeat 50          fifty power cuts a mode
 powercut measure bonnie --only ext4,XFS         two of its file systems
-powercut measure many-entries --scale 62.5      all 500,000 entries: for real hardware
+powercut measure many-entries --scale 80        all 500,000 entries: for real hardware
 powercut measure --resume reports/runs/DATE-measure-bonnie
 
 Sizes are such that each finishes in minutes under emulation. Configurations are taken in turn, round by

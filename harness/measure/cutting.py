@@ -12,6 +12,7 @@ import dataclasses
 import random
 import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +36,18 @@ from harness.oracles import Judge
 LOG_BYTES = 256 << 20
 REQUEST_TIMEOUT_S = 120.0
 FILES = 6
+MOST_LATE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """When the machine is killed: `delay_s` after operation number `operation` was sent."""
+    """When the machine is killed: after operation number `operation` was sent, `late` times as long as one
+    operation has taken on average until then.
+    """
 
     operations: tuple[Operation, ...]
     operation: int
-    delay_s: float
+    late: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,11 @@ class Seen:
     recovery_s: float
 
 
-def plan_cut(seed: str, count: int, delay_s: float) -> Cut:
-    """One of the cuts that a seed stands for: `count` operations, killed somewhere among them, within
-    `delay_s` after one of them was sent.
-    """
+def plan_cut(seed: str, count: int) -> Cut:
+    """One of the cuts that a seed stands for: of `count` operations, killed in the first four fifths."""
     chance = random.Random(seed)  # noqa: S311 - the same cut from the same seed, no secret
     operations = some_operations(chance, count)
-    return Cut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, delay_s))
+    return Cut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, MOST_LATE))
 
 
 def some_operations(chance: random.Random, count: int) -> tuple[Operation, ...]:
@@ -132,11 +134,13 @@ def cut_power(
         machine = kit.machine
         start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
         guest.request(start, wire.RecordStarted, REQUEST_TIMEOUT_S)
-        switch = threading.Timer(cut.delay_s, worker.kill)
+        switch = threading.Timer(0, worker.kill)
         sent = answered = 0
+        begun = time.monotonic()
         try:
             for number, operation in enumerate(cut.operations):
                 if number == cut.operation:
+                    switch.interval = cut.late * (time.monotonic() - begun) / number
                     switch.start()
                 sent += 1
                 done = guest.request(_request(number, operation), wire.OperationsDone, REQUEST_TIMEOUT_S)

@@ -27,7 +27,7 @@ class LargeFile(InGuest):
         f"and with `{FAST}`, the options that tuning guides of about 2008 to 2012 advise. The programs "
         "differ: fio does the same reads and writes"
     )
-    rounds = 4
+    rounds = 3
     flushes = True
 
     def configurations(self) -> Sequence[Configuration]:

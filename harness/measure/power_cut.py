@@ -30,7 +30,6 @@ MODES = (
     "xfs/default",
     "btrfs/default",
 )
-DELAY_S = 0.03  # an fsync under emulation takes 5 to 20 ms
 _SHOWN_VIOLATIONS = 3
 
 
@@ -62,7 +61,7 @@ class PowerCut(Comparison[Plug]):
         "pulling the plug at random and looking for the journal's `recovery complete`; what comes back is "
         "judged as `powercut run` judges a crash state, by names, sizes, every byte and fsck"
     )
-    rounds = 6
+    rounds = 5
 
     def configurations(self) -> Sequence[Configuration]:
         return [Configuration.of(name) for name in MODES]
@@ -86,7 +85,7 @@ class PowerCut(Comparison[Plug]):
         if reason := missing_for(profile, rig.host.kernel):
             return Sample(configuration.name, number, reason=reason)
         seed = f"{rig.host.seed}/{configuration.name}/{number}"
-        cut = plan_cut(seed, sizes["operations"], DELAY_S)
+        cut = plan_cut(seed, sizes["operations"])
         seen = cut_and_judge(rig.kit, profile, rig.base(profile), cut, rig.host.scratch)
         if seen.judgement.verdict is not Verdict.PASS:
             _keep(rig.host, configuration, number, seen)

@@ -33,7 +33,7 @@ class SmallFiles(InGuest):
         return [Configuration.of(name) for name in MODES]
 
     def sizes(self, scale: float) -> Sizes:
-        return scaled(scale, files=600)
+        return scaled(scale, files=400)
 
     def disk_mib(self, sizes: Sizes) -> int:
         return 1024 + sizes["files"] * 3 * 20_000 // (1 << 20)

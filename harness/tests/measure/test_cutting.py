@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.filesystems import profiles
-from harness.measure.cutting import history, judge, plan_cut, position, recovered_line, some_operations
+from harness.measure.cutting import (
+    MOST_LATE,
+    history,
+    judge,
+    plan_cut,
+    position,
+    recovered_line,
+    some_operations,
+)
 from harness.model import (
     FsckClass,
     FsckResult,
@@ -80,13 +88,13 @@ class TestOperations:
 
     @given(st.text(max_size=9), st.integers(2, 99))
     def test_a_seed_is_a_cut(self, seed: str, count: int) -> None:
-        cut = plan_cut(seed, count, 0.03)
-        assert cut == plan_cut(seed, count, 0.03)
+        cut = plan_cut(seed, count)
+        assert cut == plan_cut(seed, count)
         assert 0 < cut.operation < count
-        assert 0 <= cut.delay_s <= 0.03
+        assert 0 <= cut.late <= MOST_LATE
 
     def test_other_seeds_are_other_cuts(self) -> None:
-        assert len({plan_cut(str(n), 50, 0.03) for n in range(20)}) == 20
+        assert len({plan_cut(str(n), 50) for n in range(20)}) == 20
 
     def test_the_oracles_know_these_operations(self) -> None:
         """The model replays all of them; else every verdict would be about nothing."""
