@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.filesystems import profiles
 from harness.model import Judgement, Run, RunKind, Verdict, Violation
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import fill
@@ -131,6 +132,19 @@ def test_an_acknowledged_truncate_that_is_undone() -> None:
     v = only(of_f(operations, written(1, 0, 8192)))
     assert v.oracle == "durability"
     assert "the shorter size acknowledged by `fsync f` (operation 4) is undone" in v.summary
+
+
+def test_the_edges_of_a_zeroed_range_may_lag_where_no_commit_waits_for_them() -> None:
+    """XFS; seen there under a workload by chance."""
+    xfs = profiles()["xfs/default"].contract
+    operations = ["create f", "append f 12288", "sync", "fallocate f 2000 8000 zero-range", "create other"]
+    operations += ["fsync other"]
+    lagging = (written(1, 0, 4096), zeros(4096, 4096), written(1, 8192, 4096))
+    assert of_f(operations, *lagging, contract=xfs).verdict is PASS
+    assert oracles(of_f(operations, *lagging)) == {"contents"}  # ext4 adds the page to the transaction
+    assert oracles(of_f(operations, written(1, 0, 12288), contract=xfs)) == {"contents"}
+    synced = [*operations, "fsync f"]
+    assert oracles(of_f(synced, *lagging, contract=xfs)) == {"durability"}
 
 
 def test_an_acknowledged_hole_that_holds_old_data() -> None:
