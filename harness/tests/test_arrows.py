@@ -25,6 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "summary": {"errors", "model", "expectations", "store"},
     "report": {"errors", "model", "expectations", "store", "summary", "resources", "measure"},
     "kernels": {"errors", "cache", "resources"},
+    "guard": {"errors"},
+    "rootfs": {"errors", "cache", "resources", "kernels", "guard", "progress"},
     "kernel_build": {"errors", "cache", "resources"},
     "generate": {"errors", "model"},
     "applications": {"errors", "model"},

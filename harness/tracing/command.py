@@ -152,7 +152,7 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
     """One row a mode."""
     return Table(
         "What the probes cost",
-        ["mode", "without, s", "with, s", "of medians, %", "of each pair, %", "in the probes, %"],
+        ["mode", "without, CPU s", "with, CPU s", "of medians, %", "of each pair, %", "in the probes, %"],
         [
             [
                 o.mode,
@@ -164,7 +164,7 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
             ]
             for o in found
         ],
-        f"The aim is at most {TARGET_PERCENT:g} %. Where pairs differ by more than that among themselves, "
-        "the host is too busy, or emulation too uneven, for the difference to be seen. In the probes: what the "
-        "kernel itself counts for their programs (kernel.bpf_stats_enabled), without the way there and back.",
+        f"The aim is at most {TARGET_PERCENT:g} %. Processor time that the guest takes on the host for a "
+        "round. In the probes: the time that the kernel itself counts for their programs "
+        "(kernel.bpf_stats_enabled), without the way there and back.",
     )

@@ -178,17 +178,19 @@ def take(s: Session) -> Round:
     tools = s.tools
     before = _sectors(tools, f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . && ")
     s.probes.collect()
+    begun_s = tools.cpu_s()
     said = tools.shell(
         f"cd {MOUNT_POINT}; a=$(date +%s%N)\n( {s.plan.workload}\n) 2>&1 || exit $?\n"
         'b=$(date +%s%N); echo; echo "took $((b-a)) ns"',
         _ROUND_TIMEOUT_S,
     ).output
+    cpu_s = tools.cpu_s() - begun_s
     records = s.probes.collect()
     took = re.search(r"^took (\d+) ns$", said, re.MULTILINE)
     if not took:
         raise GuestError(f"the workload's shell did not come to its end: {said[-300:]}")
     written_mib = (_sectors(tools, f"sync -f {MOUNT_POINT} && ") - before) * 512 / (1 << 20)
-    return Round(records, int(took[1]) / 1e9, written_mib, throughput_mib_s(said))
+    return Round(records, int(took[1]) / 1e9, written_mib, throughput_mib_s(said), cpu_s)
 
 
 def _sectors(tools: Toolbox, first: str) -> int:
@@ -323,14 +325,16 @@ def _end_background(tools: Toolbox) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Seconds of the same workload, round by round, without probes and with them. `probes_s`: spent in the
-    probes themselves, in all rounds with them; None: not known.
+    """Processor time of the whole guest for the same workload, round by round, without probes and with them:
+    unlike elapsed time it does not depend on what else the host does. `probes_s`: time in the guest that the
+    kernel counts for the probes' programs, of `elapsed_s`; None: not known.
     """
 
     mode: str
     without_s: Sequence[float]
     with_s: Sequence[float]
     probes_s: float | None = None
+    elapsed_s: float = 0.0
 
     @property
     def percent(self) -> float:
@@ -339,8 +343,8 @@ class Overhead:
 
     @property
     def probes_percent(self) -> float | None:
-        """How much of the rounds with probes was spent in them, whatever else the host does."""
-        return None if self.probes_s is None else 100 * self.probes_s / sum(self.with_s)
+        """How much of the rounds with probes was spent in them."""
+        return None if self.probes_s is None else 100 * self.probes_s / self.elapsed_s
 
     @property
     def pairs_percent(self) -> list[float]:
@@ -349,20 +353,32 @@ class Overhead:
 
 
 def overhead(s: Session, progress: Progress) -> list[Overhead]:
-    """Run the workload without probes and with them in every mode; which goes first changes each round."""
+    """Run the workload without probes and with them in every mode; which goes first changes each round.
+
+    After each change it is run once more, not counted: to attach a probe changes the kernel's code, which an
+    emulator then translates anew.
+    """
     progress.begin(STEP, len(s.profiles) * s.plan.rounds)
-    found = []
-    for profile in s.profiles:
-        taken: dict[bool, list[float]] = {False: [], True: []}
-        with mounted(s.tools, profile):
-            take(s)
-            before_ns = s.probes.cost_ns()
-            for number in range(s.plan.rounds):
-                for on in (False, True) if number % 2 == 0 else (True, False):
-                    (s.probes.attach if on else s.probes.detach)()
-                    taken[on].append(take(s).seconds)
-                progress.advance(STEP, 1)
-            after_ns = s.probes.cost_ns()
-        spent_s = (after_ns - before_ns) / 1e9 if after_ns is not None and before_ns is not None else None
-        found.append(Overhead(profile.name, taken[False], taken[True], spent_s))
-    return found
+    return [_alternate(s, profile, progress) for profile in s.profiles]
+
+
+def _alternate(s: Session, profile: Profile, progress: Progress) -> Overhead:
+    without_s, with_s = list[float](), list[float]()
+    spent_ns, elapsed_s = 0, 0.0
+    counts = False
+    with mounted(s.tools, profile):
+        take(s)
+        for number in range(s.plan.rounds):
+            for on in (False, True) if number % 2 == 0 else (True, False):
+                (s.probes.attach if on else s.probes.detach)()
+                take(s)
+                before_ns = s.probes.cost_ns()
+                counted = take(s)
+                after_ns = s.probes.cost_ns()
+                (with_s if on else without_s).append(counted.cpu_s)
+                if on and before_ns is not None and after_ns is not None:
+                    counts = True
+                    spent_ns += after_ns - before_ns
+                    elapsed_s += counted.seconds
+            progress.advance(STEP, 1)
+    return Overhead(profile.name, without_s, with_s, spent_ns / 1e9 if counts else None, elapsed_s)

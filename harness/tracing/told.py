@@ -16,13 +16,14 @@ _PHASES = ("starting", "locked", "flushing", "logging")
 @dataclass(frozen=True, slots=True)
 class Round:
     """One run of the workload: what the probes saw, how long it took, what went to the disk, and how fast it
-    says that it wrote (None: it does not say).
+    says that it wrote (None: it does not say). `cpu_s`: processor time of the whole guest.
     """
 
     records: Sequence[Record]
     seconds: float
     written_mib: float
     mib_s: float | None
+    cpu_s: float = 0.0
 
 
 @dataclass

@@ -78,4 +78,4 @@ def test_overhead_is_of_medians_and_of_pairs() -> None:
     assert round(found.percent, 6) == 2.0
     assert [round(p, 6) for p in found.pairs_percent] == [-50.0, 2.0, 10.0]
     assert found.probes_percent is None
-    assert Overhead("ext4/ordered", [1.0], [4.0], 0.02).probes_percent == 0.5
+    assert Overhead("ext4/ordered", [1.0], [9.0], 0.02, 4.0).probes_percent == 0.5
