@@ -94,12 +94,13 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
 def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
     """Show them in a terminal."""
     console = console or Console(highlight=False)
-    width = None if console.is_terminal else max(console.width, _PLAIN_WIDTH)
+    if not console.is_terminal and console.width < _PLAIN_WIDTH:  # a file has room
+        console = Console(file=console.file, width=_PLAIN_WIDTH, color_system=None, highlight=False)
     for part in (part for m in measurements for part in _parts(m)):
         if isinstance(part, Text):
             console.print(part, highlight=False, soft_wrap=True)
         else:
-            console.print(part, width=width)
+            console.print(part)
 
 
 def measurements_text(measurements: Sequence[Measurement]) -> str:
