@@ -230,4 +230,7 @@ def _start(boot: qemu.ToolBoot, accel: str) -> Guest:
         return qemu.launch(lambda fd: qemu.tool_command(boot, accel, fd), boot.directory, accel)
     except GuestLost as e:
         told = [line for line in e.console.splitlines() if "powercut-agent:" in line]
-        raise GuestLost("; ".join([e.what, *told[-2:]]), e.console, e.next_step) from e
+        lacks = (
+            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_ZIP, built in or as modules" if told else ""
+        )
+        raise GuestLost("; ".join([e.what, *told[-2:]]), e.console, lacks) from e

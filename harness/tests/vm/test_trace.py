@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from harness.errors import GuestError, GuestLost
+from harness.errors import GuestError, GuestLost, PowercutError
 from harness.filesystems import select_profiles
 from harness.kernels import find_kernel
 from harness.measure.results import read_measurements
 from harness.progress import Lines
+from harness.rootfs import root_image
 from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
 from harness.tracing.session import Plan, overhead, session, trace
 
 MODES = ["ext4/journal", "ext4/ordered"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools_can_be_had() -> None:
+    """The root image is made here, where it is not in the cache: a minute or two."""
+    try:
+        root_image(Lines(Console(quiet=True)))
+    except PowercutError as e:
+        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
+            raise
+        pytest.skip(f"there is no root image: {e}")  # the reason is the exception's
 
 
 def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
