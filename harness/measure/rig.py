@@ -78,8 +78,9 @@ class Rig:
     def script(self, name: str, given: Mapping[str, object]) -> dict[str, object]:
         """The answer of a program of `harness/measure/guest`."""
         path = f"/tmp/{name}.py"  # noqa: S108 - of the guest
+        guest = self.guest  # first: a new one has no programs yet
         if name not in self._scripts:
-            self.guest.put(path, (SCRIPTS / f"{name}.py").read_bytes())
+            guest.put(path, (SCRIPTS / f"{name}.py").read_bytes())
             self._scripts.add(name)
         said = self.run(["python3", path, json.dumps(given)])
         try:
@@ -96,8 +97,8 @@ class Rig:
 
     def probes(self, families: Sequence[Family]) -> Probes:
         """Probes for these events, loaded where they are not; they stay for the guest's life."""
-        if self._probes is None or not self.up:
-            guest = self.guest
+        guest = self.guest  # first: a new one has no probes yet
+        if self._probes is None:
             self._probes = start_probes(guest, families)
         return self._probes
 
