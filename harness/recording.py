@@ -36,7 +36,7 @@ from harness.writelog import WriteLog, read_log
 
 COPY_BYTES = 1 << 20
 
-ATTEMPTS = 3
+ATTEMPTS = 6
 """Recordings tried before a log that does not give the disk is told as such."""
 
 
