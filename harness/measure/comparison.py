@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -79,13 +79,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the figures come to."""
+    """What the figures come to; see `Measurement`, which has fields of these names."""
 
     ratios: Sequence[Ratio] = ()
     tables: Sequence[Table] = ()
     histograms: Sequence[Histogram] = ()
     series: Sequence[Series] = ()
-    notes: Sequence[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
+    answer: str = ""
 
 
 RigT = TypeVar("RigT")

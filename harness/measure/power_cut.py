@@ -108,7 +108,7 @@ class PowerCut(Comparison[Plug]):
         )
 
     def tell(self, samples: Samples, sizes: Sizes) -> Told:
-        return Told(tables=[_outcomes(samples), _each(samples)], notes=NOTES)
+        return Told(tables=[_outcomes(samples), _each(samples)], notes=NOTES, answer=answer(samples))
 
 
 NOTES = (
@@ -118,6 +118,22 @@ NOTES = (
     "Each cut is given by its seed: the operations, and when after which of them the machine is killed. The "
     "moment within the guest's own work is not repeatable.",
 )
+
+
+def answer(samples: Samples) -> str:
+    """What became of all of them, in a sentence."""
+    names = samples.configurations()
+    verdicts = Counter(v for name in names for v in samples.words(name, "verdict"))
+    cuts = sum(verdicts.values())
+    if not cuts:
+        return ""
+    kept, broken = verdicts[Verdict.PASS.value], verdicts[Verdict.FAIL.value]
+    modes = [name for name in names if Verdict.FAIL.value in samples.words(name, "verdict")]
+    parts = [f"every promise was kept after {'each' if kept == cuts else kept}"]
+    parts += [f"broken after {broken} ({', '.join(modes)})"] if broken else []
+    parts += [f"undecided after {cuts - kept - broken}"] if cuts - kept - broken else []
+    what = f"{cuts} power cut{'s' * (cuts > 1)} in {len(names)} mode{'s' * (len(names) > 1)}"
+    return f"{what}: {'; '.join(parts)}."
 
 
 def _why(seen: Seen) -> list[str]:

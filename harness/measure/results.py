@@ -87,7 +87,8 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """One measurement. `command`: what makes it again. `sizes`: what was written, how often, on what disk,
     by name. `source`: how kernel events were had (`bcc`, `tracefs`), or empty. `figures`: files in the run's
     directory with every single figure, such as `ext4-journal.jsonl`. `repeats`: what others did and
-    published that this repeats. `missing`: what could not be measured, and why.
+    published that this repeats. `answer`: what it came to in a sentence; empty: the first ratio says it.
+    `missing`: what could not be measured, and why.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     sizes: dict[str, str] = {}
     source: str = ""
     repeats: str = ""
+    answer: str = ""
     missing: list[str] = []
     ratios: list[Ratio] = []
     tables: list[Table] = []

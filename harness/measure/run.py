@@ -214,6 +214,7 @@ def _tell(
         started=datetime.now(UTC),
         sizes={**shown, "rounds": str(plan.rounds)},
         repeats=chosen.repeats,
+        answer=told.answer,
         missing=list(lacking(chosen, plan, samples)),
         ratios=list(told.ratios),
         tables=list(told.tables),

@@ -118,6 +118,8 @@ def measurements_text(measurements: Sequence[Measurement]) -> str:
 def headline(m: Measurement) -> tuple[str, str]:
     """What was measured on what, and the first of what it came to."""
     subject = " · ".join(filter(None, [m.kernel, m.name]))
+    if m.answer:
+        return subject, m.answer
     if not m.ratios:
         answer = NOT_MEASURED if m.missing and not any(t.rows for t in m.tables) else m.summary
         return subject, f"{answer[:1].upper()}{answer[1:]}."

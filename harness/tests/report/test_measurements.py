@@ -163,6 +163,7 @@ def test_where_they_differ_it_says_so_plainly(
 def test_the_headline_is_the_first_ratio() -> None:
     assert headline(MEASUREMENT)[1] == "Writeback / journal: 5, published 3.6."
     assert headline(without("ratios"))[1] == "10 MiB under three modes."
+    assert headline(without(answer="Both kept."))[1] == "Both kept."
 
 
 def test_both_reports_are_written_from_the_file(tmp_path: Path) -> None:
