@@ -31,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "generate": {"errors", "model"},
     "applications": {"errors", "model"},
     "workloads": {"errors", "model", "applications", "generate", "resources"},
-    "filesystems": {"errors", "model", "oracles", "resources"},
+    "second": {"errors"},
+    "filesystems": {"errors", "model", "oracles", "resources", "second"},
     "machines": {"errors", "model", "cache", "resources", "kernels"},
 }
 
