@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.errors import GuestError
 from harness.measure.comparison import Configuration, Sizes, Surroundings, Told, ratio, scaled, spread_table
@@ -94,6 +94,7 @@ NOTES = (
     "A commit lasts from jbd2_start_commit to jbd2_end_commit; see `powercut trace` for its phases.",
     "Flushes reach the host's disk. What the host's page cache takes in between costs no seek: a disk with "
     "an arm pays more for writing in two places.",
+    "ordered and writeback do the same work here: all of the file is written before its one commit, in both.",
     "To the disk meanwhile, and blocks logged, show the double write itself. With this kernel both writes "
     "of data=journal have happened when fsync returns: into the journal and to the file's own place.",
 )
@@ -126,7 +127,14 @@ def _ratios(samples: Samples) -> list[Ratio]:
         source=f"{_JOURNAL_MS} ms to {_WRITEBACK_MS} ms, {_SOURCE}",
         remark=_ONE_COMMIT,
     )
-    return [*faster, *longer, *ratio("throughput, ordered / journal", rates[ORDERED], rates[JOURNAL])]
+    return [*faster, *longer, *_beside(rates)]
+
+
+def _beside(rates: dict[str, Mapping[int, float]]) -> list[Ratio]:
+    return [
+        *ratio("throughput, ordered / journal", rates[ORDERED], rates[JOURNAL]),
+        *ratio("throughput, writeback / ordered", rates[WRITEBACK], rates[ORDERED]),
+    ]
 
 
 _ONE_COMMIT = (

@@ -61,7 +61,7 @@ class PowerCut(Comparison[Plug]):
         "pulling the plug at random and looking for the journal's `recovery complete`; what comes back is "
         "judged as `powercut run` judges a crash state, by names, sizes, every byte and fsck"
     )
-    rounds = 5
+    rounds = 4
 
     def configurations(self) -> Sequence[Configuration]:
         return [Configuration.of(name) for name in MODES]
