@@ -27,46 +27,37 @@ _COMMAND_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Events that belong together. `what`: the name of their main records. `program`: of `in_guest/`.
-    `note`: what their figures are, where they are not what jbd2's are.
+    """Events that belong together. `what`: the name of their main records. `programs`: of `in_guest/`.
+    `times_fsync`: fsync is among them. `note`: what their figures are, where they are not what jbd2's are.
     """
 
     name: str
     what: str
-    program: str
+    programs: tuple[str, ...]
     events: tuple[str, ...]
+    times_fsync: bool = False
     note: str = ""
 
 
 FSYNC = Family(
     "fsync",
     "fsync",
-    "fsync.c",
-    (
-        "syscalls/sys_enter_fsync",
-        "syscalls/sys_exit_fsync",
-        "syscalls/sys_enter_fdatasync",
-        "syscalls/sys_exit_fdatasync",
-    ),
+    ("fsync.c",),
+    tuple(f"syscalls/sys_{way}_{call}" for call in ("fsync", "fdatasync") for way in ("enter", "exit")),
 )
-"""Of every file system: what a program waits for."""
+"""For file systems that do not time fsync by events of their own."""
 
+_PHASES = ("start_commit", "commit_locking", "commit_flushing", "commit_logging")
 _JBD2 = Family(
     "jbd2",
     "commit",
-    "jbd2.c",
-    tuple(
-        f"jbd2/jbd2_{event}"
-        for event in (
-            "start_commit",
-            "commit_locking",
-            "commit_flushing",
-            "commit_logging",
-            "run_stats",
-            "end_commit",
-            "checkpoint_stats",
-        )
+    ("jbd2.c", "ext4.c"),
+    (
+        *(f"jbd2/jbd2_{event}" for event in (*_PHASES, "run_stats", "end_commit", "checkpoint_stats")),
+        "ext4/ext4_sync_file_enter",
+        "ext4/ext4_sync_file_exit",
     ),
+    times_fsync=True,
 )
 FAMILIES = {
     "ext3": _JBD2,
@@ -74,24 +65,25 @@ FAMILIES = {
     "xfs": Family(
         "xfs",
         "log-write",
-        "xfs.c",
+        ("xfs.c",),
         ("xfs/xlog_iclog_syncing", "xfs/xlog_iclog_sync_done"),
-        "a write of the log, from its hand-over to the disk until it is there; XFS has no event for the end "
-        "of a log force",
+        note="a write of the log, from its hand-over to the disk until it is there; XFS has no event for the "
+        "end of a log force",
     ),
     "btrfs": Family(
         "btrfs",
         "transaction",
-        "btrfs.c",
+        ("btrfs.c",),
         ("btrfs/btrfs_transaction_commit",),
-        "commits are counted, not timed: the kernel has an event for their end and none for their beginning",
+        note="commits are counted, not timed: the kernel has an event for their end and none for the start",
     ),
     "f2fs": Family(
         "f2fs",
         "f2fs-checkpoint",
-        "f2fs.c",
-        ("f2fs/f2fs_write_checkpoint",),
-        "a checkpoint, from `start block_ops` to `finish checkpoint`; most fsyncs need none",
+        ("f2fs.c",),
+        ("f2fs/f2fs_write_checkpoint", "f2fs/f2fs_sync_file_enter", "f2fs/f2fs_sync_file_exit"),
+        times_fsync=True,
+        note="a checkpoint, from `start block_ops` to `finish checkpoint`; most fsyncs need none",
     ),
 }
 """By the folder of `vms/filesystems/`. Others have no events for their journal: only fsync is timed."""
@@ -122,7 +114,7 @@ class Probes(Protocol):
         ...
 
 
-def start_probes(tools: Toolbox, families: Sequence[Family], disk: str = "vdb") -> Probes:
+def start_probes(tools: Toolbox, families: Sequence[Family | None], disk: str = "vdb") -> Probes:
     """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
 
     With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
@@ -136,9 +128,14 @@ def start_probes(tools: Toolbox, families: Sequence[Family], disk: str = "vdb") 
         return TracefsProbes(tools, wanted, disk, f"bcc failed: {e.what.splitlines()[-1][:300]}")
 
 
-def wanted_families(families: Sequence[Family]) -> tuple[Family, ...]:
-    """Each once, and fsync with them."""
-    return tuple(dict.fromkeys([*families, FSYNC]))
+def wanted_families(families: Sequence[Family | None]) -> tuple[Family, ...]:
+    """Each once. None: of a file system without events. Where one of them does not time fsync, the system
+    calls are traced too; an fsync that both see is told once, by the file system's own events.
+    """
+    known = dict.fromkeys(f for f in families if f)
+    if all(f and f.times_fsync for f in families):
+        return tuple(known)
+    return (*known, FSYNC)
 
 
 def _device_number(tools: Toolbox, disk: str) -> tuple[int, int]:
@@ -202,7 +199,7 @@ def program(families: Sequence[Family], disk: tuple[int, int], hertz: int) -> by
     """The C program for these families, of the pieces in `in_guest/`."""
     major, minor = disk
     head = f"#define DISK {major << 20 | minor}\n#define HERTZ {hertz}\n"  # MKDEV of linux/kdev_t.h
-    pieces = dict.fromkeys(["common.c", "span.c", *(f.program for f in families)])
+    pieces = dict.fromkeys(["common.c", "span.c", *(name for f in families for name in f.programs)])
     return head.encode() + b"".join((IN_GUEST / piece).read_bytes() for piece in pieces)
 
 

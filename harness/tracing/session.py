@@ -115,7 +115,7 @@ def session(
             raise UsageError(
                 f"there is no file system on {plan.disk}", f"the disk that is written to is {tools.device}"
             )
-        families = [FAMILIES[p.filesystem] for p in able if p.filesystem in FAMILIES]
+        families = [FAMILIES.get(p.filesystem) for p in able]
         if plan.source == "tracefs":
             probes: Probes = TracefsProbes(
                 tools, wanted_families(families), plan.disk, "tracefs was asked for"

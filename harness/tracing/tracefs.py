@@ -56,6 +56,8 @@ def _event(
         yield Span("transaction", at_us)
     elif not _is_of(rest, disk):
         return
+    elif event.endswith(("sync_file_enter", "sync_file_exit")):
+        yield from _span(begun, f"fsync {task}", "fsync", at_us, end=event.endswith("exit"))
     elif event in ("xlog_iclog_syncing", "xlog_iclog_sync_done"):
         lsn = re.search(r"lsn (0x[0-9a-f]+)", rest)
         key = f"log-write {lsn[1] if lsn else ''}"

@@ -14,7 +14,7 @@ struct record {
 	u32 counts[4];     // COMMIT: asked for, handles, blocks, blocks logged; CHECKPOINT: ms, written, dropped, forced
 };
 
-BPF_RINGBUF_OUTPUT(records, 512);  // pages: room for 26,000 records
+BPF_RINGBUF_OUTPUT(records, 4096);  // pages: room for 190,000 records
 BPF_ARRAY(lost, u64, 1);
 
 // No wake-up: the reader comes when it is asked to, so that it costs the workload nothing.

@@ -13,3 +13,17 @@ TRACEPOINT_PROBE(f2fs, f2fs_write_checkpoint)
 		end(1ULL << 62, F2FS_CHECKPOINT);
 	return 0;
 }
+
+TRACEPOINT_PROBE(f2fs, f2fs_sync_file_enter)
+{
+	if (args->dev == DISK)
+		begin(bpf_get_current_pid_tgid());
+	return 0;
+}
+
+TRACEPOINT_PROBE(f2fs, f2fs_sync_file_exit)
+{
+	if (args->dev == DISK)
+		end(bpf_get_current_pid_tgid(), FSYNC);
+	return 0;
+}
