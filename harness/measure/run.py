@@ -42,7 +42,7 @@ RigT = TypeVar("RigT")
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the user asked for; kept as plan.json, so that it can be gone on with. `only`: configurations by
-    name; none: all of the measurement's.
+    name; none: all of the measurement's. `started`: set when the run directory is made.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     accel: str = "auto"
     seed: int = 1
     only: list[str] = []
+    started: datetime | None = None
     argv: list[str] = []
 
 
@@ -78,7 +79,8 @@ def create(plan: Plan, out: Path) -> Path:
     """A new run directory with its plan."""
     list(_configurations(comparison(plan.name), plan))  # a name that is not there costs no directory
     path = make_directory(out, f"measure-{plan.name}")
-    write_atomically(path / "plan.json", msgspec.json.encode(plan))
+    begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
+    write_atomically(path / "plan.json", msgspec.json.encode(begun))
     return path
 
 
@@ -111,8 +113,6 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
     chosen = comparison(plan.name)
     sizes = chosen.sizes(plan.scale)
     samples = Samples.load(path / SAMPLES_NAME)
-    begun, started = time.monotonic(), datetime.now(UTC)
-    known = _earlier(path)
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="powercut-measure-") as scratch:
         host = Host(find_kernel(plan.kernel), plan.accel, Path(scratch), path, plan.seed, progress)
@@ -120,11 +120,7 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
             _take_all(chosen, host, plan, sizes, samples)
         except KeyboardInterrupt:
             interrupted = True
-    told = msgspec.structs.replace(
-        _tell(chosen, plan, sizes, samples, _surroundings(path)),
-        started=known.started if known else started,
-        seconds=round((known.seconds if known else 0.0) + time.monotonic() - begun, 1),
-    )
+    told = _tell(chosen, plan, sizes, samples, _surroundings(path))
     write_atomically(path / FILE_NAME, msgspec.json.format(msgspec.json.encode([told]), indent=1))
     write_measurement_reports(path)
     return Result(path, told, lacking(chosen, plan, samples), interrupted)
@@ -160,15 +156,15 @@ def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, sa
         for done, (number, configuration) in enumerate(wanted, 1):
             begun = time.monotonic()
             sample = _take(chosen, rig, configuration, sizes, number)
+            seconds = round(time.monotonic() - begun, 1)
+            sample = msgspec.structs.replace(sample, seconds=seconds)
             samples.add(sample, host.kept / SAMPLES_NAME)
             if not sample.reason:
                 around = msgspec.json.encode(chosen.surroundings(rig))
                 write_atomically(host.kept / SURROUNDINGS_NAME, around)
             outcome = f"not measured: {sample.reason}" if sample.reason else _brief(sample)
-            took = f"{time.monotonic() - begun:.0f} s"
-            host.progress.say(
-                f"[{done}/{len(wanted)}] {configuration.name}, round {number + 1}, {took}: {outcome}"
-            )
+            what = f"{configuration.name}, round {number + 1}"
+            host.progress.say(f"[{done}/{len(wanted)}] {what}, {seconds:.0f} s: {outcome}")
 
 
 def _take(
@@ -211,7 +207,8 @@ def _tell(
         machine=around.machine,
         accel=around.accel,
         source=around.source,
-        started=datetime.now(UTC),
+        started=plan.started or datetime.now(UTC),
+        seconds=round(sum(s.seconds for s in samples.taken), 1),
         sizes={**shown, "rounds": str(plan.rounds)},
         repeats=chosen.repeats,
         answer=told.answer,
@@ -234,14 +231,6 @@ def said_size(name: str, size: int) -> tuple[str, str]:
     if what and unit in UNITS:
         return what.replace("_", " "), f"{size:,} {UNITS[unit]}"
     return name.replace("_", " "), f"{size:,}"
-
-
-def _earlier(path: Path) -> Measurement | None:
-    """What an earlier part of the same run had to tell."""
-    file = path / FILE_NAME
-    if not file.exists():
-        return None
-    return msgspec.json.decode(file.read_bytes(), type=list[Measurement])[0]
 
 
 def _surroundings(path: Path) -> Surroundings:

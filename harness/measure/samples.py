@@ -20,7 +20,7 @@ FILE_NAME = "samples.jsonl"
 
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one configuration gave in one round: numbers and words by name. `reason`: not empty where it could
-    not be measured, and then it says why.
+    not be measured, and then it says why. `seconds`: that taking it has cost.
     """
 
     configuration: str
@@ -28,6 +28,7 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, float] = {}
     words: dict[str, str] = {}
     reason: str = ""
+    seconds: float = 0.0
 
 
 @dataclass

@@ -148,7 +148,7 @@ def test_a_defect_of_ours_is_not_a_missing_figure(fake: Fake, tmp_path: Path) ->
 def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     fake.breaks[(NAMES[1], 0)] = KeyboardInterrupt()
-    first = measure(PLAN, path, Silent())
+    first = measure(load_plan(path), path, Silent())
     assert first.interrupted
     assert len(first.lacking) == 5
     fake.breaks.clear()
@@ -157,7 +157,7 @@ def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> Non
     assert len(fake.taken) == 5  # what was there was not taken again
     assert not second.interrupted
     assert second.lacking == ()
-    assert second.measurement.started == first.measurement.started
+    assert second.measurement.started == first.measurement.started == load_plan(path).started
     assert second.measurement.seconds >= first.measurement.seconds
 
 
