@@ -12,7 +12,8 @@ from rich.console import Console
 from harness.errors import ExitCode, UsageError
 from harness.guard import guarded
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import Plan, comparison, create, load_plan, measure, said_size
+from harness.measure.run import Plan, Result, comparison, create, load_plan, measure, said_size
+from harness.model import Verdict
 from harness.progress import progress_for
 from harness.report.measurements import print_measurements
 from harness.report.words import shown_path
@@ -41,8 +42,8 @@ Sizes are such that each finishes in minutes under emulation. Configurations are
 round, and every ratio is taken within a round. The first use puts together the guest with tools, which takes
 minutes. reports/latest stays with the last `powercut run`.
 
-Exit codes: 0 measured, 2 usage, 3 something could not be measured (the report says what and why), 130
-interrupted (go on with --resume).
+Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something could not be measured or decided
+(the report says what and why), 130 interrupted (go on with --resume).
 """
 
 
@@ -112,7 +113,15 @@ def _measure(plan: Plan, path: Path) -> ExitCode:
             f"interrupted; go on with: powercut measure --resume {shown}", highlight=False, markup=False
         )
         return ExitCode.INTERRUPTED
-    return ExitCode.UNDECIDED if result.lacking else ExitCode.CONSISTENT
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> ExitCode:
+    """What the shell is told of a measurement that came to its end."""
+    if result.verdict is Verdict.FAIL:
+        return ExitCode.INCONSISTENT
+    undecided = result.lacking or result.verdict is Verdict.UNKNOWN
+    return ExitCode.UNDECIDED if undecided else ExitCode.CONSISTENT
 
 
 def _described() -> str:

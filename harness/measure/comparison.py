@@ -18,6 +18,7 @@ from harness.filesystems import Profile, profiles
 from harness.kernels import Kernel
 from harness.measure.results import Histogram, Ratio, Series, Table
 from harness.measure.samples import Sample, Samples, ratios
+from harness.model import Verdict
 
 Sizes = Mapping[str, int]
 """How much is done, by name; the unit stands last in the name."""
@@ -127,6 +128,10 @@ class Comparison(ABC, Generic[RigT]):
     @abstractmethod
     def tell(self, samples: Samples, sizes: Sizes) -> Told:
         """What they come to."""
+
+    def verdict(self, samples: Samples) -> Verdict:
+        """Whether promises were kept, where that is what is looked at; figures alone break none."""
+        return Verdict.PASS
 
 
 def scaled(scale: float, **sizes: int) -> Sizes:

@@ -107,6 +107,10 @@ class PowerCut(Comparison[Plug]):
             },
         )
 
+    def verdict(self, samples: Samples) -> Verdict:
+        seen = {v for name in samples.configurations() for v in samples.words(name, "verdict")}
+        return next((v for v in (Verdict.FAIL, Verdict.UNKNOWN) if v.value in seen), Verdict.PASS)
+
     def tell(self, samples: Samples, sizes: Sizes) -> Told:
         return Told(tables=[_outcomes(samples), _each(samples)], notes=NOTES, answer=answer(samples))
 

@@ -30,6 +30,7 @@ from harness.measure.registry import COMPARISONS
 from harness.measure.results import FILE_NAME, Measurement
 from harness.measure.samples import FILE_NAME as SAMPLES_NAME
 from harness.measure.samples import Sample, Samples
+from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
 from harness.store import write_atomically
 
@@ -57,11 +58,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Where it is, and what it came to. `lacking`: what could not be measured, and why."""
+    """Where it is, and what it came to. `lacking`: what could not be measured, and why. `verdict`: whether
+    promises were kept, where that was looked at.
+    """
 
     path: Path
     measurement: Measurement
     lacking: tuple[str, ...]
+    verdict: Verdict
     interrupted: bool = False
 
 
@@ -123,7 +127,7 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
     told = _tell(chosen, plan, sizes, samples, _surroundings(path))
     write_atomically(path / FILE_NAME, msgspec.json.format(msgspec.json.encode([told]), indent=1))
     write_measurement_reports(path)
-    return Result(path, told, lacking(chosen, plan, samples), interrupted)
+    return Result(path, told, lacking(chosen, plan, samples), chosen.verdict(samples), interrupted)
 
 
 def lacking(chosen: Comparison[object], plan: Plan, samples: Samples) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import pytest
 
 from harness.measure.power_cut import PowerCut, answer
 from harness.measure.samples import Sample, Samples
+from harness.model import Verdict
 
 
 def cut(mode: str, number: int, verdict: str, recovered: str = "recovery complete") -> Sample:
@@ -66,3 +67,10 @@ def test_each_cut_can_be_found_by_its_seed_and_says_what_was_wrong() -> None:
 )
 def test_the_answer(cuts: list[Sample], words: str) -> None:
     assert answer(Samples(list(cuts))) == words
+
+
+@pytest.mark.parametrize(
+    ("cuts", "verdict"), [(CUTS[:2], Verdict.PASS), (CUTS[3:4], Verdict.UNKNOWN), (CUTS[:4], Verdict.FAIL)]
+)
+def test_the_verdict_is_the_worst(cuts: list[Sample], verdict: Verdict) -> None:
+    assert PowerCut().verdict(Samples(list(cuts))) is verdict

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.errors import GuestLost, KernelError, StoreError, UsageError
+from harness.errors import ExitCode, GuestLost, KernelError, StoreError, UsageError
 from harness.kernels import Kernel
 from harness.measure import many_entries
 from harness.measure import run as running
+from harness.measure.cli import exit_code
 from harness.measure.comparison import (
     Comparison,
     Configuration,
@@ -27,8 +28,9 @@ from harness.measure.comparison import (
 )
 from harness.measure.registry import COMPARISONS
 from harness.measure.results import read_measurements
-from harness.measure.run import Plan, create, load_plan, measure, said_size
+from harness.measure.run import Plan, Result, create, load_plan, measure, said_size
 from harness.measure.samples import Sample, Samples
+from harness.model import Verdict
 
 NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")
 
@@ -180,6 +182,22 @@ def test_a_small_round_goes_before_and_is_not_counted(fake: Fake, tmp_path: Path
 def test_a_folder_without_a_measurement_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no measurement"):
         load_plan(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "lacking", "code"),
+    [
+        (Verdict.PASS, (), ExitCode.CONSISTENT),
+        (Verdict.PASS, ("ext4, round 1: lost",), ExitCode.UNDECIDED),
+        (Verdict.UNKNOWN, (), ExitCode.UNDECIDED),
+        (Verdict.FAIL, ("ext4, round 1: lost",), ExitCode.INCONSISTENT),
+    ],
+)
+def test_exit_codes(
+    fake: Fake, tmp_path: Path, verdict: Verdict, lacking: tuple[str, ...], code: ExitCode
+) -> None:
+    told = measure(PLAN, create(PLAN, tmp_path), Silent()).measurement
+    assert exit_code(Result(tmp_path, told, lacking, verdict)) is code
 
 
 def test_sizes_are_said_with_their_unit() -> None:
