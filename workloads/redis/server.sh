@@ -1,11 +1,14 @@
 # For run and check: a server on the files in the current directory, reached by a socket outside of them.
-socket=/tmp/redis.sock
+scratch=${TMPDIR:-/tmp}
+socket=$scratch/redis.sock
+log=$scratch/redis.log
 
-# start APPENDFSYNC: returns once it answers; what it says is in /tmp/redis.log.
+# start APPENDFSYNC: returns once it answers; what it says is in $log.
 start() {
 	rm -f "$socket"
-	ln -sf "$(command -v redis-check-rdb)" /tmp/redis-server # what it does depends on its name
-	/tmp/redis-server --port 0 --unixsocket "$socket" --save "" --daemonize no --logfile /tmp/redis.log \
+	: >"$log"
+	ln -sf "$(command -v redis-check-rdb)" "$scratch/redis-server" # what it does depends on its name
+	"$scratch/redis-server" --port 0 --unixsocket "$socket" --save "" --daemonize no --logfile "$log" \
 		--appendonly yes --appendfsync "$1" --auto-aof-rewrite-percentage 0 >/dev/null 2>&1 &
 	server=$!
 	until [ "$(client PING 2>/dev/null)" = PONG ]; do

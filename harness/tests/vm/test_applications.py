@@ -4,6 +4,7 @@ not, whatever its check does to the copy that it is given.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
         (folder / name / "workload.toml").write_text(f'summary = "{name}"\n')
         (folder / name / "run").write_text(RUN.format(sync=sync))
         (folder / name / "check").write_text(CHECK)
-    plan = Plan(
-        configurations=["ext4/ordered"], workloads=[str(folder / "careful"), str(folder / "hasty")], jobs=2
-    )
+    own = [str(folder / "careful"), str(folder / "hasty")]
+    plan = Plan(configurations=["ext4/ordered"], workloads=[*own, "sqlite-wal-full"], jobs=2)
     return run_plan(plan, folder)
 
 
@@ -55,6 +55,16 @@ def test_one_that_syncs_before_it_acknowledges_keeps_all(ran: tuple[Summary, Pat
     with RunStore.open(path) as store:
         marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "careful")) if e.mark]
     assert marks[:5] == ["begin 0", "app line 1", "app line 2", "app line 3", "ack 0"]
+
+
+@pytest.mark.skipif(not shutil.which("sqlite3"), reason="sqlite3 is not installed: make setup")
+def test_a_real_one_keeps_all(ran: tuple[Summary, Path]) -> None:
+    summary, path = ran
+    case = next(c for c in summary.cases if c.case.workload == "sqlite-wal-full")
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    with RunStore.open(path) as store:
+        marks = [e.mark for e in store.timeline(case.case) if e.mark.startswith("app ")]
+    assert marks == [f"app {k}" for k in range(1, 13)]
 
 
 def test_one_that_acknowledges_too_early_is_caught(ran: tuple[Summary, Path]) -> None:
