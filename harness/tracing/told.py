@@ -10,6 +10,7 @@ from harness.measure.results import Cell, Histogram, Ratio, Series, Spread, Tabl
 from harness.tracing.histogram import histogram
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, latencies_us
 
+_NO_COMMIT = "no commit of jbd2 was seen: fast commits are none, and without a journal there is none"
 _PHASES = ("starting", "locked", "flushing", "logging")
 
 
@@ -184,5 +185,5 @@ def _notes(modes: Sequence[Mode]) -> list[str]:
         if lost:
             found.append(f"{mode.name}: {lost} events are missing, there was no room for them")
         if mode.what == "commit" and not mode.latencies_us():
-            found.append(f"{mode.name}: no commit was seen")
+            found.append(f"{mode.name}: {_NO_COMMIT}")
     return found

@@ -54,7 +54,7 @@ def test_lost_events_and_missing_commits_are_told() -> None:
     silent = Mode("ext4/no-journal", "commit", rounds=[Round([], 1.0, 1.0, 1.0)])
     notes = tell([lossy, silent], "usecs", same).notes
     assert any("17 events are missing" in note for note in notes)
-    assert any("ext4/no-journal: no commit was seen" in note for note in notes)
+    assert any("ext4/no-journal: no commit of jbd2 was seen" in note for note in notes)
 
 
 def test_histograms_and_series_of_both_what_a_program_waits_for_and_the_journal() -> None:
