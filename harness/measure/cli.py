@@ -61,6 +61,9 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
 )
 @click.option("--only", multiple=True, metavar="CONFIGURATION,...", help="These of its configurations.")
 @click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
+@click.option(
+    "--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of a kernel of your own."
+)
 @click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what is random.")
 @click.option(
@@ -93,6 +96,7 @@ def measure_command(
         rounds=given["repeat"] or comparison(name).rounds,
         scale=given["scale"],
         kernel=str(kernel.resolve()) if kernel.is_file() else given["kernel"],
+        modules=str(given["modules"].resolve()) if given["modules"] else None,
         accel=given["accel"],
         seed=given["seed"],
         only=[word for words in given["only"] for word in words.split(",") if word],

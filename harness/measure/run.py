@@ -50,6 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rounds: int
     scale: float = 1.0
     kernel: str = "debian-6.12"
+    modules: str | None = None
     accel: str = "auto"
     seed: int = 1
     only: list[str] = []
@@ -119,7 +120,8 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
     samples = Samples.load(path / SAMPLES_NAME)
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="powercut-measure-") as scratch:
-        host = Host(find_kernel(plan.kernel), plan.accel, Path(scratch), path, plan.seed, progress)
+        kernel = find_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
+        host = Host(kernel, plan.accel, Path(scratch), path, plan.seed, progress)
         try:
             _take_all(chosen, host, plan, sizes, samples)
         except KeyboardInterrupt:

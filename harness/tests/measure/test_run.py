@@ -89,7 +89,9 @@ class Fake(Comparison[list[str]]):
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake()
     monkeypatch.setattr(running, "COMPARISONS", {"fake": made})
-    monkeypatch.setattr(running, "find_kernel", lambda name: Kernel(name, Path("bzImage"), None, ""))
+    monkeypatch.setattr(
+        running, "find_kernel", lambda name, modules: Kernel(name, Path("bzImage"), modules, "")
+    )
     return made
 
 
