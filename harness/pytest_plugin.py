@@ -26,7 +26,7 @@ from harness.progress import Lines
 from harness.report.words import reproduce
 from harness.run import Plan, create_run, execute
 from harness.summary import CaseSummary, CaseVerdict
-from harness.workloads import load_workload
+from harness.workloads import select_workloads
 
 MARKER = "crash_consistency"
 
@@ -67,9 +67,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     try:
         chosen = select_profiles(marker.kwargs["configurations"])
         pairs = [
-            (CaseId(p.filesystem, p.mode, load_workload(name).name), name)
+            (CaseId(p.filesystem, p.mode, w.name), name if "/" in name else w.name)
             for p in chosen
             for name in marker.kwargs["workloads"]
+            for w in select_workloads([name])
         ]
     except KeyError as e:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker {MARKER} lacks {e}") from e
