@@ -9,9 +9,11 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
  1. A byte holds what the last persistence point made durable, or what any later begun write put
     there: a dirty page may be written back at any time. Sectors of both may mix.
  2. Zeroing whole blocks (shrink, punch, zero-range) is metadata: committed, nothing older is
-    left; not committed, nothing has happened. [code] ext4_punch_hole, ext4_truncate
-    Except that a page which writeback sends off between a shrink's new i_size and the dropping of
-    the page is zeroed beyond that size. [infer] mpage_submit_folio, ext4_bio_write_folio
+    left. [code] ext4_punch_hole, ext4_truncate
+    Not committed, what was there or zeros: a page which writeback sends off between a shrink's new
+    i_size and the dropping of the page is zeroed beyond that size [infer] mpage_submit_folio,
+    ext4_bio_write_folio; and a later write into a zeroed range makes ext4 write zeros around it in place,
+    before the commit of either [seen] ext4_ext_convert_to_initialized, ext4_issue_zeroout.
  3. Zeroing part of a block is a write to the page, which may arrive early; in ordered mode it arrives
     with the commit at the latest. [code] __ext4_block_zero_page_range: ext4_jbd2_inode_add_write
  4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
@@ -110,13 +112,13 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
     events = file.events[cut.durable : cut.begun]
     cells = _Cells(file.content(cut.durable), (b for e in events for b in _bounds(e)))
     for k, event in enumerate(events, cut.durable):
-        committed, partly = k < cut.committed, cut.partly and k == cut.committed
+        committed = k < cut.committed
         if event.kind is EventKind.WRITE:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
             cells.put(*_around(event.size_before, event.size_after), ANYTHING)
         elif event.kind is EventKind.ZERO:
-            _zero(contract, cells, event, committed, partly)
+            _zero(contract, cells, event, committed)
     sizes, base = _sizes(contract, file, cut)
     return Allowance(sizes, base, tuple(cells.starts), tuple(cells.origins))
 
@@ -147,12 +149,12 @@ def _write(contract: Contract, cells: _Cells, event: FileEvent, committed: bool)
             cells.put(start, end, frozenset({event.index}))
 
 
-def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool, partly: bool) -> None:
+def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) -> None:
     low, high = whole_blocks(event.start, event.end)
     if low < high:
         if committed:
             cells.put(low, high, frozenset({ZERO}))
-        elif partly or high == ENDLESS:
+        else:
             cells.add(low, high, ZERO)
         parts = [(event.start, low), (high, event.end)]
     else:

@@ -147,6 +147,18 @@ def test_the_edges_of_a_zeroed_range_may_lag_where_no_commit_waits_for_them() ->
     assert oracles(of_f(synced, *lagging, contract=xfs)) == {"durability"}
 
 
+def test_a_range_may_be_zero_before_its_zeroing_is_committed() -> None:
+    """ext4 writes zeros in place around a later write into a zeroed range; seen under random1-211-35."""
+    operations = ["create f", "append f 12288", "sync", "fallocate f 0 8192 zero-range"]
+    operations += ["mmap-write f 0 4096", "create other"]
+    early = (written(1, 0, 4096), zeros(4096, 4096), written(1, 8192, 4096))
+    begun = judged(operations, tree(file("f", *early)), NODELALLOC, begun=6)
+    assert begun.verdict is PASS, begun
+    assert oracles(judged(operations[:3], tree(file("f", *early)), NODELALLOC)) == {"durability"}
+    beyond = (written(1, 0, 8192), zeros(8192, 4096))
+    assert oracles(judged(operations, tree(file("f", *beyond)), NODELALLOC, begun=6)) == {"durability"}
+
+
 def test_an_acknowledged_hole_that_holds_old_data() -> None:
     operations = ["create f", "append f 8192", "sync", "fallocate f 0 4096 punch-hole", "fsync f"]
     assert of_f(operations, zeros(0, 4096), written(1, 4096, 4096)).verdict is PASS
