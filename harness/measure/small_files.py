@@ -33,7 +33,7 @@ class SmallFiles(InGuest):
         return [Configuration.of(name) for name in MODES]
 
     def sizes(self, scale: float) -> Sizes:
-        return scaled(scale, files=400)
+        return scaled(scale, files=1000)
 
     def disk_mib(self, sizes: Sizes) -> int:
         return 1024 + sizes["files"] * 3 * 20_000 // (1 << 20)
@@ -94,7 +94,7 @@ def _ratios(samples: Samples, median: int) -> Table:
 def _headlines(samples: Samples) -> list[Ratio]:
     found: list[Ratio] = []
     for name in ("reiserfs/ordered", "ext3/ordered", "ext4/ordered"):
-        for phase in ("create", "delete"):
+        for phase in ("create", "read", "delete"):
             upper, lower = samples.values(name, f"100 {phase}_s"), samples.values(BASE, f"100 {phase}_s")
             told = f"time to {phase} files of median 100 bytes, {name.partition('/')[0]} / ext2"
             found += ratio(told, upper, lower)
