@@ -34,7 +34,6 @@ _STEPS = (
     "installing essential packages",
     "installing remaining packages",
     "running --customize-hook",
-    "cleaning package lists",
 )
 _TIMEOUT_S = 3600
 _EPOCH = "1700000000"
@@ -120,6 +119,7 @@ def command(part: Path, sources: Sequence[Path]) -> list[str]:
         "--verbose",
         "--variant=essential",
         "--format=null",
+        "--skip=cleanup",  # what is left over is no part of the image
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in made.exclude),
         "--aptopt=APT::Install-Recommends false",
         f"--include={','.join(made.packages)}",

@@ -93,7 +93,7 @@ esac; done"""
     image = root_image(told)
     assert image.read_text() == "image\n"
     assert (image.parent / "packages.txt").exists()
-    assert told.steps == [(rootfs.STEP, 7), (rootfs.STEP, 1), (rootfs.STEP, 1)]
+    assert told.steps == [(rootfs.STEP, 6), (rootfs.STEP, 1), (rootfs.STEP, 1)]
     put_program(surroundings / "mmdebstrap", "exit 1")
     assert root_image(told) == image
 
