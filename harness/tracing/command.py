@@ -18,6 +18,7 @@ from harness.kernels import find_kernel
 from harness.measure.results import Histogram, Measurement, Spread, Table
 from harness.measure.run import make_directory
 from harness.progress import progress_for
+from harness.report import shown_path
 from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.rootfs import Progress
 from harness.store import write_atomically
@@ -108,18 +109,18 @@ def trace_command(
     )
     kernel = find_kernel(kernel_name, modules)
     console = Console(soft_wrap=True)
-    run = make_directory(out, "overhead" if want_overhead else "trace")
     with (
         tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,
         progress_for(console) as progress,
         session(plan, kernel, profiles, Path(scratch), progress) as s,
     ):
+        run = make_directory(out, "overhead" if want_overhead else "trace")
         m = _overhead(s, run, progress) if want_overhead else _traced(s, run, progress, console)
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)
     for drawn in _main_histograms(m):
         console.print(f"\n{drawn.title}\n{render(drawn)}", highlight=False, markup=False)
-    console.print(f"report: {run / 'report.html'}", highlight=False)
+    console.print(f"report: {shown_path(run / 'report.html')}", highlight=False)
     if json_file:
         write_atomically(json_file, msgspec.json.format(msgspec.json.encode([m]), indent=1))
     return ExitCode.UNDECIDED if m.missing else ExitCode.CONSISTENT
