@@ -68,6 +68,8 @@ NOTES = (
     "What is to be seen is whether the fast options pay, and for which phase.",
     f"ext3 fast is mounted with `{FAST_EXT3}`: the driver refuses journal_checksum for ext3 (`Mount "
     "option(s) incompatible with ext3`).",
+    "Reading is touched by noatime alone, and that once a file: how far the ratios of read and reread are "
+    "from 1 is how far from 1 noise can carry the others.",
     "The file is smaller than the guest's memory, so the cache is emptied before each phase but reread; "
     "iozone is run with a file larger than memory instead.",
 )
