@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.errors import EnvironmentLacks
 from harness.filesystems import Profile
 from harness.machines import qemu
 from harness.machines.worker import GuestKit
@@ -71,7 +72,10 @@ class PowerCut(Comparison[Plug]):
 
     @contextlib.contextmanager
     def rig(self, host: Host, sizes: Sizes) -> Iterator[Plug]:
-        profiles = [c.profile for c in self.configurations() if not missing_for(c.profile, host.kernel)]
+        lacks = {c.name: missing_for(c.profile, host.kernel) for c in self.configurations()}
+        profiles = [c.profile for c in self.configurations() if not lacks[c.name]]
+        if not profiles:
+            raise EnvironmentLacks("; ".join(dict.fromkeys(lacks.values())))
         plan = Plan(configurations=[], workloads=[], machine="qemu", accel=host.accel)
         kits = make_kits(plan, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
         yield Plug(host, kits.recorder)

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.errors import GuestLost, PowercutError, StoreError, UsageError
+from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
 from harness.kernels import find_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
@@ -176,8 +176,11 @@ def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, sa
 def _take(
     chosen: Comparison[RigT], rig: RigT, configuration: Configuration, sizes: Sizes, number: int
 ) -> Sample:
+    """What is missing on this host is missing for all of them, and is raised; the rest is this one's own."""
     try:
         return chosen.take(rig, configuration, sizes, number)
+    except (EnvironmentLacks, UsageError):
+        raise
     except GuestLost as e:
         last = " ".join(e.console.strip().splitlines()[-2:])
         return Sample(configuration.name, number, reason=f"{e.what}; its console ends: {last}")

@@ -6,7 +6,7 @@ the meantime meets all of them, and two configurations are held against each oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,19 +73,9 @@ class Samples:
         taken = self.values(configuration, figure)
         return Spread.of(taken.values()) if taken else None
 
-    def reasons(self) -> tuple[str, ...]:
-        """Why configurations could not be measured, each once: `reiserfs/ordered: mount: ...`. What was
-        measured in a later attempt is not among them.
-        """
-        told = (f"{s.configuration}: {s.reason}" for s in self._failed())
-        return tuple(dict.fromkeys(told))
-
     def _rounds(self, configuration: str) -> dict[int, Sample]:
         of_it = (s for s in self.taken if s.configuration == configuration and not s.reason)
         return {s.round: s for s in of_it}
-
-    def _failed(self) -> Iterable[Sample]:
-        return (s for s in self.taken if s.reason and not self.has(s.configuration, s.round))
 
 
 def ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.errors import ExitCode, GuestLost, KernelError, StoreError, UsageError
+from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
 from harness.kernels import Kernel
 from harness.measure import many_entries
 from harness.measure import run as running
@@ -147,6 +147,17 @@ def test_a_defect_of_ours_is_not_a_missing_figure(fake: Fake, tmp_path: Path) ->
     fake.breaks[(NAMES[0], 0)] = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
         measure(PLAN, create(PLAN, tmp_path), Silent())
+
+
+def test_what_the_host_lacks_ends_it_and_nothing_taken_is_lost(fake: Fake, tmp_path: Path) -> None:
+    path = create(PLAN, tmp_path)
+    fake.breaks[(NAMES[1], 0)] = EnvironmentLacks("mmdebstrap is not installed")
+    with pytest.raises(EnvironmentLacks):
+        measure(PLAN, path, Silent())
+    fake.breaks.clear()
+    fake.taken.clear()
+    assert measure(PLAN, path, Silent()).lacking == ()
+    assert len(fake.taken) == 5
 
 
 def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> None:
