@@ -210,19 +210,9 @@ def throughput_mib_s(said: str) -> float | None:
 def trace(s: Session, run: Path, progress: Progress) -> Measurement:
     """All modes, all rounds; what they come to, kept in the run's directory too."""
     begun = time.monotonic()
-    modes: list[Mode] = []
-    progress.begin(STEP, len(s.profiles) * s.plan.rounds)
-    for profile in s.profiles:
-        family = FAMILIES.get(profile.filesystem)
-        mode = Mode(profile.name, family.what if family else "", family.note if family else "")
-        try:
-            _rounds(s, profile, mode, progress)
-        except GuestError as e:
-            s.lacking[profile.name] = e.what
-        if mode.rounds:
-            modes.append(mode)
-            lines = encode_lines(r for taken in mode.rounds for r in taken.records)
-            write_atomically(run / mode.file_name, lines)
+    modes = [mode for mode in _rounds(s, progress) if mode.rounds]
+    for mode in modes:
+        write_atomically(run / mode.file_name, encode_lines(mode.records))
     told = tell(modes, s.plan.unit, s.plan.shown)
     m = s.measurement("trace", "commit latency and throughput per mode", begun)
     m = msgspec.structs.replace(
@@ -238,12 +228,29 @@ def trace(s: Session, run: Path, progress: Progress) -> Measurement:
     return m
 
 
-def _rounds(s: Session, profile: Profile, mode: Mode, progress: Progress) -> None:
-    with mounted(s.tools, profile):
-        take(s)  # the emulator translates, the caches fill: not counted
-        for _ in range(s.plan.rounds):
-            mode.rounds.append(take(s))
+def _rounds(s: Session, progress: Progress) -> list[Mode]:
+    """Every mode once, then every one again: what else the host does meets all of them."""
+    modes = {p.name: _mode(p) for p in s.profiles}
+    progress.begin(STEP, len(modes) * (s.plan.rounds + 1))
+    for number in range(s.plan.rounds + 1):
+        for profile in s.profiles:
             progress.advance(STEP, 1)
+            if profile.name in s.lacking:
+                continue
+            try:
+                with mounted(s.tools, profile):
+                    taken = take(s)
+            except GuestError as e:
+                s.lacking[profile.name] = e.what
+                continue
+            if number:  # in the first one the emulator translates and caches fill
+                modes[profile.name].rounds.append(taken)
+    return list(modes.values())
+
+
+def _mode(profile: Profile) -> Mode:
+    family = FAMILIES.get(profile.filesystem)
+    return Mode(profile.name, family.what if family else "", family.note if family else "")
 
 
 def keep(run: Path, m: Measurement) -> None:
