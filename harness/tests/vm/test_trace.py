@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 from rich.console import Console
 
@@ -34,7 +33,7 @@ def tools_can_be_had() -> None:
 
 
 def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
-    plan = Plan(rounds=2, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
+    plan = Plan(rounds=1, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
     with (
         Lines(Console(quiet=True)) as progress,
         session(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,
@@ -62,9 +61,9 @@ def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
         assert max(journal) > 1024
         assert max(ordered) < 100
 
-        s.plan = msgspec.structs.replace(plan, rounds=1)
+        s.profiles = s.profiles[1:]
         found = overhead(s, progress)
-        assert [(o.mode, len(o.without_s), len(o.with_s)) for o in found] == [(m, 1, 1) for m in MODES]
+        assert [(o.mode, len(o.without_s), len(o.with_s)) for o in found] == [(MODES[1], 1, 1)]
         assert all(o.probes_s is not None and 0 < o.probes_s < o.elapsed_s for o in found)
 
         with pytest.raises(GuestError, match="ended with 3: said"):
