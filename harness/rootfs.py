@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -123,7 +124,8 @@ def command(part: Path, sources: Sequence[Path]) -> list[str]:
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in made.exclude),
         "--aptopt=APT::Install-Recommends false",
         f"--include={','.join(made.packages)}",
-        f"--customize-hook={resource('vms', 'rootfs', 'customize.sh')}",
+        # By sh: an installed wheel keeps no file's mode.
+        f'--customize-hook=sh {shlex.quote(str(resource("vms", "rootfs", "customize.sh")))} "$1"',
         f"--customize-hook=download /root.erofs {part / 'root.erofs'}",
         f"--customize-hook=download /packages.txt {part / 'packages.txt'}",
         "",
