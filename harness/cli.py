@@ -30,11 +30,12 @@ from harness.machines import qemu
 from harness.machines.machine import Boot
 from harness.measure.cli import measure_command
 from harness.model import Verdict
+from harness.plan import Plan, load_plan
 from harness.progress import progress_for
 from harness.recording import unpack
 from harness.report import print_summary, shown_path, write_reports
 from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
-from harness.run import Plan, code_of, create_run, execute, load_plan
+from harness.run import code_of, create_run, execute
 from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.states import FAULT_MODELS
 from harness.store import RunStore, write_atomically

@@ -24,7 +24,7 @@ class _Rate(TextColumn):
 
 
 class Bars:
-    """Progress for a terminal. A context manager; see `harness.run.Progress`."""
+    """Progress for a terminal. A context manager; see `harness.plan.Progress`."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(

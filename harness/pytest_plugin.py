@@ -22,9 +22,10 @@ from rich.console import Console
 from harness.errors import PowercutError
 from harness.filesystems import select_profiles
 from harness.model import CaseId
+from harness.plan import Plan
 from harness.progress import Lines
 from harness.report.words import reproduce
-from harness.run import Plan, create_run, execute
+from harness.run import create_run, execute
 from harness.summary import CaseSummary, CaseVerdict
 from harness.workloads import select_workloads
 

@@ -17,12 +17,13 @@ from harness.errors import UsageError
 from harness.examine import Examiner, Unseen
 from harness.filesystems import select_profiles
 from harness.kernels import Kernel, find_kernel
+from harness.kits import make_kits
 from harness.machines import qemu
 from harness.machines.machine import Boot
 from harness.machines.worker import GuestKit, Worker
 from harness.model import CrashPoint, Judgement, Outcome
+from harness.plan import load_plan
 from harness.recording import Recording, load_recording
-from harness.run import load_plan, make_kits
 from harness.store import RunStore
 from harness.workloads import find_workload
 

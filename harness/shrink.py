@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.casework import enumerate_states, group_by_content, look_at
 from harness.ddmin import ddmin
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.examine import Examiner
 from harness.filesystems import Profile, select_profiles
 from harness.kernels import find_kernel
+from harness.kits import make_kits
 from harness.machines.worker import Worker
 from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
+from harness.plan import Plan, load_plan
 from harness.recording import make_base, record
-from harness.run import Plan, enumerate_states, group_by_content, load_plan, look_at, make_kits
 from harness.store import CaseStatus, Finding, RunStore
 from harness.workloads import find_workload
 

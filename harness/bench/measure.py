@@ -34,8 +34,9 @@ from harness.examine import Examiner
 from harness.machines.disk import Disk
 from harness.machines.worker import Target, Worker
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
+from harness.plan import Plan
 from harness.recording import Recording
-from harness.run import Plan, create_run, execute
+from harness.run import create_run, execute
 from harness.states import enumerate_prefixes
 from harness.writelog import WriteLog, read_log
 from harness.writelog.log import changes

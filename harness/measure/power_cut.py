@@ -12,6 +12,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks
 from harness.filesystems import Profile
+from harness.kits import make_kits, missing_for
 from harness.machines import qemu
 from harness.machines.worker import GuestKit
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings, Told
@@ -19,8 +20,8 @@ from harness.measure.cutting import Seen, cut_and_judge, plan_cut
 from harness.measure.results import Cell, Table
 from harness.measure.samples import Sample, Samples
 from harness.model import Verdict
+from harness.plan import Plan
 from harness.recording import make_base, pack
-from harness.run import Plan, make_kits, missing_for
 
 MODES = (
     "ext4/journal",

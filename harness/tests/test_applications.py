@@ -12,10 +12,10 @@ import pytest
 from harness import workloads
 from harness.applications import load_application
 from harness.errors import EnvironmentLacks, UsageError
+from harness.kits import missing_program
 from harness.machines.initramfs import Initramfs, find_program
 from harness.model import OperationKind, Workload
 from harness.resources import resource
-from harness.run import missing_program
 from harness.tests.machines.test_initramfs import unpacked
 from harness.workloads import load_workload, select_workloads, workload_sets
 

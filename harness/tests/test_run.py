@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.casework import group_by_content
 from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.filesystems import select_profiles
 from harness.model import CrashState
-from harness.run import Plan, create_run, group_by_content, load_plan, need_space
+from harness.plan import Plan, load_plan
+from harness.run import create_run, need_space
 from harness.store import RunStore
 
 Usage = namedtuple("Usage", "total used free")

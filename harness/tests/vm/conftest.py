@@ -14,8 +14,9 @@ from harness.kernels import find_kernel
 from harness.machines import qemu
 from harness.machines.disk import find_binary
 from harness.machines.worker import find_agent
+from harness.plan import Plan
 from harness.progress import Lines
-from harness.run import Plan, create_run, execute
+from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import Summary
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import CaseId
-from harness.run import Plan
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan

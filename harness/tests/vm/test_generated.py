@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode
-from harness.run import Plan, code_of
+from harness.plan import Plan
+from harness.run import code_of
 from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary

@@ -13,8 +13,9 @@ from harness.compare import compare
 from harness.errors import PowercutError
 from harness.kernel_build import build, matching_uml
 from harness.kernels import find_kernel
+from harness.plan import Plan
 from harness.progress import Lines
-from harness.run import Plan, create_run, execute
+from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.vm.conftest import run_plan

@@ -19,9 +19,10 @@ from harness.errors import ExitCode
 from harness.kernels import find_kernel, read_module, resolve_modules
 from harness.machines import qemu
 from harness.model import CaseId, CrashPoint, CrashState
+from harness.plan import Plan
 from harness.progress import Lines
 from harness.repro import reproduce, scene
-from harness.run import Plan, code_of, create_run, execute
+from harness.run import code_of, create_run, execute
 from harness.store import CaseStatus, RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
