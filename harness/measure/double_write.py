@@ -143,6 +143,7 @@ _ONE_COMMIT = (
     "averages are made of is not known."
 )
 _REMARK = (
-    "Under emulation the processor is many times slower than the disk, so what counts is how much work the "
-    "kernel does for each block; on the machine of the published figures it was what the disk does."
+    "Under emulation the processor is many times slower than the disk, so the work that the kernel does "
+    "for each block counts for more than what the disk does with it; on real hardware it is the other way "
+    "round."
 )
