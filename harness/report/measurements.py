@@ -174,7 +174,7 @@ def _view(m: Measurement) -> MeasurementView:
         made_on=made_on(m),
         ratios=[_ratio(r, bar) for r, bar in zip(m.ratios, bars, strict=True)],
         tables=[(t, _cells(t)) for t in m.tables],
-        histograms=[(h.title, h.unit, plot.histogram_rows(h)) for h in m.histograms],
+        histograms=[(h.title, h.unit, plot.histogram_rows(h, whole=False)) for h in m.histograms],
         plots=plot.plots(m.series),
         facts=_facts(m),
     )

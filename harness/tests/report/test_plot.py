@@ -62,6 +62,15 @@ def test_the_fullest_bucket_is_the_widest() -> None:
     assert plot.histogram_rows(Histogram("h", "us", [])) == []
 
 
+def test_a_page_begins_at_the_first_bucket_that_holds_anything() -> None:
+    late = Histogram(
+        "h", "us", [Bucket(0, 1, 0), Bucket(2, 3, 0), Bucket(4, 7, 2), Bucket(8, 15, 0), Bucket(16, 31, 1)]
+    )
+    assert [row.low for row in plot.histogram_rows(late, whole=False)] == ["4", "8", "16"]
+    assert [row.low for row in plot.histogram_rows(late)] == ["0", "2", "4", "8", "16"]
+    assert plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 0)]), whole=False) == []
+
+
 def test_figures_have_three_digits_that_count() -> None:
     said = {0.0: "0", 1234.5: "1,234", 56.78: "56.8", 8.904: "8.9", 0.01234: "0.0123", 100.0: "100", 2.0: "2"}
     assert {v: plot.said(v) for v in said} == said
