@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.resources import resource
+from harness.tests.needs import need_program
 
 PROGRAMS = {"sqlite": ["sqlite3"], "git": ["git"], "redis": ["redis-check-rdb", "redis-cli"]}
 
@@ -63,8 +64,7 @@ Make = Callable[..., Application]
 def make(tmp_path: Path) -> Make:
     def made(name: str, *arguments: str) -> Application:
         for program in ["busybox", *PROGRAMS[name]]:
-            if not shutil.which(program):
-                pytest.skip(f"{program} is not installed: make setup")
+            need_program(program)
         return Application(tmp_path, name, list(arguments))
 
     return made

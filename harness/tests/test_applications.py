@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.machines.initramfs import Initramfs, find_program
 from harness.model import OperationKind, Workload
 from harness.resources import resource
 from harness.tests.machines.test_initramfs import unpacked
+from harness.tests.needs import need_program
 from harness.workloads import load_workload, select_workloads, workload_sets
 
 
@@ -118,10 +118,8 @@ def test_a_program_that_is_missing_is_named_with_its_package() -> None:
     assert missing_program(Workload("w", "w", (), programs=("busybox",))) == ""
 
 
-@pytest.mark.skipif(
-    not shutil.which("busybox"), reason="busybox is not installed: apt-get install busybox-static"
-)
 def test_a_shell_comes_with_its_commands_and_the_agent_s() -> None:
+    need_program("busybox")
     root = Initramfs()
     root.add_program("busybox:busybox-static")
     root.add("bin/sed", b"another sed", 0o755)

@@ -23,16 +23,16 @@ from harness.report.measurements import print_measurements, write_measurement_re
 from harness.rootfs import Progress
 from harness.store import write_atomically
 from harness.tracing.histogram import render
-from harness.tracing.session import (
+from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,
     Plan,
-    Session,
+    Tracing,
     intervals,
     keep,
     overhead,
-    session,
     trace,
+    tracing,
 )
 
 DEFAULT_MODES = ("ext4/journal", "ext4/writeback", "ext4/ordered")
@@ -112,10 +112,10 @@ def trace_command(
     with (
         tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,
         progress_for(console) as progress,
-        session(plan, kernel, profiles, Path(scratch), progress) as s,
+        tracing(plan, kernel, profiles, Path(scratch), progress) as t,
     ):
         run = make_directory(out, "overhead" if want_overhead else "trace")
-        m = _overhead(s, run, progress) if want_overhead else _traced(s, run, progress, console)
+        m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress, console)
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)
     for drawn in _main_histograms(m):
@@ -131,19 +131,19 @@ def _main_histograms(m: Measurement) -> list[Histogram]:
     return [h for h in m.histograms if not h.title.endswith(": fsync")] or list(m.histograms)
 
 
-def _traced(s: Session, run: Path, progress: Progress, console: Console) -> Measurement:
-    if not s.plan.interval_s:
-        return trace(s, run, progress)
+def _traced(t: Tracing, run: Path, progress: Progress, console: Console) -> Measurement:
+    if not t.plan.interval_s:
+        return trace(t, run, progress)
 
     def show(drawn: Histogram) -> None:
         console.print(f"{drawn.title}\n{render(drawn)}\n", highlight=False, markup=False)
 
-    return intervals(s, show, run)
+    return intervals(t, show, run)
 
 
-def _overhead(s: Session, run: Path, progress: Progress) -> Measurement:
-    m = s.measurement("overhead", "the same workload without and with probes, in turn", 0.0)
-    found = overhead(s, progress)
+def _overhead(t: Tracing, run: Path, progress: Progress) -> Measurement:
+    m = t.measurement("overhead", "the same workload without and with probes, in turn", 0.0)
+    found = overhead(t, progress)
     m = msgspec.structs.replace(m, seconds=0.0, tables=[overhead_table(found)])
     keep(run, m)
     return m

@@ -156,7 +156,7 @@ class BccProbes:
         self._done = 0
         tools.put(f"{_FOLDER}/program.c", program(families, _device_number(tools, disk), _hertz(tools)))
         tools.put(f"{_FOLDER}/probes.py", (IN_GUEST / "probes.py").read_bytes())
-        # In a session of its own: what ends this shell does not end it.
+        # By setsid: what ends this shell does not end it.
         tools.shell(
             f"cd {_FOLDER}; rm -f control done; mkfifo control; "
             "setsid python3 probes.py program.c . >said 2>&1 </dev/null & "

@@ -19,6 +19,7 @@ from harness.machines import disk as disk_module
 from harness.machines.disk import Disk
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import enumerate_prefixes, replay
+from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, states
 from harness.writelog import Discard, Step, Write, read_log, write_log
 
@@ -28,12 +29,8 @@ real = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 
 def _require_binary() -> None:
-    try:
+    with needed():
         disk_module.find_binary()
-    except EnvironmentLacks as error:
-        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
-            raise
-        pytest.skip(str(error))  # the disk is not built; POWERCUT_REQUIRE_VM=1 fails instead
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.errors import DiskError, EnvironmentLacks
+from harness.errors import DiskError
 from harness.machines.disk import Disk, find_binary
 from harness.model import SECTOR_BYTES, CrashState
 from harness.tests.machines.frontend import Frontend
+from harness.tests.needs import needed
 from harness.writelog import Write, write_log
 
 S = SECTOR_BYTES
@@ -21,12 +21,8 @@ BASE = b"".join(bytes([ord("a") + s // 8]) * S for s in range(SECTORS))
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    try:
+    with needed():
         find_binary()
-    except EnvironmentLacks as error:
-        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
-            raise
-        pytest.skip(str(error))  # the disk is not built; POWERCUT_REQUIRE_VM=1 fails instead
     (tmp_path / "base").write_bytes(BASE)
     write_log(tmp_path / "log", [Write(0, b"X" * S), Write(8, b"Y" * 8 * S), Write(16, b"Z" * S)])
     with Disk() as disk:

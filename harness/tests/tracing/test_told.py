@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.measure.results import Spread
 from harness.tracing.records import Commit, Lost, Record, Span
-from harness.tracing.session import Overhead, Plan, throughput_mib_s
+from harness.tracing.rounds import Overhead, Plan, throughput_mib_s
 from harness.tracing.told import Mode, Round, tell
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from harness.errors import PowercutError
 from harness.kernels import find_kernel
 from harness.machines import qemu
 from harness.machines.disk import find_binary
@@ -19,6 +17,7 @@ from harness.progress import Lines
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import Summary
+from harness.tests.needs import needed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,15 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def guests_can_be_had() -> None:
     """Skip with the reason where a guest cannot be booted; fail where that must not be."""
-    try:
+    with needed():
         qemu.version()
         find_binary()
         find_agent()
         find_kernel("debian-6.12")
-    except PowercutError as e:
-        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
-            pytest.fail(f"POWERCUT_REQUIRE_VM=1, and no guest can be booted: {e}")
-        pytest.skip(f"no guest can be booted here: {e}")  # the reason is the exception's
 
 
 def run_plan(plan: Plan, reports: Path) -> tuple[Summary, Path]:

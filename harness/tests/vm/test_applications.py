@@ -4,7 +4,6 @@ not, whatever its check does to the copy that it is given.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from harness.model import CaseId
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
+from harness.tests.needs import need_program
 from harness.tests.vm.conftest import run_plan
 
 RUN = """#!/bin/sh
@@ -57,8 +57,8 @@ def test_one_that_syncs_before_it_acknowledges_keeps_all(ran: tuple[Summary, Pat
     assert marks[:5] == ["begin 0", "app line 1", "app line 2", "app line 3", "ack 0"]
 
 
-@pytest.mark.skipif(not shutil.which("sqlite3"), reason="sqlite3 is not installed: make setup")
 def test_a_real_one_keeps_all(ran: tuple[Summary, Path]) -> None:
+    need_program("sqlite3")
     summary, path = ran
     case = next(c for c in summary.cases if c.case.workload == "sqlite-wal-full")
     assert case.verdict is CaseVerdict.PASS, case.findings

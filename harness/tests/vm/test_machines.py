@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from harness.compare import compare
-from harness.errors import PowercutError
 from harness.kernel_build import build, matching_uml
 from harness.kernels import find_kernel
 from harness.plan import Plan
@@ -18,6 +17,7 @@ from harness.progress import Lines
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import CaseVerdict
+from harness.tests.needs import needed
 from harness.tests.vm.conftest import run_plan
 from harness.tests.vm.test_run import children
 
@@ -32,12 +32,8 @@ def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if found:
         return found
     log = tmp_path_factory.mktemp("kernel") / "build.log"
-    try:
+    with needed():
         image, _ = build("linux-source-6.12", "uml", os.cpu_count() or 1, log, print)
-    except PowercutError as e:
-        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
-            raise
-        pytest.skip(f"no UML kernel can be built here: {e}")  # the reason is the exception's
     return image
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from harness.errors import GuestError, GuestLost, PowercutError
+from harness.errors import GuestError, GuestLost
 from harness.filesystems import select_profiles
 from harness.kernels import find_kernel
 from harness.measure.results import read_measurements
 from harness.progress import Lines
 from harness.rootfs import root_image
+from harness.tests.needs import needed
 from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
-from harness.tracing.session import Plan, overhead, session, trace
+from harness.tracing.rounds import Plan, overhead, trace, tracing
 
 MODES = ["ext4/journal", "ext4/ordered"]
 
@@ -24,19 +24,15 @@ MODES = ["ext4/journal", "ext4/ordered"]
 @pytest.fixture(scope="module", autouse=True)
 def tools_can_be_had() -> None:
     """The root image is made here, where it is not in the cache: a minute or two."""
-    try:
+    with needed():
         root_image(Lines(Console(quiet=True)))
-    except PowercutError as e:
-        if os.environ.get("POWERCUT_REQUIRE_VM") == "1":
-            raise
-        pytest.skip(f"there is no root image: {e}")  # the reason is the exception's
 
 
 def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
     plan = Plan(rounds=1, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
     with (
         Lines(Console(quiet=True)) as progress,
-        session(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,
+        tracing(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,
     ):
         assert (s.probes.source, s.probes.reason, s.lacking) == ("bcc", "", {})
         beside = TracefsProbes(s.tools, wanted_families([FAMILIES["ext4"]]), "vdb", "for comparison")

@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 @dataclass
-class Session:
+class Tracing:
     """A guest with probes in it. `lacking`: modes that cannot be run here, with the reason."""
 
     plan: Plan
@@ -97,9 +97,9 @@ class Session:
 
 
 @contextmanager
-def session(
+def tracing(
     plan: Plan, kernel: Kernel, profiles: Sequence[Profile], scratch: Path, progress: Progress
-) -> Iterator[Session]:
+) -> Iterator[Tracing]:
     """Boot a guest for these modes and put probes into it. Raises GuestError where there can be none."""
     able, modules, lacking = _able(kernel, profiles)
     with toolbox(
@@ -129,7 +129,7 @@ def session(
             )
         said = f" ({probes.reason})" if probes.reason else ""
         progress.say(f"source: {probes.source}{said}")
-        yield Session(plan, tools, probes, able, lacking)
+        yield Tracing(plan, tools, probes, able, lacking)
 
 
 def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], list[str], dict[str, str]]:
@@ -170,22 +170,22 @@ def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
             tools.unmount()
 
 
-def take(s: Session) -> Round:
+def take(t: Tracing) -> Round:
     """Run the workload once, in an empty file system, with nothing else waiting to be written.
 
     Raises GuestError where the workload fails.
     """
-    tools = s.tools
+    tools = t.tools
     before = _sectors(tools, f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . && ")
-    s.probes.collect()
+    t.probes.collect()
     begun_s = tools.cpu_s()
     said = tools.shell(
-        f"cd {MOUNT_POINT}; a=$(date +%s%N)\n( {s.plan.workload}\n) 2>&1 || exit $?\n"
+        f"cd {MOUNT_POINT}; a=$(date +%s%N)\n( {t.plan.workload}\n) 2>&1 || exit $?\n"
         'b=$(date +%s%N); echo; echo "took $((b-a)) ns"',
         _ROUND_TIMEOUT_S,
     ).output
     cpu_s = tools.cpu_s() - begun_s
-    records = s.probes.collect()
+    records = t.probes.collect()
     took = re.search(r"^took (\d+) ns$", said, re.MULTILINE)
     if not took:
         raise GuestError(f"the workload's shell did not come to its end: {said[-300:]}")
@@ -207,14 +207,14 @@ def throughput_mib_s(said: str) -> float | None:
     return sum(int(size) for size, _ in found) / (1 << 20) / seconds if seconds > 0 else None
 
 
-def trace(s: Session, run: Path, progress: Progress) -> Measurement:
+def trace(t: Tracing, run: Path, progress: Progress) -> Measurement:
     """All modes, all rounds; what they come to, kept in the run's directory too."""
     begun = time.monotonic()
-    modes = [mode for mode in _rounds(s, progress) if mode.rounds]
+    modes = [mode for mode in _rounds(t, progress) if mode.rounds]
     for mode in modes:
         write_atomically(run / mode.file_name, encode_lines(mode.records))
-    told = tell(modes, s.plan.unit, s.plan.shown)
-    m = s.measurement("trace", "commit latency and throughput per mode", begun)
+    told = tell(modes, t.plan.unit, t.plan.shown)
+    m = t.measurement("trace", "commit latency and throughput per mode", begun)
     m = msgspec.structs.replace(
         m,
         ratios=told.ratios,
@@ -228,20 +228,20 @@ def trace(s: Session, run: Path, progress: Progress) -> Measurement:
     return m
 
 
-def _rounds(s: Session, progress: Progress) -> list[Mode]:
+def _rounds(t: Tracing, progress: Progress) -> list[Mode]:
     """Every mode once, then every one again: what else the host does meets all of them."""
-    modes = {p.name: _mode(p) for p in s.profiles}
-    progress.begin(STEP, len(modes) * (s.plan.rounds + 1))
-    for number in range(s.plan.rounds + 1):
-        for profile in s.profiles:
+    modes = {p.name: _mode(p) for p in t.profiles}
+    progress.begin(STEP, len(modes) * (t.plan.rounds + 1))
+    for number in range(t.plan.rounds + 1):
+        for profile in t.profiles:
             progress.advance(STEP, 1)
-            if profile.name in s.lacking:
+            if profile.name in t.lacking:
                 continue
             try:
-                with mounted(s.tools, profile):
-                    taken = take(s)
+                with mounted(t.tools, profile):
+                    taken = take(t)
             except GuestError as e:
-                s.lacking[profile.name] = e.what
+                t.lacking[profile.name] = e.what
                 continue
             if number:  # in the first one the emulator translates and caches fill
                 modes[profile.name].rounds.append(taken)
@@ -261,35 +261,35 @@ def keep(run: Path, m: Measurement) -> None:
 # --- intervals -------------------------------------------------------------------------------
 
 
-def intervals(s: Session, show: Callable[[Histogram], None], run: Path) -> Measurement:
+def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measurement:
     """Repeat the workload in one mode, and show a histogram of each interval, as bcc's tools do."""
     begun = time.monotonic()
-    profile = s.profiles[0]
+    profile = t.profiles[0]
     family = FAMILIES.get(profile.filesystem)
     what = _timed(family)
     mode = Mode(profile.name, what, family.note if family else "")
-    with mounted(s.tools, profile):
-        _in_background(s.tools, s.plan.workload)
-        s.probes.collect()
+    with mounted(t.tools, profile):
+        _in_background(t.tools, t.plan.workload)
+        t.probes.collect()
         last = time.monotonic()
         try:
-            while s.plan.count == 0 or len(mode.rounds) < s.plan.count:
-                time.sleep(max(0.0, last + s.plan.interval_s - time.monotonic()))
-                records = s.probes.collect()
+            while t.plan.count == 0 or len(mode.rounds) < t.plan.count:
+                time.sleep(max(0.0, last + t.plan.interval_s - time.monotonic()))
+                records = t.probes.collect()
                 now = time.monotonic()
                 mode.rounds.append(Round(records, now - last, 0.0, None))
                 last = now
-                show(_of_interval(mode, records, s.plan, what))
+                show(_of_interval(mode, records, t.plan, what))
         except KeyboardInterrupt:
             if not mode.rounds:
                 raise
-        _end_background(s.tools)
+        _end_background(t.tools)
     write_atomically(run / mode.file_name, encode_lines(r for taken in mode.rounds for r in taken.records))
-    told = tell([mode], s.plan.unit, s.plan.shown)
-    m = s.measurement("trace", f"{what} latency, every {s.plan.interval_s:g} s", begun)
+    told = tell([mode], t.plan.unit, t.plan.shown)
+    m = t.measurement("trace", f"{what} latency, every {t.plan.interval_s:g} s", begun)
     sizes = {
-        "workload": s.plan.workload,
-        "interval": f"{s.plan.interval_s:g} s",
+        "workload": t.plan.workload,
+        "interval": f"{t.plan.interval_s:g} s",
         "outputs": str(len(mode.rounds)),
     }
     m = msgspec.structs.replace(
@@ -359,29 +359,29 @@ class Overhead:
         return sorted(100 * (b / a - 1) for a, b in zip(self.without_s, self.with_s, strict=True))
 
 
-def overhead(s: Session, progress: Progress) -> list[Overhead]:
+def overhead(t: Tracing, progress: Progress) -> list[Overhead]:
     """Run the workload without probes and with them in every mode; which goes first changes each round.
 
     After each change it is run once more, not counted: to attach a probe changes the kernel's code, which an
     emulator then translates anew.
     """
-    progress.begin(STEP, len(s.profiles) * s.plan.rounds)
-    return [_alternate(s, profile, progress) for profile in s.profiles]
+    progress.begin(STEP, len(t.profiles) * t.plan.rounds)
+    return [_alternate(t, profile, progress) for profile in t.profiles]
 
 
-def _alternate(s: Session, profile: Profile, progress: Progress) -> Overhead:
+def _alternate(t: Tracing, profile: Profile, progress: Progress) -> Overhead:
     without_s, with_s = list[float](), list[float]()
     spent_ns, elapsed_s = 0, 0.0
     counts = False
-    with mounted(s.tools, profile):
-        take(s)
-        for number in range(s.plan.rounds):
+    with mounted(t.tools, profile):
+        take(t)
+        for number in range(t.plan.rounds):
             for on in (False, True) if number % 2 == 0 else (True, False):
-                (s.probes.attach if on else s.probes.detach)()
-                take(s)
-                before_ns = s.probes.cost_ns()
-                counted = take(s)
-                after_ns = s.probes.cost_ns()
+                (t.probes.attach if on else t.probes.detach)()
+                take(t)
+                before_ns = t.probes.cost_ns()
+                counted = take(t)
+                after_ns = t.probes.cost_ns()
                 (with_s if on else without_s).append(counted.cpu_s)
                 if on and before_ns is not None and after_ns is not None:
                     counts = True
