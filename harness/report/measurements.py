@@ -19,14 +19,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from harness.measure.results import Cell, Measurement, Ratio, Spread, Table, read_measurements
+from harness.measure.results import Cell, Histogram, Measurement, Ratio, Spread, Table, read_measurements
 from harness.report import plot, words
 from harness.resources import resource
 from harness.store import write_atomically
 
 NOT_MEASURED = "not measured"
 _PLAIN_WIDTH = 140
-_HISTOGRAM_STARS = 40
+_STARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _view(m: Measurement) -> MeasurementView:
         made_on=made_on(m),
         ratios=[_ratio(r, bar) for r, bar in zip(m.ratios, bars, strict=True)],
         tables=[(t, _cells(t)) for t in m.tables],
-        histograms=[(h.title, h.unit, plot.histogram_rows(h, whole=False)) for h in m.histograms],
+        histograms=[(h.title, h.unit, plot.histogram_rows(h)) for h in m.histograms],
         plots=plot.plots(m.series),
         facts=_facts(m),
     )
@@ -243,10 +243,8 @@ def _parts(m: Measurement) -> Iterator[Text | RichTable]:
             yield Text(words.printable(f"  {table.note}"), style="dim")
         yield Text()
     for histogram in m.histograms:
-        yield Text(words.printable(f"{histogram.title} ({histogram.unit})"), style="bold")
-        for row in plot.histogram_rows(histogram):
-            stars = "*" * round(row.percent / 100 * _HISTOGRAM_STARS)
-            yield Text(f"{row.low:>12} -> {row.high:<12} : {row.count:<8} |{stars:<{_HISTOGRAM_STARS}}|")
+        yield Text(words.printable(histogram.title), style="bold")
+        yield Text(histogram_text(histogram), no_wrap=True)
         yield Text()
     for reason in m.missing:
         yield Text(words.printable(f"{NOT_MEASURED}: {reason}"), style="yellow")
@@ -295,3 +293,19 @@ def _plain_table(table: Table) -> RichTable:
         texts = [f"{c.text}\n{c.spread}" if c.spread else c.text for c in cells]
         shown.add_row(*(Text(words.printable(text)) for text in texts))
     return shown
+
+
+def histogram_text(drawn: Histogram) -> str:
+    """Its lines in the shape that bcc's tools print (`print_log2_hist`), the unit above; "no values" where there
+    are none.
+    """
+    if not drawn.buckets:
+        return f"     {drawn.unit:<19} : no values"
+    most = max(b.count for b in drawn.buckets)
+    wide = drawn.buckets[-1].high >= 1 << 32
+    width, stars = (20, _STARS // 2) if wide else (10, _STARS)
+    lines = [f"{'':{width // 2}}{drawn.unit:<{2 * width - 1}} : count     distribution"]
+    for b in drawn.buckets:
+        bar = "*" * (stars * b.count // most)
+        lines.append(f"{b.low:>{width}} -> {b.high:<{width}} : {b.count:<8} |{bar:<{stars}}|")
+    return "\n".join(lines)

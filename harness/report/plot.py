@@ -116,18 +116,13 @@ def cell_bar(cell: Spread, highest: float) -> CellBar | None:
     return CellBar(median, low, high)
 
 
-def histogram_rows(histogram: Histogram, *, whole: bool = True) -> list[HistogramRow]:
-    """In order; if not `whole`, from the first bucket that holds anything: on a page empty ones below it only
-    push it down.
-    """
-    empty_below = itertools.takewhile(lambda b: not b.count, histogram.buckets)
-    first = 0 if whole else sum(1 for _ in empty_below)
-    fullest = max((b.count for b in histogram.buckets), default=0)
+def histogram_rows(histogram: Histogram) -> list[HistogramRow]:
+    """In order, from the first bucket that holds anything: on a page, empty ones below only push it down."""
+    filled = list(itertools.dropwhile(lambda b: not b.count, histogram.buckets))
+    fullest = max((b.count for b in filled), default=0)
     return [
-        HistogramRow(
-            number(b.low), number(b.high), number(b.count), _px(100 * b.count / fullest) if fullest else 0.0
-        )
-        for b in histogram.buckets[first:]
+        HistogramRow(number(b.low), number(b.high), number(b.count), _px(100 * b.count / fullest))
+        for b in filled
     ]
 
 

@@ -19,10 +19,9 @@ from harness.measure.results import Histogram, Measurement, Spread, Table
 from harness.measure.run import make_directory
 from harness.progress import progress_for
 from harness.report import shown_path
-from harness.report.measurements import print_measurements, write_measurement_reports
+from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
 from harness.rootfs import Progress
 from harness.store import write_atomically
-from harness.tracing.histogram import render
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,
@@ -119,7 +118,7 @@ def trace_command(
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)
     for drawn in _main_histograms(m):
-        console.print(f"\n{drawn.title}\n{render(drawn)}", highlight=False, markup=False)
+        console.print(f"\n{drawn.title}\n{histogram_text(drawn)}", highlight=False, markup=False)
     console.print(f"report: {shown_path(run / 'report.html')}", highlight=False)
     if json_file:
         write_atomically(json_file, msgspec.json.format(msgspec.json.encode([m]), indent=1))
@@ -136,7 +135,7 @@ def _traced(t: Tracing, run: Path, progress: Progress, console: Console) -> Meas
         return trace(t, run, progress)
 
     def show(drawn: Histogram) -> None:
-        console.print(f"{drawn.title}\n{render(drawn)}\n", highlight=False, markup=False)
+        console.print(f"{drawn.title}\n{histogram_text(drawn)}\n", highlight=False, markup=False)
 
     return intervals(t, show, run)
 

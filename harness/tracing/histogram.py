@@ -1,4 +1,4 @@
-"""Histograms by powers of two, in the shape that bcc's tools print (`print_log2_hist`)."""
+"""Values in buckets by powers of two; `harness.report.measurements.histogram_text` draws them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from harness.measure.results import Bucket, Histogram
 
-STARS = 40
 _MAX_BITS = 64
 
 
@@ -23,17 +22,3 @@ def histogram(title: str, unit: str, values: Iterable[int]) -> Histogram:
 
 def _bucket(bits: int, count: int) -> Bucket:
     return Bucket(0 if bits == 1 else 1 << (bits - 1), (1 << bits) - 1, count)
-
-
-def render(drawn: Histogram) -> str:
-    """Its lines, the unit above; "no values" where there are none."""
-    if not drawn.buckets:
-        return f"     {drawn.unit:<19} : no values"
-    most = max(b.count for b in drawn.buckets)
-    wide = drawn.buckets[-1].high >= 1 << 32
-    width, stars = (20, STARS // 2) if wide else (10, STARS)
-    lines = [f"{'':{width // 2}}{drawn.unit:<{2 * width - 1}} : count     distribution"]
-    for b in drawn.buckets:
-        bar = "*" * (stars * b.count // most)
-        lines.append(f"{b.low:>{width}} -> {b.high:<{width}} : {b.count:<8} |{bar:<{stars}}|")
-    return "\n".join(lines)

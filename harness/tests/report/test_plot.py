@@ -66,9 +66,8 @@ def test_a_page_begins_at_the_first_bucket_that_holds_anything() -> None:
     late = Histogram(
         "h", "us", [Bucket(0, 1, 0), Bucket(2, 3, 0), Bucket(4, 7, 2), Bucket(8, 15, 0), Bucket(16, 31, 1)]
     )
-    assert [row.low for row in plot.histogram_rows(late, whole=False)] == ["4", "8", "16"]
-    assert [row.low for row in plot.histogram_rows(late)] == ["0", "2", "4", "8", "16"]
-    assert plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 0)]), whole=False) == []
+    assert [row.low for row in plot.histogram_rows(late)] == ["4", "8", "16"]
+    assert plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 0)])) == []
 
 
 def test_figures_have_three_digits_that_count() -> None:

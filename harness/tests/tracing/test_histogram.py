@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tracing.histogram import histogram, render
+from harness.report.measurements import histogram_text
+from harness.tracing.histogram import histogram
 
 # As `print_log2_hist("usecs")` of bcc shows these counts: header, widths, 40 stars for the fullest bucket.
 EXPECTED = """\
@@ -19,7 +20,7 @@ EXPECTED = """\
 
 
 def test_it_looks_as_bcc_s_own_do() -> None:
-    assert render(histogram("t", "usecs", [1, *[5] * 8, 8, 9, 15])) == EXPECTED
+    assert histogram_text(histogram("t", "usecs", [1, *[5] * 8, 8, 9, 15])) == EXPECTED
 
 
 def test_bucket_limits_are_powers_of_two() -> None:
@@ -29,12 +30,12 @@ def test_bucket_limits_are_powers_of_two() -> None:
 
 
 def test_wide_values_get_wide_columns_and_half_the_stars() -> None:
-    last = render(histogram("t", "nsecs", [1 << 33])).splitlines()[-1]
+    last = histogram_text(histogram("t", "nsecs", [1 << 33])).splitlines()[-1]
     assert last == f"{1 << 33:>20} -> {(1 << 34) - 1:<20} : 1        |{'*' * 20}|"
 
 
 def test_nothing_to_show_is_said() -> None:
-    assert render(histogram("t", "usecs", [])) == "     usecs               : no values"
+    assert histogram_text(histogram("t", "usecs", [])) == "     usecs               : no values"
 
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1))
