@@ -296,9 +296,7 @@ def _plain_table(table: Table) -> RichTable:
 
 
 def histogram_text(drawn: Histogram) -> str:
-    """Its lines in the shape that bcc's tools print (`print_log2_hist`), the unit above; "no values" where there
-    are none.
-    """
+    """Its lines in the shape that bcc's tools print (`print_log2_hist`); "no values" where there are none."""
     if not drawn.buckets:
         return f"     {drawn.unit:<19} : no values"
     most = max(b.count for b in drawn.buckets)
