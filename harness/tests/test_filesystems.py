@@ -13,6 +13,7 @@ from harness.expectations import read_expectations
 from harness.filesystems import Profile, Tool, profiles, select_profiles
 from harness.model import CaseId, FsckClass
 from harness.resources import resource
+from harness.workloads import select_workloads
 
 ALL = profiles()
 LOG_LINES = (
@@ -53,12 +54,20 @@ def test_errors_are_told_from_recovery(filesystem: str, line: str, matches: bool
     assert any(re.search(p, line) for p in profile.console.errors) is matches
 
 
-@pytest.mark.parametrize("name", ["natural-faults.expected", "reordering.expected"])
-def test_every_expectation_is_about_a_mode_there_is(name: str) -> None:
-    for expectation in read_expectations(resource("vms", "filesystems") / name):
-        assert any(expectation.applies_to(CaseId(p.filesystem, p.mode, "w")) for p in ALL.values()), (
-            expectation
-        )
+@pytest.mark.parametrize(
+    "path",
+    [
+        "vms/filesystems/natural-faults.expected",
+        "vms/filesystems/reordering.expected",
+        "workloads/applications.expected",
+    ],
+)
+def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) -> None:
+    names = [w.name for w in select_workloads(["all", "applications"])]
+    for expectation in read_expectations(resource(*path.split("/"))):
+        assert any(
+            expectation.applies_to(CaseId(p.filesystem, p.mode, name)) for p in ALL.values() for name in names
+        ), f"{expectation.origin}: {expectation} speaks about nothing that can be run"
 
 
 def test_a_filesystem_stands_for_its_modes() -> None:
