@@ -19,7 +19,8 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
  4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
     unwritten (`zeros_in_new_blocks`). [code] ext4_map_blocks orders only blocks that are new and not
     unwritten; ext4_should_dioread_nolock. Without it, a committed write's new blocks hold its data; but
-    an append into a block that was there already may still show zeros, its page is not ordered.
+    an append into a block that was there already may still show zeros, its page is not ordered. So may a
+    store into a mapping: the fault before it allocates the block, and a commit may come between the two.
  5. The size follows writeback where it lags, and never overtakes the operations committed.
     [code] mpage_map_and_submit_extent, ext4_da_do_write_end; ext4_setattr sets it at once.
  6. data=journal: exactly the committed operations; of operation j, a write's pages in their order.
@@ -64,17 +65,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`sizes`: intervals, bounds included, the usual one first. `size_base`: number of events that
-    fixes the lower bound. `starts[i]`, `origins[i]`: the cell from there to the next start.
+    """Sizes from `low` to `high`, both included. `size_base`: number of events that fixes `low`.
+    `starts[i]`, `origins[i]`: the cell from there to the next start.
     """
 
-    sizes: tuple[tuple[int, int], ...]
+    low: int
+    high: int
     size_base: int
     starts: tuple[int, ...]
     origins: tuple[Origins, ...]
-
-    def allows_size(self, size: int) -> bool:
-        return any(low <= size <= high for low, high in self.sizes)
 
     def cells(self, start: int, end: int) -> Iterator[tuple[int, int, Origins]]:
         """The parts of this range with their origins."""
@@ -90,7 +89,7 @@ class _Cells:
 
     def __init__(self, content: Content, bounds: Iterable[int]) -> None:
         cuts = {0, *bounds, *(b for start, end, _ in content for b in (start, end))}
-        self.starts = sorted(cuts - {ENDLESS})
+        self.starts = sorted(cuts)
         self.index = {start: i for i, start in enumerate(self.starts)}
         self.index[ENDLESS] = len(self.starts)
         self.origins: list[Origins] = [frozenset({ZERO})] * len(self.starts)
@@ -116,11 +115,10 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
         if event.kind is EventKind.WRITE:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
-            cells.put(*_around(event.size_before, event.size_after), ANYTHING)
+            cells.put(event.size_before, _around(0, event.size_after)[1], ANYTHING)
         elif event.kind is EventKind.ZERO:
             _zero(contract, cells, event, committed)
-    sizes, base = _sizes(contract, file, cut)
-    return Allowance(sizes, base, tuple(cells.starts), tuple(cells.origins))
+    return Allowance(*_sizes(contract, file, cut), tuple(cells.starts), tuple(cells.origins))
 
 
 def _bounds(event: FileEvent) -> Iterator[int]:
@@ -129,9 +127,8 @@ def _bounds(event: FileEvent) -> Iterator[int]:
     if event.kind is EventKind.ZERO:
         yield from whole_blocks(event.start, event.end)
     if event.kind is EventKind.SIZE:
-        yield from _around(event.size_before, event.size_after)
+        yield from (event.size_before, _around(0, event.size_after)[1])
     for start, end in event.fresh:
-        yield from (start, end)
         yield from _around(start, end)
 
 
@@ -145,7 +142,7 @@ def _write(contract: Contract, cells: _Cells, event: FileEvent, committed: bool)
     for start, end in event.fresh:
         if contract.stale_allowed:
             cells.put(*_around(start, end), ANYTHING)
-        elif committed and not contract.zeros_in_new_blocks:
+        elif committed and not (contract.zeros_in_new_blocks or event.mapped):
             cells.put(start, end, frozenset({event.index}))
 
 
@@ -166,19 +163,16 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) 
             cells.add(start, end, ZERO)
 
 
-def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Rule 5: the sizes allowed, and the number of events that fixes the lower bound."""
+def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, int]:
+    """Rule 5: the lowest and the highest size allowed, and the number of events that fixes the lowest."""
     last = max(cut.committed, cut.durable)
     base = last
     if contract.size_lags:
         base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
-    low, high = file.size_at(base), file.size_at(last)
-    if not cut.partly or last != cut.committed:
-        return ((low, high),), base
-    after = file.size_at(last + 1)
-    if after < high:
-        return ((low, high), (after, after)), base
-    return ((low, after),), base
+    high = file.size_at(last)
+    if cut.partly and last == cut.committed:  # a smaller size is that of j + 1 operations
+        high = max(high, file.size_at(last + 1))
+    return file.size_at(base), high, base
 
 
 def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
@@ -188,7 +182,8 @@ def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
     events = max(cut.committed, cut.durable)
     size = file.size_at(events)
     content = file.content(events)
-    yield _exactly(content, events, size)
+    cells = _Cells(content, ())
+    yield Allowance(size, size, events, tuple(cells.starts), tuple(cells.origins))
     if cut.partly and events == cut.committed:
         event = file.events[events]
         if event.kind is EventKind.WRITE and not event.mapped:
@@ -197,36 +192,19 @@ def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
             yield _half_done(content, events, event)
 
 
-def _exactly(content: Content, events: int, size: int) -> Allowance:
-    starts, origins, at = [0], [frozenset({ZERO})], 0
-    for start, end, origin in content:
-        if start == at:
-            origins[-1] = frozenset({origin})
-        else:
-            starts.append(start)
-            origins.append(frozenset({origin}))
-        starts.append(end)
-        origins.append(frozenset({ZERO}))
-        at = end
-    return Allowance(((size, size),), events, tuple(starts), tuple(origins))
-
-
 def _first_pages(content: Content, events: int, event: FileEvent, reach: int) -> Iterator[Allowance]:
-    """The write's pages up to where it seems to have come."""
-    page = reach // BLOCK_BYTES * BLOCK_BYTES
-    for end in (page, page + BLOCK_BYTES):
-        if event.start < end < event.end:
-            cells = _Cells(content, (event.start, end))
-            cells.put(event.start, end, frozenset({event.index}))
-            grown = max(event.size_before, end)
-            yield Allowance(((grown, grown),), events, tuple(cells.starts), tuple(cells.origins))
+    """The write's whole pages as far as it seems to have come."""
+    end = reach // BLOCK_BYTES * BLOCK_BYTES
+    if end > event.start:
+        cells = _Cells(content, (event.start, end))
+        cells.put(event.start, end, frozenset({event.index}))
+        grown = max(event.size_before, end)
+        yield Allowance(grown, grown, events, tuple(cells.starts), tuple(cells.origins))
 
 
 def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
     """Some of the blocks of a shrink, punch, zero-range or extension, or of the bytes stored in a mapping."""
     cells = _Cells(content, _bounds(event))
-    if event.kind in (EventKind.ZERO, EventKind.WRITE):
-        cells.add(event.start, event.end, ZERO if event.kind is EventKind.ZERO else event.index)
-    before, after = event.size_before, event.size_after
-    sizes = ((before, after),) if after >= before else ((before, before), (after, after))
-    return Allowance(sizes, events, tuple(cells.starts), tuple(cells.origins))
+    cells.add(event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO)
+    low, high = event.size_before, max(event.size_before, event.size_after)
+    return Allowance(low, high, events, tuple(cells.starts), tuple(cells.origins))

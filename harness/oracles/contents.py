@@ -7,7 +7,6 @@ which old, and the mixing of bytes inside a stretch too short to carry a whole w
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ _CACHE_ENTRIES = 100_000
 _CACHE_ALLOWANCES = 10_000
 _NEAREST = 8
 """Numbers of operations under which a state is looked at in detail, once none explains it."""
-_IMPLAUSIBLE = Violation("contents", "", "ruled out before a closer look", "", "", "implausible")
 
 
 class Bench:
@@ -59,9 +57,7 @@ class Bench:
         """Nothing when some moment explains this one file; else what is wrong under the one that
         explains most of it.
         """
-        file = self._timeline.files.get(inode)
-        if file is None:
-            return (_IMPLAUSIBLE,)
+        file = self._timeline.files[inode]
         moments = [e.index for e in file.events[: file.before(position.begun)]]
         for j in reversed((*moments, position.begun)):
             if not self._file(file, j, position, entry, thorough=False):
@@ -91,10 +87,9 @@ class Bench:
         for path, entry in tree.items():
             if entry.kind != "file":
                 continue
-            if entry.links > 1:
-                if entry.inode in told:
-                    continue
-                told.add(entry.inode)
+            if entry.inode in told:
+                continue
+            told.add(entry.inode)
             yield from self._file(self._timeline.files[inodes[path]], j, position, entry, thorough)
 
     def _file(
@@ -121,18 +116,10 @@ class Bench:
         return known
 
     def _compare(self, subject: _Subject, thorough: bool) -> tuple[Fault, ...]:
-        journal = self._contract.data == "journal"
-        if journal and not thorough and not subject.plausible():
-            return (_IMPLAUSIBLE,)
-        best: tuple[Fault, ...] | None = None
-        for allowed in self._allowed(subject):
-            faults = subject.faults(allowed)
-            found = tuple(_folded(faults if thorough else _until_violation(faults)))
-            if best is None or _weight(found) < _weight(best):
-                best = found
-            if not best:
-                break
-        return best or ()
+        """Under the allowance that explains most."""
+        every = (subject.faults(allowed) for allowed in self._allowed(subject))
+        found = (tuple(_folded(faults if thorough else _until_violation(faults))) for faults in every)
+        return min(found, key=_weight)
 
     def _allowed(self, subject: _Subject) -> Iterable[Allowance]:
         if self._contract.data == "journal":
@@ -162,7 +149,7 @@ class _Subject:
 
     def reach(self) -> int:
         """How far the file holds data of the operation that may be committed in part."""
-        if not self.cut.partly or self.file.events[self.cut.committed].kind is not EventKind.WRITE:
+        if not self.cut.partly:
             return 0
         event = self.file.events[self.cut.committed]
         reach = event.start
@@ -173,35 +160,13 @@ class _Subject:
                 reach = run.end
         return min(reach, event.end)
 
-    def plausible(self) -> bool:
-        """With data=journal: whether size and last write are those of this moment. A cheap look that
-        rules most moments out; what is ruled out does not fit.
-        """
-        events = max(self.cut.committed, self.cut.durable)
-        sizes = [self.file.size_at(events)]
-        following = None
-        if self.cut.partly and events == self.cut.committed:
-            following = self.file.events[events]
-            sizes.append(following.size_after)
-        if not min(sizes) <= self.entry.size <= max(sizes):
-            return False
-        last = self.file.events[events - 1] if events else None
-        if last is None or last.kind is not EventKind.WRITE:
-            return True
-        at = -(-last.start // WORD_BYTES) * WORD_BYTES
-        if at + WORD_BYTES > last.end or (following and following.start <= at < following.end):
-            return True
-        runs = self.entry.runs
-        run = runs[bisect.bisect_right(runs, at, key=lambda r: r.start) - 1]
-        return run.kind is RunKind.UNREADABLE or (run.kind is RunKind.WRITTEN and run.value == last.index)
-
     def faults(self, allowed: Allowance) -> Iterator[Fault]:
         """What is wrong; nothing twice: of what lies behind the largest size allowed, only what this
         file never held.
         """
         limit = self.entry.size
-        if not allowed.allows_size(self.entry.size):
-            limit = max(high for _, high in allowed.sizes)
+        if not allowed.low <= self.entry.size <= allowed.high:
+            limit = allowed.high
             yield self._size_fault(allowed)
         for run in self.entry.runs:
             if run.kind is not RunKind.UNREADABLE:
@@ -218,12 +183,13 @@ class _Subject:
 
     def _size_fault(self, allowed: Allowance) -> Violation:
         path, size = self.entry.path, self.entry.size
-        expected = " or ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in allowed.sizes)
+        low, high = allowed.low, allowed.high
+        expected = f"{low}" if low == high else f"{low} to {high}"
         base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
         durable = self.file.size_at(self.cut.durable)
         earlier = (self.file.size_at(k) for k in range(self.cut.durable))
         oracle = "durability"
-        if self.point >= 0 and allowed.size_base == self.cut.durable and (size < durable or size in earlier):
+        if allowed.size_base == self.cut.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
             told = self.timeline.told(point)
             signature = f"size after {point}"
@@ -232,13 +198,13 @@ class _Subject:
             else:
                 what = f"the shorter size acknowledged by {told} is undone: size is {size}"
         else:
-            word = "too small" if size < allowed.sizes[0][0] else "too large"
+            word = "too small" if size < low else "too large"
             what = f"size {size} is {word}"
             signature = f"size {word}"
             if base:
                 what += f"; {self.timeline.told(base.index)} is there"
                 signature += f", {base.kind.value}"
-            promised = base and base.kind is not EventKind.SETTLE and size < allowed.sizes[0][0]
+            promised = base and base.kind is not EventKind.SETTLE and size < low
             if not (base and promised and base.index < self.timeline.floors[self.acked]):
                 oracle = "size"
         return Violation(
@@ -247,7 +213,7 @@ class _Subject:
 
     def _first_point(self, size: int, durable: int) -> int:
         """The first persistence point that promised more than this size; the last one otherwise."""
-        points = (p for p, k in self.file.persists if p < self.acked and self.file.size_at(k) > size)
+        points = (p for p, k in self.file.persists if self.file.size_at(k) > size)
         return next(points, self.point) if size < durable else self.point
 
     def _fault(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
@@ -299,7 +265,7 @@ class _Subject:
         words = "bytes of several operations" if found is None else self._origin(found)
         path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(found)
-        if self.point >= 0 and durable in origins and order < self.cut.durable and found != durable:
+        if durable in origins and order < self.cut.durable:
             promised = f"acknowledged by {self.timeline.told(self._first_promise(durable))}"
             told = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"

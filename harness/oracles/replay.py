@@ -163,10 +163,12 @@ _make_file = _make("file", FILE_MODE)
 
 def _tmpfile(m: _Model, i: int, op: Operation) -> None:
     """The name comes last, whole: [code] ext4_tmpfile puts the inode on the orphan list, ext4_link takes it
-    off in the transaction that adds the name. The writes before it are those of any new file.
+    off in the transaction that adds the name. The writes before it are those of any new file. A link changes
+    no data (ext4_do_update_inode: need_datasync), so fdatasync promises all that came before, not the name.
     """
     _make_file(m, i, op)
     _write(m, i, op)
+    m.data_changed[i] = i - 1
 
 
 def _raw(path: str) -> bytes:

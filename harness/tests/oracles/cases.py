@@ -52,6 +52,10 @@ NODELALLOC = variant(size_lags=False, zeros_in_new_blocks=False)
 JOURNAL = variant(data="journal", size_lags=False, zeros_in_new_blocks=False)
 WRITEBACK = variant(data="writeback", replace_is_safe=False)
 WRITEBACK_NODELALLOC = variant(data="writeback", size_lags=False, stale_allowed=True, replace_is_safe=False)
+EACH = variant(namespace="each", persists="inode", replace_is_safe=False)
+SYNCED = variant(
+    namespace="synced", persists="inode", data="writeback", stale_allowed=True, replace_is_safe=False
+)
 CONTRACTS = {
     "ordered": ORDERED,
     "nodelalloc": NODELALLOC,

@@ -159,6 +159,13 @@ def test_a_range_may_be_zero_before_its_zeroing_is_committed() -> None:
     assert oracles(judged(operations, tree(file("f", *beyond)), NODELALLOC, begun=6)) == {"durability"}
 
 
+def test_zeroing_inside_one_block_leaves_the_rest_of_it() -> None:
+    operations = ["create f", "append f 4096", "sync", "fallocate f 104 104 punch-hole", "create g"]
+    assert of_f(operations, written(1, 0, 104), zeros(104, 104), written(1, 208, 3888)).verdict is PASS
+    for wrong in ((zeros(0, 208), written(1, 208, 3888)), (written(1, 0, 104), zeros(104, 3992))):
+        assert oracles(of_f(operations, *wrong)) == {"durability"}
+
+
 def test_an_acknowledged_hole_that_holds_old_data() -> None:
     operations = ["create f", "append f 8192", "sync", "fallocate f 0 4096 punch-hole", "fsync f"]
     assert of_f(operations, zeros(0, 4096), written(1, 4096, 4096)).verdict is PASS
@@ -188,6 +195,29 @@ def test_an_append_into_the_last_block_may_be_zeros_even_without_delayed_allocat
     """[code] ext4_map_blocks orders only new blocks; an old block's page may come later."""
     operations = ["create f", "append f 104", "fsync f", "append f 96", "create g"]
     assert of_f(operations, written(1, 0, 104), zeros(104, 96), contract=NODELALLOC).verdict is PASS
+
+
+def test_a_store_into_a_hole_may_be_zeros_even_without_delayed_allocation() -> None:
+    """The fault allocates the block; a commit may come between it and the store."""
+    operations = ["create f", "truncate f 8192", "sync", "mmap-write f 0 8192", "create g"]
+    for runs in ((zeros(0, 8192),), (written(3, 0, 4096), zeros(4096, 4096)), (written(3, 0, 8192),)):
+        assert of_f(operations, *runs, contract=NODELALLOC).verdict is PASS
+    operations[3] = "write f 0 8192"
+    assert oracles(of_f(operations, zeros(0, 8192), contract=NODELALLOC)) == {"contents"}
+
+
+def test_the_last_operation_that_set_the_size_counts() -> None:
+    operations = ["create f", "truncate f 100", "truncate f 200", "create g"]
+    assert of_f(operations, zeros(0, 200)).verdict is PASS
+    assert oracles(of_f(operations, zeros(0, 100))) == {"size"}
+
+
+@pytest.mark.parametrize("contract", [ORDERED, NODELALLOC, JOURNAL], ids=["ordered", "nodelalloc", "journal"])
+def test_a_shrink_in_flight_has_happened_or_not(contract: Contract) -> None:
+    operations = ["create f", "append f 8192", "sync", "truncate f 104"]
+    for size in (8192, 104):
+        assert of_f(operations, written(1, 0, size), contract=contract, begun=4).verdict is PASS
+    assert of_f(operations, written(1, 0, 4096), contract=contract, begun=4).verdict is Verdict.FAIL
 
 
 def test_an_operation_in_flight_may_have_come_half_way() -> None:
@@ -238,8 +268,38 @@ def test_poison_is_allowed_where_the_mode_says_so_and_only_in_new_blocks() -> No
     operations = APPEND[:5]
     runs = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 8192, 77))
     assert of_f(operations, *runs, contract=WRITEBACK_NODELALLOC).verdict is PASS
-    durable = (Run(RunKind.POISON, 0, 4096, 77), written(3, 4096, 8192))
-    assert oracles(of_f(operations, *durable, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+    for durable in (
+        (Run(RunKind.POISON, 0, 4096, 77), written(3, 4096, 8192)),
+        (written(1, 0, 2048), Run(RunKind.POISON, 2048, 2048, 77), written(3, 4096, 8192)),
+    ):
+        assert oracles(of_f(operations, *durable, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+
+
+def test_an_extension_may_show_poison_where_the_mode_says_so_and_not_over_what_was_durable() -> None:
+    operations = ["create f", "append f 5000", "fsync f", "truncate f 12000", "create g"]
+    behind = (written(1, 0, 5000), Run(RunKind.POISON, 5000, 7000, 77))
+    assert of_f(operations, *behind, contract=WRITEBACK_NODELALLOC).verdict is PASS
+    assert oracles(of_f(operations, *behind, contract=WRITEBACK)) == {"stale"}
+    over = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 904, 77), zeros(5000, 7000))
+    assert oracles(of_f(operations, *over, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+
+
+def test_what_lies_behind_the_largest_size_is_told_only_if_it_was_never_there() -> None:
+    operations = ["create f", "append f 4096", "create g", "append g 4096", "sync", "append f 4096"]
+
+    def held(run: Run) -> set[str]:
+        others = (file("g", written(3, 0, 4096)),)
+        return oracles(judged(operations, tree(file("f", written(1, 0, 4096), run), *others), begun=5))
+
+    assert held(zeros(4096, 4096)) == {"size"}
+    assert held(Run(RunKind.POISON, 4096, 4096, 77)) == {"size", "stale"}
+    assert held(written(3, 4096, 4096)) == {"size", "stale"}
+    assert held(written(5, 4096, 4096)) == {"size", "foreign"}
+
+
+def test_bytes_that_cannot_be_read_are_told_once() -> None:
+    operations = ["create f", "append f 4096", "fsync f"]
+    assert oracles(of_f(operations, Run(RunKind.UNREADABLE, 0, 4096, 5))) == {"readable"}
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -313,6 +373,44 @@ def test_journaled_pages_come_in_order() -> None:
     assert oracles(second_page_alone) == {"contents"}
 
 
+def test_journaled_pages_come_in_order_wherever_the_write_begins() -> None:
+    operations = ["create f", "append f 5000", "sync", "append f 12000", "create g"]
+    for end in (8192, 12288):
+        runs = (written(1, 0, 5000), written(3, 5000, end - 5000))
+        assert of_f(operations, *runs, contract=JOURNAL, begun=4).verdict is PASS, end
+        assert oracles(of_f(operations, *runs, contract=JOURNAL)) == {"size"}, end
+    for end in (6000, 9000):
+        runs = (written(1, 0, 5000), written(3, 5000, end - 5000))
+        assert oracles(of_f(operations, *runs, contract=JOURNAL, begun=4)) == {"size"}, end
+
+
+def test_journaled_zeroing_comes_block_by_block() -> None:
+    operations = ["create f", "append f 12288", "sync", "fallocate f 0 12288 zero-range", "create g"]
+    half = (zeros(0, 4096), written(1, 4096, 8192))
+    assert of_f(operations, *half, contract=JOURNAL, begun=4).verdict is PASS
+    assert oracles(of_f(operations, *half, contract=JOURNAL)) == {"contents"}
+    grown = ["create f", "append f 4096", "sync", "fallocate f 4096 8192", "create g"]
+    for size in (4096, 8192, 12288):
+        runs = (written(1, 0, 4096), zeros(4096, size - 4096)) if size > 4096 else (written(1, 0, 4096),)
+        assert of_f(grown, *runs, contract=JOURNAL, begun=4).verdict is PASS
+
+
+def test_journaled_holes_are_zeros() -> None:
+    operations = ["create f", "write f 8192 4096", "write f 20480 4096", "sync"]
+    whole = (zeros(0, 8192), written(1, 8192, 4096), zeros(12288, 8192), written(2, 20480, 4096))
+    assert of_f(operations, *whole, contract=JOURNAL).verdict is PASS
+    filled = (zeros(0, 8192), written(1, 8192, 4096), Run(RunKind.POISON, 12288, 8192, 7), whole[3])
+    assert oracles(of_f(operations, *filled, contract=JOURNAL)) == {"stale"}
+
+
+@pytest.mark.parametrize("contract", [ORDERED, NODELALLOC, JOURNAL], ids=["ordered", "nodelalloc", "journal"])
+def test_durable_contents_under_a_name_that_is_older(contract: Contract) -> None:
+    """fdatasync behind a replacing rename makes the file durable, and not its new name."""
+    operations = ["create f", "create t", "append t 4096", "rename t f", "fdatasync f", "create g"]
+    assert judged(operations, tree(file("f"), file("t", written(2, 0, 4096))), contract).verdict is PASS
+    assert oracles(judged(operations, tree(file("f"), file("t")), contract)) == {"durability"}
+
+
 def test_contents_of_two_files_must_be_of_one_moment_in_data_journal() -> None:
     operations = ["create f", "create g", "sync", "append f 8", "append g 8"]
     f, g = file("f", written(3, 0, 8)), file("g", written(4, 0, 8))
@@ -352,6 +450,29 @@ def test_a_long_mixture_that_was_not_seen_whole_is_unknown() -> None:
     assert judgement.unknown[0].startswith("f: bytes 6")
     wrong = replace(seen, data=b"\xff" * 64)
     assert oracles(of_f(operations, wrong)) == {"foreign"}
+
+
+def test_a_doubt_about_one_moment_is_no_violation_of_another() -> None:
+    """Under all operations the size is wrong, under one less the bytes fit as far as they were seen."""
+    operations = ["create f", *["append f 3"] * 30, "truncate f 0"]
+    content = b"".join(fill(1 + i, 3 * i, 3) for i in range(30))
+    judgement = of_f(operations, Run(RunKind.FOREIGN, 0, 90, data=content[:64]), contract=JOURNAL)
+    assert judgement.verdict is Verdict.UNKNOWN
+    other = of_f(operations, Run(RunKind.FOREIGN, 0, 90, data=b"\xff" * 64), contract=JOURNAL)
+    assert other.verdict is Verdict.FAIL
+
+
+def test_what_is_wrong_is_told_under_the_moment_that_explains_most() -> None:
+    operations = ["create f", "create g", "sync", "append f 8", "append g 8", "append g 8"]
+    f, g = file("f", written(3, 0, 8)), file("g", literal(0, b"ABCDEFGH"), written(5, 8, 8))
+    v = only(judged(operations, tree(f, g), JOURNAL))
+    assert (v.oracle, v.subject) == ("foreign", "g")
+
+
+def test_a_file_with_two_names_is_told_of_once() -> None:
+    operations = ["create f", "link f g", "append f 8", "sync"]
+    names = (file(n, zeros(0, 8), inode=5, links=2) for n in ("f", "g"))
+    assert only(judged(operations, tree(*names))).oracle == "durability"
 
 
 def test_the_signature_is_the_same_at_other_crash_points() -> None:

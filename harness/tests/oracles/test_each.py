@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from harness.model import Judgement, TreeEntry, Verdict
-from harness.tests.oracles.cases import directory, file, judged, oracles, tree, variant, written, zeros
+from harness.tests.oracles.cases import (
+    EACH,
+    SYNCED,
+    directory,
+    file,
+    judged,
+    oracles,
+    tree,
+    written,
+    zeros,
+)
 
 PASS = Verdict.PASS
-EACH = variant(namespace="each", persists="inode", replace_is_safe=False)
-SYNCED = variant(
-    namespace="synced", persists="inode", data="writeback", stale_allowed=True, replace_is_safe=False
-)
 
 
 def on(operations: list[str], *entries: TreeEntry, begun: int | None = None) -> Judgement:

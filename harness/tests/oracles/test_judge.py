@@ -31,8 +31,11 @@ from harness.oracles.doubt import Doubt
 from harness.tests.oracles.cases import (
     CLEAN,
     CONTRACTS,
+    EACH,
     ORDERED,
     PATTERNS,
+    SYNCED,
+    WRITEBACK_NODELALLOC,
     Writer,
     dice,
     file,
@@ -149,6 +152,16 @@ def test_without_an_order_of_names_only_poison_is_judged() -> None:
     assert verdict_on(good(tree=tree(file("other", written(0, 0, 8)))), contract) == (PASS, set())
     poisoned = good(tree=tree(file("other", Run(RunKind.POISON, 0, 4096, 5))))
     assert verdict_on(poisoned, contract) == (FAIL, {"stale"})
+    exposing = variant(namespace="none", persists="nothing", data="writeback", stale_allowed=True)
+    assert verdict_on(poisoned, exposing) == (PASS, set())
+    future = good(tree=tree(file("other", Run(RunKind.MISPLACED, 0, 8, 1, 8))))
+    assert verdict_on(future, exposing) == (FAIL, {"foreign"})
+
+
+def test_poison_shows_in_files_of_programs_only_where_the_mode_forbids_it() -> None:
+    one = Judge(WRITEBACK_NODELALLOC, history([RUN]), error_patterns=())
+    poisoned = good(tree=tree(file("x", Run(RunKind.POISON, 0, 4096, 5))))
+    assert one.judge(Position(1, 1), poisoned).verdict is PASS
 
 
 # --- the registry ---
@@ -187,7 +200,11 @@ def test_violations_are_capped() -> None:
 # --- the simple disk ---
 
 
-@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=list(CONTRACTS))
+# The simple disk keeps an order of its own accord, so it keeps what promises less as well.
+KEPT = {**CONTRACTS, "each": EACH, "synced": SYNCED}
+
+
+@pytest.mark.parametrize("contract", KEPT.values(), ids=list(KEPT))
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(3, 30))
 def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int) -> None:
@@ -211,6 +228,9 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("nodelalloc", "unordered", "stale"),
         ("writeback", "no-flush", "durability"),
         ("ordered", "msync-does-nothing", "durability"),
+        ("each", "fsync-does-nothing", "durability"),
+        ("each", "no-flush", "stale"),
+        ("synced", "fsync-does-nothing", "durability"),
     ],
 )
 def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
@@ -220,8 +240,8 @@ def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
         if seen_by in found:
             break
         operations = Writer(dice(seed)).write(20)
-        position, recovered = power_cut(CONTRACTS[mode], operations, dice(seed), [bug])
-        done = judge(CONTRACTS[mode], (), history(operations), position, Outcome(tree=recovered, fsck=CLEAN))
+        position, recovered = power_cut(KEPT[mode], operations, dice(seed), [bug])
+        done = judge(KEPT[mode], (), history(operations), position, Outcome(tree=recovered, fsck=CLEAN))
         found |= oracles(done)
     assert seen_by in found
 

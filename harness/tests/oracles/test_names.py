@@ -154,6 +154,15 @@ def test_fdatasync_promises_no_names_that_came_after_the_data() -> None:
     assert oracles(judged(operations, tree(file("f", DATA)))) == {"durability"}
 
 
+def test_fdatasync_promises_not_the_name_that_tmpfile_came_by_last() -> None:
+    """The link changes no data: fdatasync finds nothing to commit, where a commit came before the link."""
+    operations = ["create a", "tmpfile f 4096", "fdatasync f"]
+    assert judged(operations, tree(file("a"))).verdict is Verdict.PASS
+    assert oracles(judged(operations, tree())) == {"durability"}
+    operations[-1] = "fsync f"
+    assert oracles(judged(operations, tree(file("a")))) == {"durability"}
+
+
 def test_a_sync_in_flight_promises_nothing() -> None:
     assert judged(["create f", "sync"], tree(), begun=2).verdict is Verdict.PASS
     assert oracles(judged(["create f", "sync"], tree())) == {"durability"}
