@@ -13,9 +13,9 @@ from harness.kernels import find_kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.shrink import Shrunk, finding_to_shrink, workload_file
 from harness.store import CaseInfo, CaseStatus, Finding, JudgedState, RunStore
+from harness.tests.cli.test_run import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
-from harness.tests.test_cli import powercut
 from harness.workloads import load_workload
 
 BROKEN = CaseId("ext4", "nobarrier", "random1-17-20")

@@ -12,7 +12,7 @@ from harness.expectations import Expectation, parse_expectations, read_expectati
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.store import CaseInfo, CaseStatus, How, JudgedState, RunStore
 from harness.summary import CaseVerdict, Summary, exit_code, summarise, worst
-from harness.tests.test_store import CASE, INFO, OTHER
+from harness.tests.store.test_run_store import CASE, INFO, OTHER
 
 OK = Judgement()
 BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))

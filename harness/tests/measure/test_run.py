@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.cli.measure import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
 from harness.kernels import Kernel
 from harness.measure import many_entries
 from harness.measure import run as running
-from harness.measure.cli import exit_code
 from harness.measure.comparison import (
     Comparison,
     Configuration,

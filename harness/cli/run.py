@@ -16,6 +16,8 @@ from rich.console import Console
 
 from harness import __version__, bench, doctor
 from harness.cache import cache_dir
+from harness.cli.measure import measure_command
+from harness.cli.trace import trace_command
 from harness.compare import compare
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import SAMPLE_RATE, Unseen
@@ -28,7 +30,6 @@ from harness.kernel_build import FLAVOURS, build
 from harness.kernels import find_kernel, pins
 from harness.machines import qemu
 from harness.machines.machine import Boot
-from harness.measure.cli import measure_command
 from harness.model import Verdict
 from harness.plan import Plan, load_plan
 from harness.progress import progress_for
@@ -40,7 +41,6 @@ from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.states import FAULT_MODELS
 from harness.store import RunStore, write_atomically
 from harness.summary import summarise
-from harness.tracing.command import trace_command
 from harness.workloads import select_workloads, workload_files
 from harness.writelog import read_log, select
 

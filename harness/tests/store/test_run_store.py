@@ -359,7 +359,7 @@ import os, signal, sys
 from pathlib import Path
 from harness.model import CrashState, Judgement
 from harness.store import JudgedState, RunStore
-from harness.tests.test_store import CASE
+from harness.tests.store.test_run_store import CASE
 
 store = RunStore.open(Path(sys.argv[1]))
 number = 0

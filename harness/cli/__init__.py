@@ -1,0 +1,5 @@
+"""The command line; see `harness.cli.run`."""
+
+from harness.cli.run import main
+
+__all__ = ["main"]
