@@ -23,14 +23,14 @@ from harness.plan import Plan, Progress
 from harness.pool import Pool, Station, Task
 from harness.recording import Recording, copy_recording, is_kept, load_recording, record
 from harness.states import FAULT_MODELS
-from harness.store import (
+from harness.store import RunStore
+from harness.store.records import (
     CaseInfo,
     CaseStatus,
     Evidence,
     Finding,
     How,
     JudgedState,
-    RunStore,
     state_order,
     steps_of,
     timeline_of,

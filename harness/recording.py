@@ -18,6 +18,7 @@ import msgspec
 import zstandard
 
 from harness.errors import StoreError, WriteLogError
+from harness.files import write_atomically
 from harness.filesystems import Profile
 from harness.machines.worker import Target, Worker
 from harness.model import (
@@ -31,7 +32,6 @@ from harness.model import (
     Workload,
 )
 from harness.oracles.pattern import poison
-from harness.store import write_atomically
 from harness.writelog import WriteLog, read_log
 
 COPY_BYTES = 1 << 20

@@ -20,6 +20,7 @@ import msgspec
 from harness import __version__
 from harness.casework import Casework
 from harness.errors import EnvironmentLacks, ExitCode
+from harness.files import write_atomically
 from harness.filesystems import Profile, select_profiles
 from harness.kernels import Kernel, find_kernel
 from harness.kits import Kits, make_kits, missing_for, missing_program
@@ -29,7 +30,8 @@ from harness.plan import Plan, Progress
 from harness.pool import Pool, Station
 from harness.recording import make_base
 from harness.report import write_reports
-from harness.store import KernelInfo, MachineInfo, RunInfo, RunStore, write_atomically
+from harness.store import RunStore
+from harness.store.records import KernelInfo, MachineInfo, RunInfo
 from harness.summary import Summary, exit_code, summarise
 from harness.workloads import select_workloads
 

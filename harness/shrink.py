@@ -27,7 +27,8 @@ from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
 from harness.plan import Plan, load_plan
 from harness.recording import make_base, record
-from harness.store import CaseStatus, Finding, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseStatus, Finding
 from harness.workloads import find_workload
 
 Say = Callable[[str], None]

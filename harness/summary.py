@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.errors import ExitCode
 from harness.expectations import Expectation
 from harness.model import CaseId
-from harness.store import CaseInfo, CaseStatus, Counts, Finding, How, RunInfo, RunStore, UnknownReason
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, RunInfo, UnknownReason
 
 
 class CaseVerdict(enum.Enum):

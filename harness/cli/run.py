@@ -22,6 +22,7 @@ from harness.compare import compare
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.examine import SAMPLE_RATE, Unseen
 from harness.expectations import read_expectations
+from harness.files import write_atomically
 from harness.filesystems import profiles, select_profiles
 from harness.generate import SETS as GENERATED_SETS
 from harness.generate.chance import name_of as random_name
@@ -39,7 +40,7 @@ from harness.repro import Reproduction, export, find_point, reproduce, scene, sh
 from harness.run import code_of, create_run, execute
 from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.states import FAULT_MODELS
-from harness.store import RunStore, write_atomically
+from harness.store import RunStore
 from harness.summary import summarise
 from harness.workloads import select_workloads, workload_files
 from harness.writelog import read_log, select

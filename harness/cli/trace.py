@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from harness.errors import ExitCode, UsageError
+from harness.files import write_atomically
 from harness.filesystems import select_profiles
 from harness.guard import guarded
 from harness.kernels import find_kernel
@@ -21,7 +22,6 @@ from harness.progress import progress_for
 from harness.report import shown_path
 from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
 from harness.rootfs import Progress
-from harness.store import write_atomically
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,

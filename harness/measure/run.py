@@ -24,6 +24,7 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
+from harness.files import write_atomically
 from harness.kernels import find_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
@@ -32,7 +33,6 @@ from harness.measure.samples import FILE_NAME as SAMPLES_NAME
 from harness.measure.samples import Sample, Samples
 from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
-from harness.store import write_atomically
 
 SURROUNDINGS_NAME = "surroundings.json"
 WARM_UP = 0.2

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.files import write_atomically
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
 from harness.report.results import results_json
 from harness.report.text import print_summary, summary_text
 from harness.report.words import shown_path
-from harness.store import RunStore, write_atomically
+from harness.store import RunStore
 from harness.summary import summarise
 
 __all__ = ["print_summary", "shown_path", "write_reports"]

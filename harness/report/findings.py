@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from harness.files import json_text, write_atomically
 from harness.report.words import history_lines, kernel_name, machine_name, printable, reproduce, where
-from harness.store import CaseInfo, Evidence, Finding, RunInfo, RunStore, json_text, write_atomically
+from harness.store import RunStore
+from harness.store.records import CaseInfo, Evidence, Finding, RunInfo
 from harness.summary import Summary
 
 _NO_EVIDENCE = "(not kept)\n"

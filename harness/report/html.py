@@ -15,7 +15,8 @@ import jinja2
 from harness.report import words
 from harness.report.timeline import Timeline, draw
 from harness.resources import resource
-from harness.store import CaseRecord, Evidence, Finding, RunStore, Step
+from harness.store import RunStore
+from harness.store.records import CaseRecord, Evidence, Finding, Step
 from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, exit_code, worst
 
 _SHOWN_LINES = 60  # of a kernel log or an fsck's output; the whole stands in findings/<id>/

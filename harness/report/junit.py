@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 from datetime import UTC
 
 from harness.report.words import kernel_name, printable, reproduce, where
-from harness.store import Finding
+from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
 
 

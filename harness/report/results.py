@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from harness.files import json_text
 from harness.report.words import EXIT_WORDS, headline, reproduce
-from harness.store import Finding, json_text
+from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, exit_code
 
 RESULTS_SCHEMA = 1

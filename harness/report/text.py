@@ -31,7 +31,7 @@ from harness.report.words import (
     reproduce,
     where,
 )
-from harness.store import Finding
+from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code
 
 STYLES = {

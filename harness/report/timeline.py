@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from harness.model import SECTOR_BYTES, Verdict
 from harness.report.words import number, plural
-from harness.store import DrawnEntry, Finding, How, StateVerdict, Step
+from harness.store.records import DrawnEntry, Finding, How, StateVerdict, Step
 
 WIDTH = 1080
 LEFT = 96

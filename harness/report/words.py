@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashState
-from harness.store import CaseInfo, Finding, How, RunInfo, Step
+from harness.store.records import CaseInfo, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
 VERDICT_WORDS = {

@@ -12,7 +12,8 @@ from harness.generate import generate
 from harness.kernels import find_kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.shrink import Shrunk, finding_to_shrink, workload_file
-from harness.store import CaseInfo, CaseStatus, Finding, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.test_run import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info

@@ -10,9 +10,10 @@ import pytest
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.store import CaseInfo, CaseStatus, How, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
 from harness.summary import CaseVerdict, Summary, exit_code, summarise, worst
-from harness.tests.store.test_run_store import CASE, INFO, OTHER
+from harness.tests.store.samples import CASE, INFO, OTHER
 
 OK = Judgement()
 BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))

@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GuestError, KernelError, UsageError
+from harness.files import write_atomically
 from harness.filesystems import Profile
 from harness.kernels import Kernel, resolve_modules
 from harness.measure.results import FILE_NAME, Histogram, Measurement
 from harness.measure.rig import MKFS
 from harness.rootfs import Progress
-from harness.store import write_atomically
 from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
 from harness.tracing.histogram import histogram
 from harness.tracing.probes import FAMILIES, Family, Probes, TracefsProbes, start_probes, wanted_families

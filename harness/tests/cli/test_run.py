@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from harness.cli import main
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashState, EntryFlag, Judgement, Violation
-from harness.store import CaseInfo, How, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseInfo, How, JudgedState
 from harness.tests.report.demo import run_info
 from harness.writelog import MarkText, Write, write_log
 

@@ -24,7 +24,8 @@ from harness.model import (
     OperationKind,
     Violation,
 )
-from harness.store import (
+from harness.store import RunStore
+from harness.store.records import (
     CaseInfo,
     CaseStatus,
     Evidence,
@@ -33,7 +34,6 @@ from harness.store import (
     KernelInfo,
     MachineInfo,
     RunInfo,
-    RunStore,
     steps_of,
     timeline_of,
 )

@@ -16,7 +16,8 @@ from harness.report.html import report_html
 from harness.report.junit import junit_xml
 from harness.report.text import print_summary, summary_text
 from harness.report.words import Matrix
-from harness.store import CaseStatus, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import run_info
 

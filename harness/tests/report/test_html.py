@@ -12,7 +12,8 @@ import pytest
 from harness.expectations import parse_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import report_html
-from harness.store import CaseStatus, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseStatus, JudgedState
 from harness.summary import Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info

@@ -21,7 +21,8 @@ from harness.report.findings import repro_script
 from harness.report.junit import junit_xml
 from harness.report.results import results, results_json
 from harness.resources import resource
-from harness.store import CaseInfo, CaseStatus, Evidence, JudgedState, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, Evidence, JudgedState
 from harness.summary import Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, demo_run, run_info

@@ -15,7 +15,8 @@ from harness.expectations import Expectation
 from harness.model import CaseId, CrashState
 from harness.report.text import print_summary, summary_text
 from harness.report.words import headline, pace, printable, seconds, shown_path
-from harness.store import Finding, RunStore
+from harness.store import RunStore
+from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info

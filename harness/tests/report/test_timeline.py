@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.model import CaseId, CrashState, Verdict, Violation
 from harness.report.timeline import LEFT, RIGHT, WIDTH, Shape, draw
-from harness.store import DrawnEntry, Finding, How, StateVerdict, Step
+from harness.store.records import DrawnEntry, Finding, How, StateVerdict, Step
 
 CASE = CaseId("ext4", "ordered", "w")
 

@@ -23,7 +23,8 @@ from harness.plan import Plan
 from harness.progress import Lines
 from harness.repro import reproduce, scene
 from harness.run import code_of, create_run, execute
-from harness.store import CaseStatus, RunStore
+from harness.store import RunStore
+from harness.store.records import CaseStatus
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
 

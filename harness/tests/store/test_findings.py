@@ -1,0 +1,95 @@
+"""Findings: computed from the violations, in whatever order they came."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.model import CrashState, Judgement, Violation
+from harness.store import RunStore
+from harness.store.records import CaseInfo, Evidence, How, JudgedState, state_order
+from harness.tests.store.samples import CASE, INFO, OTHER, broken, put
+
+
+@st.composite
+def states(draw: st.DrawFn) -> CrashState:
+    prefix = draw(st.integers(1, 12))
+    dropped = draw(st.sets(st.integers(0, prefix - 1), max_size=3))
+    return CrashState(prefix, tuple(sorted(dropped)), draw(st.sampled_from([None, None, 1, 3])))
+
+
+judgements = st.lists(
+    st.tuples(st.sampled_from(["durability", "fsck"]), st.sampled_from("pq"), st.sampled_from("abc")),
+    max_size=3,
+    unique=True,
+).map(lambda vs: Judgement(tuple(Violation(o, subject, "gone", "x", "y", s) for o, s, subject in vs)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(by_state=st.dictionaries(states(), judgements, max_size=12), seed=st.integers(0, 999))
+def test_findings_do_not_depend_on_the_order_or_the_batches(
+    tmp_path_factory: pytest.TempPathFactory, by_state: dict[CrashState, Judgement], seed: int
+) -> None:
+    order = [JudgedState(s, "h", j) for s, j in by_state.items()]
+    shuffled = random.Random(seed).sample(order, len(order))  # noqa: S311  # no secret
+    root = tmp_path_factory.mktemp("runs")
+    with RunStore.create(root, "one", INFO) as one, RunStore.create(root, "two", INFO) as two:
+        for store in (one, two):
+            store.add_case(CaseInfo(CASE))
+        one.put_judgements(CASE, order)
+        for judged in shuffled:
+            two.put_judgements(CASE, [judged])
+        assert one.findings() == two.findings()
+        expected = {(v.oracle, v.signature) for j in by_state.values() for v in j.violations}
+        assert {(f.oracle, f.signature) for f in one.findings()} == expected
+        for finding in one.findings():
+            showing = [
+                s
+                for s, j in by_state.items()
+                if (finding.oracle, finding.signature) in {(v.oracle, v.signature) for v in j.violations}
+            ]
+            assert finding.states == len(showing)
+            assert finding.state == min(showing, key=state_order)
+
+
+def test_the_smallest_state_drops_least_and_then_comes_first(store: RunStore) -> None:
+    for state in (
+        CrashState(3, (1, 2)),
+        CrashState(9),
+        CrashState(7),
+        CrashState(5, (), 1),
+        CrashState(4, (0,)),
+    ):
+        put(store, JudgedState(state, "h", broken()))
+    (finding,) = store.findings()
+    assert (finding.state, finding.states) == (CrashState(7), 5)
+
+
+def test_a_reduced_state_represents_its_finding_and_is_not_counted(store: RunStore) -> None:
+    put(store, JudgedState(CrashState(9, (3, 4)), "h", broken()))
+    put(store, JudgedState(CrashState(9, (3,)), "i", broken(), How.REDUCED))
+    (finding,) = store.findings()
+    assert (finding.state, finding.states) == (CrashState(9, (3,)), 1)
+    assert store.counts(CASE).checked == 1
+
+
+def test_findings_of_two_cases_stay_apart(store: RunStore) -> None:
+    store.add_case(CaseInfo(OTHER))
+    put(store, JudgedState(CrashState(3), "h", broken()))
+    store.put_judgements(OTHER, [JudgedState(CrashState(3), "h", broken())])
+    assert [f.case for f in store.findings()] == [CASE, OTHER]
+    assert len({f.id for f in store.findings()}) == 2
+    assert all(re.fullmatch("[0-9a-f]{12}", f.id) for f in store.findings())
+
+
+def test_evidence_is_replaced_and_names_its_state(store: RunStore) -> None:
+    put(store, JudgedState(CrashState(3), "h", broken()))
+    (finding,) = store.findings()
+    assert store.evidence(finding) is None
+    store.put_evidence(finding, Evidence(CrashState(9), "old"))
+    store.put_evidence(finding, Evidence(CrashState(3), "log \udcff", "fsck", {"tree": "a"}))
+    assert store.evidence(finding) == Evidence(CrashState(3), r"log \udcff", "fsck", {"tree": "a"})
