@@ -1,5 +1,57 @@
-"""The command line; see `harness.cli.run`."""
+"""The command line: arguments become a frozen Plan, the Plan is run, the result becomes an exit code.
 
-from harness.cli.run import main
+A module a command, or a family of them. A new command is a module here and a line in COMMANDS.
+"""
 
-__all__ = ["main"]
+from __future__ import annotations
+
+import click
+
+from harness import __version__
+from harness.cli.bench import bench_command
+from harness.cli.doctor import doctor_command
+from harness.cli.kernel import kernel_group
+from harness.cli.log import log_group
+from harness.cli.measure import measure_command
+from harness.cli.report import compare_command, list_command, report_command
+from harness.cli.repro import repro_command, shrink_command
+from harness.cli.run import run_command, smoke_command
+from harness.cli.trace import trace_command
+
+COMMANDS: tuple[click.Command, ...] = (
+    run_command,
+    smoke_command,
+    repro_command,
+    shrink_command,
+    report_command,
+    compare_command,
+    list_command,
+    kernel_group,
+    log_group,
+    trace_command,
+    measure_command,
+    bench_command,
+    doctor_command,
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="powercut")
+def main() -> None:
+    """Does this kernel's file system keep its promises when the power fails at any moment?
+
+    \b
+    powercut doctor                              what this host lacks
+    powercut smoke                               one mode, one workload, under a minute
+    powercut run -c ext4/ordered -w all          every crash state of every workload
+    powercut repro ext4-ordered/append-fsync@41  one crash state again
+    powercut report reports/latest               the summary of a run again
+    powercut measure double-write                what consistency costs
+
+    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness,
+    4 nothing was run, 130 interrupted.
+    """
+
+
+for command in COMMANDS:
+    main.add_command(command)

@@ -1,4 +1,4 @@
-"""`powercut measure` on the command line."""
+"""`powercut measure`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
+from harness.cli.console import console
+from harness.cli.options import accel_option, out_option
 from harness.errors import ExitCode, UsageError
 from harness.guard import guarded
 from harness.measure.registry import COMPARISONS
@@ -17,8 +18,6 @@ from harness.model import Verdict
 from harness.progress import progress_for
 from harness.report.measurements import print_measurements
 from harness.report.words import shown_path
-
-REPORTS = Path("reports")
 
 
 def _listed() -> str:
@@ -64,15 +63,9 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
 @click.option(
     "--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of a kernel of your own."
 )
-@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@accel_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what is random.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=REPORTS,
-    show_default=True,
-    help="Where runs are kept.",
-)
+@out_option("Where runs are kept.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -106,7 +99,6 @@ def measure_command(
 
 
 def _measure(plan: Plan, path: Path) -> ExitCode:
-    console = Console(soft_wrap=True)
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
     print_measurements([result.measurement], console)

@@ -1,4 +1,4 @@
-"""`powercut trace` on the command line."""
+"""`powercut trace`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 
+from harness.cli.console import console
+from harness.cli.options import accel_option, out_option
 from harness.errors import ExitCode, UsageError
 from harness.files import write_atomically
 from harness.filesystems import select_profiles
@@ -68,13 +69,11 @@ TARGET_PERCENT = 2.0
     "--kernel", "kernel_name", default="debian-6.12", show_default=True, metavar="K", help="As for run."
 )
 @click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="As for run.")
-@click.option("--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True)
+@accel_option
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="What it comes to, as JSON."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("reports"), show_default=True
-)
+@out_option()
 @click.argument("interval", type=click.FloatRange(min=0, min_open=True), required=False)
 @click.argument("count", type=click.IntRange(1), required=False)
 @guarded
@@ -107,14 +106,13 @@ def trace_command(
         {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, Plan
     )
     kernel = find_kernel(kernel_name, modules)
-    console = Console(soft_wrap=True)
     with (
         tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,
         progress_for(console) as progress,
         tracing(plan, kernel, profiles, Path(scratch), progress) as t,
     ):
         run = make_directory(out, "overhead" if want_overhead else "trace")
-        m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress, console)
+        m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress)
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)
     for drawn in _main_histograms(m):
@@ -130,7 +128,7 @@ def _main_histograms(m: Measurement) -> list[Histogram]:
     return [h for h in m.histograms if not h.title.endswith(": fsync")] or list(m.histograms)
 
 
-def _traced(t: Tracing, run: Path, progress: Progress, console: Console) -> Measurement:
+def _traced(t: Tracing, run: Path, progress: Progress) -> Measurement:
     if not t.plan.interval_s:
         return trace(t, run, progress)
 

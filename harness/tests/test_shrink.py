@@ -14,7 +14,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.shrink import Shrunk, finding_to_shrink, workload_file
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
-from harness.tests.cli.test_run import powercut
+from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
 from harness.workloads import load_workload

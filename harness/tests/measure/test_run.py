@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from harness.cli.measure import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
 from harness.kernels import Kernel
@@ -255,24 +253,3 @@ class TestRegistry:
     def test_the_whole_directory_is_half_a_million(self) -> None:
         scale = many_entries.FULL_ENTRIES / many_entries.ENTRIES
         assert many_entries.ManyEntries().sizes(scale) == {"entries": 500_000}
-
-
-class TestCommandLine:
-    def test_help_names_every_measurement(self) -> None:
-        said = CliRunner().invoke(main, ["measure", "--help"]).output
-        assert all(name in said for name in COMPARISONS)
-
-    def test_the_list_says_what_each_repeats(self) -> None:
-        done = CliRunner().invoke(main, ["measure", "--list"])
-        assert done.exit_code == 0
-        assert "3.6 times" in done.output
-        assert "500,000" in done.output
-
-    @pytest.mark.parametrize(
-        "words", [["measure"], ["measure", "nothing"], ["measure", "bonnie", "--only", "x"]]
-    )
-    def test_what_is_not_there_is_a_usage_error(self, words: list[str], tmp_path: Path) -> None:
-        done = CliRunner().invoke(main, [*words, *(["--out", str(tmp_path)] if len(words) > 1 else [])])
-        assert done.exit_code == 2
-        assert "double-write" in done.output or "ext2" in done.output
-        assert not list(tmp_path.iterdir())

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from harness.errors import GuestError
 from harness.tracing.guest import Ran, Toolbox
 from harness.tracing.probes import FAMILIES, FSYNC, IN_GUEST, program, start_probes, wanted_families
@@ -94,9 +92,3 @@ def test_a_program_holds_each_piece_once() -> None:
     assert [f.name for f in wanted_families([FAMILIES["ext4"], FAMILIES["f2fs"]])] == ["jbd2", "f2fs"]
     assert [f.name for f in wanted_families([FAMILIES["ext4"], None])] == ["jbd2", "fsync"]
     assert program(wanted, (254, 16), 250).count(b"jbd2_start_commit") == 1
-
-
-def test_intervals_are_of_one_mode(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["trace", "--out", str(tmp_path), "-c", "ext4/journal,ext4/ordered", "1"])
-    assert done.exit_code == 2
-    assert not list(tmp_path.iterdir())

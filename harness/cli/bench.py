@@ -1,0 +1,36 @@
+"""`powercut bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import bench
+from harness.cli.console import console
+from harness.cli.options import accel_option
+from harness.files import write_atomically
+from harness.guard import errors, guarded
+
+
+@click.command("bench")
+@click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for run.")
+@click.option("--machine", "machines", multiple=True, type=click.Choice(bench.MACHINES), help="Default: all.")
+@accel_option
+@click.option("--uml-kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="All figures.")
+@click.option("--quick", is_flag=True, help="A few states: does it work? The figures mean little.")
+@guarded
+def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...], **given: Any) -> None:
+    """Measure what a crash state costs, beside what it could cost at best, and as logs grow."""
+    effort = bench.QUICK if quick else bench.FULL
+    measured = bench.run_bench(
+        effort,
+        machines=machines or bench.MACHINES,
+        say=lambda text: errors.print(text, highlight=False),
+        **given,
+    )
+    console.print(bench.table(measured))
+    if json_file:
+        write_atomically(json_file, bench.bench_json(measured))

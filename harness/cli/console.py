@@ -1,0 +1,7 @@
+"""Where the commands write to. Errors go to `harness.guard.errors`."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+console = Console(soft_wrap=True)

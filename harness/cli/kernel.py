@@ -1,0 +1,36 @@
+"""`powercut kernel`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from harness.cache import cache_dir
+from harness.cli.console import console
+from harness.guard import guarded
+from harness.kernel_build import FLAVOURS, build
+
+
+@click.group("kernel")
+def kernel_group() -> None:
+    """Build kernels for judging."""
+
+
+@kernel_group.command("build")
+@click.option("--source", default="linux-source-6.12", show_default=True, metavar="SRC",
+              help="A source package, or the top folder of a kernel tree of your own.")  # fmt: skip
+@click.option("--machine", type=click.Choice(list(FLAVOURS)), default="uml", show_default=True)
+@click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
+@guarded
+def kernel_build(source: str, machine: str, jobs: int) -> None:
+    """Build a small kernel with every file system built in, and keep it in the cache by its content.
+
+    \b
+    powercut kernel build                             User Mode Linux of Debian's 6.12: judges at native speed
+    powercut kernel build --source ~/linux            of your own tree
+    powercut run --machine uml --kernel IMAGE         judge your own tree alone
+    """
+    path = cache_dir() / f"build-{machine}.log"
+    image, built = build(source, machine, jobs, path, lambda text: console.print(text, highlight=False))
+    console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)

@@ -1,0 +1,53 @@
+"""`powercut log`."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.errors import UsageError
+from harness.guard import guarded
+from harness.recording import unpack
+from harness.writelog import read_log, select
+
+
+@click.group("log")
+def log_group() -> None:
+    """Look into write logs (the format of dm-log-writes)."""
+
+
+@log_group.command("ls")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--limit", type=int, help="At most so many entries.")
+@click.option("--start-entry", type=int, default=0, show_default=True)
+@click.option("--start-mark", help="Begin at this mark.")
+@click.option("--end-mark", help="End at this mark.")
+@click.option("--next-flush", is_flag=True, help="Only up to the next flush.")
+@click.option("--next-fua", is_flag=True, help="Only up to the next FUA write.")
+@guarded
+def log_ls(file: Path, **selection: Any) -> None:
+    """List the entries of a write log: of a run (log.zst), or of any log device."""
+    with _plain_log(file) as path:
+        for entry in select(read_log(path), **selection):
+            flags = "|".join(f.name or "" for f in entry.flags) or "-"
+            what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
+            click.echo(f"{entry.index:8} {flags:12} {what}")
+
+
+@contextlib.contextmanager
+def _plain_log(file: Path) -> Iterator[Path]:
+    """`file`, unpacked where it is one of a run's compressed logs."""
+    if not file.is_file() and not file.is_block_device():
+        raise UsageError(
+            f"{file} is no file", "name a log.zst below cases/ of a run directory, or a log device"
+        )
+    if file.suffix != ".zst":
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="powercut-log-") as folder:
+        yield unpack(file, Path(folder) / "log")

@@ -1,0 +1,101 @@
+"""`powercut report`, `compare` and `list`: what is kept, told again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.options import REPORTS, out_option
+from harness.compare import compare
+from harness.errors import ExitCode
+from harness.expectations import read_expectations
+from harness.filesystems import profiles
+from harness.generate import SETS as GENERATED_SETS
+from harness.generate.chance import name_of as random_name
+from harness.guard import guarded
+from harness.kernels import pins
+from harness.report import print_summary, shown_path, write_reports
+from harness.run import code_of
+from harness.store import RunStore
+from harness.summary import summarise
+from harness.workloads import select_workloads
+
+
+@click.command("report")
+@click.argument("run", type=click.Path(path_type=Path), default=REPORTS / "latest")
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Judge the findings by other expectations. Repeatable.",
+)
+@guarded
+def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
+    """Write the reports of RUN again (default: reports/latest) and print its summary."""
+    with RunStore.open(run) as store:
+        if expect:
+            store.set_expectations([e for file in expect for e in read_expectations(file)])
+        write_reports(store)
+        summary = summarise(store)
+        print_summary(summary, shown_path(store.path), console)
+        console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
+        return code_of(summary)
+
+
+@click.command("compare")
+@click.argument("first", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@guarded
+def compare_command(first: Path, second: Path) -> ExitCode:
+    """Hold the verdicts of two runs of the same recordings against each other, state by state.
+
+    \b
+    powercut run --recordings reports/latest --machine uml
+    powercut compare FIRST SECOND
+
+    Exits 0 where they agree on every state, 1 where not, 4 where there was nothing to compare.
+    """
+    with RunStore.open(first) as one, RunStore.open(second) as two:
+        found = compare(one, two)
+    for difference in found.differences:
+        click.echo(difference)
+    click.echo(f"{found.states} crash states compared, {len(found.differences)} differences")
+    if not found.states:
+        return ExitCode.NOTHING_RUN
+    return ExitCode.INCONSISTENT if found.differences else ExitCode.CONSISTENT
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(["filesystems", "workloads", "kernels", "runs"]))
+@out_option()
+@guarded
+def list_command(what: str, out: Path) -> None:
+    """What can be named: file systems and modes, workloads, kernels, and the runs that are kept."""
+    rows = _rows(what, out)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    for row in rows:
+        click.echo("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
+    match what:
+        case "filesystems":
+            return [(p.name, p.mount_options, p.summary) for p in profiles().values()]
+        case "workloads":
+            written = [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
+            sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
+            return [*written, *sets, (random_name(17, 20), "one by chance: 20 operations from seed 17")]
+        case "kernels":
+            return [(pin.name, pin.summary) for pin in pins().values()]
+        case _:
+            return [_run_row(path) for path in sorted((out / "runs").glob("*/run.json"))]
+
+
+def _run_row(path: Path) -> tuple[str, ...]:
+    info = msgspec.json.decode(path.read_bytes())
+    finished = "finished" if info.get("finished") else "not finished"
+    return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))

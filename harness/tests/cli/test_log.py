@@ -1,0 +1,36 @@
+"""`powercut log`: a log is listed, or it is said what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.errors import ExitCode
+from harness.model import EntryFlag
+from harness.tests.cli.runner import powercut
+from harness.writelog import MarkText, Write, write_log
+
+
+def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write_log(path, [MarkText("begin 0"), Write(8, bytes(4096), EntryFlag.FUA), MarkText("ack 0")])
+    done = powercut("log", "ls", path)
+    assert done.exit_code == 0
+    assert [line.split()[1] for line in done.output.splitlines()] == ["MARK", "FUA", "MARK"]
+    assert len(powercut("log", "ls", path, "--end-mark", "begin 0").output.splitlines()) == 1
+
+
+def test_a_truncated_log_says_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write_log(path, [MarkText("begin 0"), Write(0, bytes(4096), EntryFlag(0))])
+    path.write_bytes(path.read_bytes()[:-512])
+    done = powercut("log", "ls", path)
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert str(path) in done.stderr
+
+
+def test_a_foreign_log_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(1 << 16))
+    done = powercut("log", "ls", path)
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert "magic" in done.stderr

@@ -1,0 +1,30 @@
+"""`powercut measure`: what it offers, and what is no measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.measure.registry import COMPARISONS
+from harness.tests.cli.runner import powercut
+
+
+def test_help_names_every_measurement() -> None:
+    said = powercut("measure", "--help").output
+    assert all(name in said for name in COMPARISONS)
+
+
+def test_the_list_says_what_each_repeats() -> None:
+    done = powercut("measure", "--list")
+    assert done.exit_code == 0
+    assert "3.6 times" in done.output
+    assert "500,000" in done.output
+
+
+@pytest.mark.parametrize("words", [["measure"], ["measure", "nothing"], ["measure", "bonnie", "--only", "x"]])
+def test_what_is_not_there_is_a_usage_error(words: list[str], tmp_path: Path) -> None:
+    done = powercut(*words, *(["--out", tmp_path] if len(words) > 1 else []))
+    assert done.exit_code == 2
+    assert "double-write" in done.output or "ext2" in done.output
+    assert not list(tmp_path.iterdir())

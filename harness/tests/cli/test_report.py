@@ -1,0 +1,72 @@
+"""`powercut compare` and `list`: what is kept, told again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.store import RunStore
+from harness.store.records import CaseInfo, How, JudgedState
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import run_info
+
+
+@pytest.mark.parametrize("what", ["filesystems", "workloads", "kernels"])
+def test_list_names_what_there_is(what: str) -> None:
+    done = powercut("list", what)
+    assert done.exit_code == 0
+    assert {"filesystems": "ext4/ordered", "workloads": "append-fsync", "kernels": "debian-6.12"}[
+        what
+    ] in done.output
+
+
+def test_list_runs_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
+    done = powercut("list", "runs", "--out", tmp_path)
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def recorded(root: Path, *verdicts: Violation | None, log_hash: str = "log") -> Path:
+    """A run of one case with a state for each of `verdicts`; None passes."""
+    case = CaseId("ext4", "ordered", "append-fsync")
+    with RunStore.create(root, "test", run_info()) as store:
+        store.add_case(CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash))
+        store.put_judgements(
+            case,
+            [
+                JudgedState(CrashState(i), str(i), Judgement((v,) if v else ()), How.JUDGED)
+                for i, v in enumerate(verdicts)
+            ],
+        )
+        return store.path
+
+
+LOST = Violation("durability", "f", "f is gone", "f", "nothing", "gone f")
+STALE = Violation("stale", "f", "f holds poison", "data", "poison", "poison f")
+
+
+def test_compare_finds_a_state_that_differs(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "a", None, LOST, None)
+    for second, differences in (
+        (recorded(tmp_path / "b", None, LOST, None), 0),
+        (recorded(tmp_path / "c", None, STALE, None), 1),
+        (recorded(tmp_path / "d", None, LOST, LOST), 1),
+    ):
+        done = powercut("compare", first, second)
+        assert f"3 crash states compared, {differences} differences" in done.output
+        assert done.exit_code == (ExitCode.INCONSISTENT if differences else 0)
+
+
+def test_compare_refuses_recordings_that_differ(tmp_path: Path) -> None:
+    done = powercut(
+        "compare", recorded(tmp_path / "a", None), recorded(tmp_path / "b", None, log_hash="other")
+    )
+    assert done.exit_code == ExitCode.USAGE
+    assert "--recordings" in done.stderr
+
+
+def test_compare_of_nothing_is_no_agreement(tmp_path: Path) -> None:
+    done = powercut("compare", recorded(tmp_path / "a"), recorded(tmp_path / "b"))
+    assert done.exit_code == ExitCode.NOTHING_RUN
