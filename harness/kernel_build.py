@@ -197,7 +197,12 @@ def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tu
     field = ["dpkg-deb", "-f", str(debs[0]), "Version"]
     version = subprocess.run(field, capture_output=True, text=True, check=True).stdout.strip()
     subprocess.run(["dpkg-deb", "-x", debs[0], scratch / "deb"], check=True)
-    archive = next((scratch / "deb/usr/src").glob("*.tar.xz"))
+    archive = next((scratch / "deb/usr/src").glob("*.tar.xz"), None)
+    if archive is None:
+        raise KernelError(
+            f"the package {source} {version} holds no kernel source (usr/src/*.tar.xz)",
+            "name a package like linux-source-6.12, or the top folder of a kernel tree",
+        )
     (scratch / "tree").mkdir()
     say(f"unpacking {archive.name}, {version}")
     subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from harness import kernel_build
+from harness.errors import KernelError
 from harness.kernel_build import Built, built_kernels, matching_uml, outdated_uml
 
 VERSION = "6.12.117-1~deb12u1"
@@ -53,3 +56,19 @@ def test_a_kernel_of_no_package_has_no_match(cache: Path) -> None:
     kept(cache, "built-uml-1", today(""))
     assert matching_uml("") is None
     assert not outdated_uml("")
+
+
+def test_a_package_without_a_kernel_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apt(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        """A package is downloaded and unpacked, and has nothing in it."""
+        (tmp_path / "hello.deb").touch()
+        return subprocess.CompletedProcess(command, 0, "2.10-3\n", "")
+
+    monkeypatch.setattr(subprocess, "run", apt)
+    with (
+        pytest.raises(KernelError, match=r"the package hello 2\.10-3 holds no kernel source"),
+        kernel_build._tree("hello", tmp_path, lambda _: None),
+    ):
+        pytest.fail("there is a tree")
