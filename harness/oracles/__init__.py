@@ -34,9 +34,7 @@ def _of_the_model(name: str) -> Oracle:
             return
         if case.judges_names:
             yield from (v for v in case.names.violations if v.oracle == name)
-        yield from (f for f in case.faults if isinstance(f, Violation) and f.oracle == name)
-        if name == "contents":
-            yield from (f for f in case.faults if isinstance(f, Doubt))
+        yield from (f for f in case.faults if isinstance(f, Doubt) or f.oracle == name)
 
     return oracle
 

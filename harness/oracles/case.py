@@ -34,7 +34,7 @@ class Case:
 
     @property
     def judges_names(self) -> bool:
-        return self.mounted and self.contract.namespace == "prefix" and not self.timeline.opaque
+        return self.contract.namespace == "prefix" and not self.timeline.opaque
 
     @cached_property
     def tree(self) -> Tree:

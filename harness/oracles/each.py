@@ -29,7 +29,7 @@ from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import Bench, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LOST_AND_FOUND, recovered_names
-from harness.oracles.timeline import Name, Timeline
+from harness.oracles.timeline import ROOT, Name, Timeline
 
 ABSENT = -2
 """Stands for an inode where there was none."""
@@ -87,7 +87,7 @@ class _Each:
         path = self._timeline.operations[index].path
         yield path
         if self._timeline.kinds[inode] == "directory":
-            known = {p for s in self._timeline.snapshots[: index + 1] for p in s.names if p}
+            known = {p for s in self._timeline.snapshots for p in s.names}
             names = (p for p in known if p.rpartition("/")[0] == path)
             now = self._timeline.snapshots[index].inodes
             yield from (p for p in names if self._all or now.get(p) in self._of_inode)
@@ -147,7 +147,7 @@ class _Each:
         if not self._all and not self._untouched(inode):
             return ()
         snapshots = self._timeline.snapshots[promise.since : position.begun + 1]
-        shapes = {_shape(s.names[p]) for s in snapshots for p, i in s.inodes.items() if i == inode and p}
+        shapes = {_shape(s.names[p]) for s in snapshots for p, i in s.inodes.items() if i == inode}
         if _shape(name) not in shapes:
             told = self._told(promise)
             return (
@@ -171,7 +171,7 @@ class _Each:
         return file.durable(self._position.acked)[1] == file.before(self._position.begun)
 
     def _impossible(self, path: str, name: Name, promise: _Promise) -> Violation:
-        if promise != _NOTHING and any(i != ABSENT for i in self._been(path, 0)):
+        if any(i != ABSENT for i in self._been(path, 0)):
             what, oracle = f"is there again{self._told(promise)}", "durability"
         else:
             what, oracle = "is there, and no operation that had begun makes it", "atomicity"
@@ -198,7 +198,7 @@ class _Each:
         for path in sorted({p for s in self._timeline.snapshots for p in s.names} - self._names.keys()):
             promise = self._path(path)
             been = self._been(path, promise.since)
-            if promise is _NOTHING or ABSENT in been or self._rescued(list(been)):
+            if ABSENT in been or self._rescued(list(been)):
                 continue
             what = f"{path}: missing{self._told(promise)}"
             yield Violation("durability", path, what, "the name", "no such name", f"{path}: missing")
@@ -206,9 +206,9 @@ class _Each:
     def _unreachable(self, could: dict[str, frozenset[int]], told: set[str]) -> Iterator[Violation]:
         """What was synced, has had a name ever since, and is found by none of them, unless `told` of."""
         for inode in self._timeline.kinds:
-            promise = self._inode(inode)
-            if promise is _NOTHING or inode < 0:
+            if inode == ROOT:
                 continue
+            promise = self._inode(inode)
             snapshots = self._timeline.snapshots[promise.since : self._position.begun + 1]
             names = [{p for p, i in s.inodes.items() if i == inode} for s in snapshots]
             if not all(names) or self._rescued([inode]):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -116,11 +117,9 @@ class _Model:
         """Bring the names of an inode up to date."""
         node = self.nodes[inode]
         group = () if node.kind == "directory" else tuple(sorted(node.paths))
-        mode = 0 if node.kind == "symlink" else node.mode
+        xattrs = tuple(sorted(node.xattrs.items()))
         for path in node.paths - {""}:
-            self.names[path] = Name(
-                node.kind, group, len(group), mode, node.target, tuple(sorted(node.xattrs.items()))
-            )
+            self.names[path] = Name(node.kind, group, len(group), node.mode, node.target, xattrs)
         self.dirty = True
 
     def snapshot(self) -> None:
@@ -148,7 +147,7 @@ def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
         m.absent(op.path)
         parent = m.parent(op.path)
         inherited = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
-        m.nodes[i] = _Node(kind, mode | inherited, target=_raw(op.target) if kind == "symlink" else b"")
+        m.nodes[i] = _Node(kind, mode | inherited, target=_raw(op.target))
         if kind == "file":
             m.files[i] = FileHistory(i, op.path)
         m.add(op.path, i)
@@ -201,7 +200,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
     if replaced == inode:
         return  # rename(2): both names are one file; nothing happens
     parents = (m.parent(op.path), m.parent(op.target))
-    if m.nodes[inode].kind == "directory" and f"{op.target}/".startswith(f"{op.path}/"):
+    if f"{op.target}/".startswith(f"{op.path}/"):
         raise _Misfit(f"{op.target} lies in {op.path}")
     if replaced is not None:
         if m.below(op.target) or (m.nodes[inode].kind == "directory") != (
@@ -443,9 +442,7 @@ def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, .
     for point in persistence:
         if point.inode is None:
             floors[point.index + 1] = max(floors[point.index + 1], point.floor)
-    for acked in range(operations):
-        floors[acked + 1] = max(floors[acked + 1], floors[acked])
-    return tuple(floors)
+    return tuple(itertools.accumulate(floors, max))
 
 
 def _matching(snapshots: Sequence[Snapshot]) -> dict[frozenset[tuple[str, Name]], tuple[int, ...]]:

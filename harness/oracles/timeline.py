@@ -131,8 +131,6 @@ def _index_of(event: FileEvent) -> int:
 
 
 def _apply(content: Content, event: FileEvent) -> Content:
-    if event.kind not in (EventKind.WRITE, EventKind.ZERO):
-        return content
     start, end = event.start, event.end
     first = bisect.bisect_right(content, start, key=lambda e: e[1])
     last = bisect.bisect_left(content, end, key=lambda e: e[0])

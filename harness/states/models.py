@@ -82,7 +82,7 @@ class Torn:
 
     def states(self, log: WriteLog) -> Iterator[CrashState]:
         for entry in log.entries:
-            if changes(entry) and EntryFlag.DISCARD not in entry.flags:
+            if EntryFlag.DISCARD not in entry.flags:
                 yield from (CrashState(entry.index + 1, (), cut) for cut in _inner_cuts(entry))
 
 

@@ -191,6 +191,36 @@ def test_an_append_may_not_lag_without_delayed_allocation() -> None:
     assert of_f(APPEND[:5], written(1, 0, 4096), written(3, 4096, 8192), contract=NODELALLOC).verdict is PASS
 
 
+@pytest.mark.parametrize(
+    "freed", [["truncate f 0", "append f 8192"], ["fallocate f 4096 4096 punch-hole", "write f 4096 4096"]]
+)
+def test_blocks_that_were_given_back_are_new_ones_again(freed: list[str]) -> None:
+    operations = ["create f", "append f 8192", "sync", *freed, "create g"]
+    head = written(4 if "truncate" in freed[0] else 1, 0, 4096)
+    assert of_f(operations, head, written(4, 4096, 4096), contract=NODELALLOC).verdict is PASS
+    assert oracles(of_f(operations, head, zeros(4096, 4096), contract=NODELALLOC)) == {"contents"}
+
+
+def test_preallocated_blocks_may_be_zeros_and_a_punch_beyond_the_end_keeps_them() -> None:
+    """[code] ext4_punch_hole: no further than the block in which the file ends."""
+    operations = ["create f", "fallocate f 0 8192 keep-size", "append f 104", "sync"]
+    operations += ["fallocate f 0 8192 punch-hole", "append f 8088", "create g"]
+    held = (zeros(0, 104), written(5, 104, 3992))
+    assert of_f(operations, *held, zeros(4096, 4096), contract=NODELALLOC).verdict is PASS
+    assert oracles(of_f(operations, zeros(0, 8192), contract=NODELALLOC)) == {"contents"}
+
+
+def test_a_punch_does_not_bring_a_lagging_size_to_disk() -> None:
+    operations = ["create f", "append f 8192", "fallocate f 0 4096 punch-hole", "create g"]
+    assert of_f(operations).verdict is PASS
+    assert oracles(of_f(operations, contract=NODELALLOC)) == {"size"}
+
+
+def test_direct_writes_promise_nothing_by_themselves() -> None:
+    operations = ["create f", "append f 4096 direct"]
+    assert judged(operations, tree()).verdict is PASS
+
+
 def test_an_append_into_the_last_block_may_be_zeros_even_without_delayed_allocation() -> None:
     """[code] ext4_map_blocks orders only new blocks; an old block's page may come later."""
     operations = ["create f", "append f 104", "fsync f", "append f 96", "create g"]

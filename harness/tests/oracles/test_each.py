@@ -43,6 +43,66 @@ def test_names_that_nobody_made() -> None:
     assert oracles(on(["create f", "create g"], file("g"), begun=1)) == {"atomicity"}
 
 
+def test_names_that_nobody_made_are_told_from_names_that_are_back() -> None:
+    (never,) = on(["create f", "sync"], file("f"), file("g")).violations
+    assert (never.oracle, never.summary) == (
+        "atomicity",
+        "g: is there, and no operation that had begun makes it",
+    )
+    (back,) = on(["create f", "unlink f", "sync"], file("f")).violations
+    assert (back.oracle, back.summary) == (
+        "durability",
+        "f: is there again, although `sync` (operation 2) was acknowledged",
+    )
+
+
+@pytest.mark.parametrize("persist", ["fsync f", "sync"])
+def test_a_persistence_point_in_flight_promises_nothing(persist: str) -> None:
+    operations = ["create f", "append f 4096", persist, "create g"]
+    assert on(operations, begun=3).verdict is PASS
+    assert oracles(on(operations, begun=4)) == {"durability"}
+    assert judged(operations, tree(), SYNCED, begun=3).verdict is PASS
+
+
+def test_what_had_not_begun_excuses_nothing() -> None:
+    gone = ["create f", "fsync f", "create g", "unlink f"]
+    assert oracles(on(gone, file("g"), begun=3)) == {"durability"}
+    moved = ["create f", "fsync f", "rename f g", "create h", "unlink g"]
+    assert oracles(on(moved, file("h"), begun=4)) == {"durability"}
+    changed = ["create f", "fsync f", "create g", "chmod f 600", "truncate f 100"]
+    assert oracles(on(changed, file("f", mode=0o600), begun=3)) == {"durability"}
+    assert oracles(on(changed, file("f", zeros(0, 100)), begun=3)) == {"size"}
+
+
+def test_permissions_of_another_file_are_nobodys() -> None:
+    operations = ["create f", "create g", "chmod g 600"]
+    assert on(operations, file("f"), file("g", mode=0o600)).verdict is PASS
+    assert oracles(on(operations, file("f", mode=0o600))) == {"atomicity"}
+
+
+def test_a_synced_file_must_be_found_by_its_contents_not_only_by_a_name_it_had() -> None:
+    operations = [*REPLACE[:5], "fsync t", "rename t f"]
+    assert on(operations, NEW).verdict is PASS
+    (violation,) = on(operations, OLD).violations
+    assert violation.signature == "made by 3: unreachable"
+    assert on(operations, OLD, file("t", written(4, 0, 8192))).verdict is PASS
+
+
+def test_the_root_directorys_fsync_does_not_cover_what_is_elsewhere() -> None:
+    operations = ["mkdir d", "sync", "create f", "unlink f", "create d/g", "unlink d/g", "fsync d"]
+    assert on(operations, directory("d"), file("f")).verdict is PASS
+    assert oracles(on(operations, directory("d"), file("d/g"))) == {"durability"}
+    operations[-1] = "fsync ."
+    assert on(operations, directory("d"), file("d/g")).verdict is PASS
+    assert oracles(on(operations, directory("d"), file("f"))) == {"durability"}
+
+
+def test_what_is_in_lost_and_found_has_no_name_to_judge() -> None:
+    strange = file("lost+found/#12", zeros(0, 3), mode=0o600)
+    assert on(["create f"], strange).verdict is PASS
+    assert judged(["create f"], tree(strange), SYNCED).verdict is PASS
+
+
 def test_sync_covers_names_that_are_gone() -> None:
     operations = ["create f", "unlink f", "sync"]
     assert on(operations).verdict is PASS
@@ -138,3 +198,22 @@ def test_after_a_repair_a_synced_replacement_is_in_the_synced_directory() -> Non
     assert judged(operations, tree(new), SYNCED).verdict is PASS
     assert oracles(judged(operations, tree(old), SYNCED)) == {"durability"}
     assert judged(operations[:-1], tree(old, file("t", written(4, 0, 8192))), SYNCED).verdict is PASS
+
+
+def test_only_what_was_lost_counts_as_rescued() -> None:
+    """In lost+found, as far as kind and contents tell."""
+    operations = ["create f", "append f 4096", "fsync f"]
+    for other in (file("lost+found/#12", zeros(0, 4096)), directory("lost+found/#12")):
+        assert oracles(judged(operations, tree(other), SYNCED)) == {"durability"}
+        assert oracles(on(operations, other)) == {"durability"}
+    assert judged(["mkdir d", "fsync d"], tree(directory("lost+found/#12")), SYNCED).verdict is PASS
+    assert oracles(judged(["mkdir d", "fsync d"], tree(), SYNCED)) == {"durability"}
+
+
+def test_after_a_repair_what_nobody_synced_may_be_anything() -> None:
+    odd = file("f", zeros(0, 5), mode=0)
+    assert judged(["create f"], tree(odd), SYNCED).verdict is PASS
+    assert oracles(judged(["create f", "fsync f"], tree(odd), SYNCED)) == {"durability"}
+    one = (file("f", inode=5, links=1), file("g", inode=5, links=1))
+    assert judged(["create f", "create g"], tree(*one), SYNCED).verdict is PASS
+    assert judged(["mkdir d", "fsync d"], tree(directory("d", 0o700)), SYNCED).verdict is PASS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +36,6 @@ from harness.tests.oracles.cases import (
     ORDERED,
     PATTERNS,
     SYNCED,
-    WRITEBACK_NODELALLOC,
     Writer,
     dice,
     file,
@@ -45,6 +45,7 @@ from harness.tests.oracles.cases import (
     tree,
     variant,
     written,
+    zeros,
 )
 from harness.workloads import load_workload, parse_operation, workload_files
 
@@ -104,6 +105,72 @@ def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
     assert verdict_on(outcome) == (UNKNOWN, set())
 
 
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (good(mount_errno=errno.EUCLEAN), (FAIL, {"mountable"})),
+        (good(mount_errno=-errno.EUCLEAN), (FAIL, {"mountable"})),
+        (good(lost="Kernel panic"), (FAIL, {"mountable"})),
+        (good(mount_errno=errno.ENODEV), (UNKNOWN, set())),
+        (good(mount_errno=-errno.ENODEV), (UNKNOWN, set())),
+    ],
+    ids=lambda p: f"{p.mount_errno}{p.lost}" if isinstance(p, Outcome) else "",
+)
+@pytest.mark.parametrize("contract", [ORDERED, EACH], ids=["ordered", "each"])
+def test_where_nothing_was_mounted_nothing_else_is_missed(
+    outcome: Outcome, expected: tuple[Verdict, set[str]], contract: Contract
+) -> None:
+    """No names, no contents, no readable tree and no check's answer is held against it."""
+    steps = history(["create f", "append f 8", "sync", RUN])
+    known = Judge(contract, history(["create f", "append f 8", "sync"]), error_patterns=())
+    opaque = Judge(contract, steps, checks=(Check(3, ("x",), ()),), error_patterns=())
+    unwalked = replace(outcome, tree={}, walk_errors=("opendir f: EIO",), unmount_errno=errno.EIO)
+    for one, position in ((known, Position(3, 3)), (opaque, Position(4, 4))):
+        done = one.judge(position, unwalked)
+        assert (done.verdict, oracles(done)) == expected
+        assert len(done.unknown) == (expected[0] is UNKNOWN)
+
+
+def test_an_unmount_that_fails_with_busy_is_unknown_whatever_its_sign() -> None:
+    assert verdict_on(good(unmount_errno=-errno.EBUSY)) == (UNKNOWN, set())
+
+
+def test_a_file_that_cannot_be_read_at_two_places_is_told_once() -> None:
+    holes = (Run(RunKind.UNREADABLE, at, 4096, errno.EIO) for at in (0, 4096))
+    done = judge(
+        ORDERED,
+        (),
+        history(["create f", "append f 8192"]),
+        Position(2, 2),
+        good(tree=tree(file("f", *holes))),
+    )
+    (violation,) = done.violations
+    assert violation.summary == "f: read fails with EIO at offset 0"
+
+
+def test_without_patterns_the_kernel_may_say_anything() -> None:
+    done = judge(ORDERED, (), history(["create f"]), Position(1, 1), good(kernel_log=("EXT4-fs error",)))
+    assert done.verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("", "no output"),
+        ("\n e2fsck 1.47.0 (5-Feb-2023)\n", "e2fsck 1.47.0 (5-Feb-2023)"),
+        ("\n\nbad\nworse", "bad"),
+    ],
+)
+def test_what_fsck_says_is_told_even_if_it_says_little(output: str, told: str) -> None:
+    dirty = good(fsck=FsckResult(FsckClass.DIRTY, 4, output))
+    (violation,) = judge(ORDERED, (), history(["create f"]), Position(1, 1), dirty).violations
+    assert violation.summary == f"fsck finds errors after recovery: {told}"
+
+
+def test_what_mkfs_made_is_nobodys_operation() -> None:
+    assert verdict_on(good(tree=tree(file("f"), file(".nilfs", zeros(0, 8))))) == (PASS, set())
+
+
 def test_a_mode_that_promises_nothing_to_fsck_is_not_held_to_it() -> None:
     assert verdict_on(good(fsck=DIRTY), variant(fsck_clean=False)) == (PASS, set())
 
@@ -142,9 +209,12 @@ def test_a_check_that_was_not_run_is_unknown() -> None:
 
 
 def test_poison_shows_in_files_of_programs() -> None:
-    one = Judge(ORDERED, history([RUN]), error_patterns=())
     poisoned = good(tree=tree(file("x", Run(RunKind.POISON, 0, 4096, 5))))
-    assert oracles(one.judge(Position(1, 1), poisoned)) == {"stale"}
+    for contract in (ORDERED, EACH, SYNCED):
+        one = Judge(contract, history([RUN]), error_patterns=())
+        assert one.judge(Position(1, 1), good(tree=tree(file("x")))).verdict is PASS
+        stale = set() if contract.stale_allowed else {"stale"}
+        assert oracles(one.judge(Position(1, 1), poisoned)) == stale
 
 
 def test_without_an_order_of_names_only_poison_is_judged() -> None:
@@ -152,16 +222,11 @@ def test_without_an_order_of_names_only_poison_is_judged() -> None:
     assert verdict_on(good(tree=tree(file("other", written(0, 0, 8)))), contract) == (PASS, set())
     poisoned = good(tree=tree(file("other", Run(RunKind.POISON, 0, 4096, 5))))
     assert verdict_on(poisoned, contract) == (FAIL, {"stale"})
+    assert verdict_on(good(tree=tree(file("f", zeros(0, 50)))), contract) == (PASS, set())
     exposing = variant(namespace="none", persists="nothing", data="writeback", stale_allowed=True)
     assert verdict_on(poisoned, exposing) == (PASS, set())
     future = good(tree=tree(file("other", Run(RunKind.MISPLACED, 0, 8, 1, 8))))
     assert verdict_on(future, exposing) == (FAIL, {"foreign"})
-
-
-def test_poison_shows_in_files_of_programs_only_where_the_mode_forbids_it() -> None:
-    one = Judge(WRITEBACK_NODELALLOC, history([RUN]), error_patterns=())
-    poisoned = good(tree=tree(file("x", Run(RunKind.POISON, 0, 4096, 5))))
-    assert one.judge(Position(1, 1), poisoned).verdict is PASS
 
 
 # --- the registry ---

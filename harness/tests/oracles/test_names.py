@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.errors import UsageError
-from harness.model import TreeEntry, Verdict
+from harness.model import History, Operation, OperationKind, TreeEntry, Verdict
+from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
     JOURNAL,
     ORDERED,
     directory,
     file,
+    history,
     judged,
     oracles,
     tree,
@@ -108,11 +112,34 @@ def test_hard_links_are_told_apart_from_copies() -> None:
         judged(operations, tree(file("f", inode=5, links=2), file("g", inode=5, links=2))).verdict
         is Verdict.PASS
     )
+    backwards = tree(file("g", inode=5, links=2), file("f", inode=5, links=2))
+    assert judged(operations, backwards).verdict is Verdict.PASS
     copies = tree(file("f", inode=5, links=2), file("g", inode=6, links=2))
     assert {v.summary.split(",")[0] for v in judged(operations, copies).violations} == {
         "f: other hard links",
         "g: other hard links",
     }
+
+
+def test_attributes_come_in_no_order() -> None:
+    operations = ["create f", "setxattr f user.b y", "setxattr f user.a x", "setxattr f trusted.c z", "sync"]
+    labels = {"trusted.c": b"z", "user.b": b"y", "user.a": b"x"}
+    assert judged(operations, tree(file("f", xattrs=labels))).verdict is Verdict.PASS
+    assert judged(operations, tree(file("f", xattrs=dict(sorted(labels.items()))))).verdict is Verdict.PASS
+    assert oracles(judged(operations, tree(file("f", xattrs={**labels, "trusted.c": b"?"})))) == {"atomicity"}
+
+
+def test_directories_inherit_the_group_bit_and_files_do_not() -> None:
+    operations = ["mkdir d", "chmod d 2755", "mkdir d/e", "create d/f", "sync"]
+    inner = (directory("d/e", 0o2755), file("d/f"))
+    assert judged(operations, tree(directory("d", 0o2755), *inner)).verdict is Verdict.PASS
+    plain = (directory("d/e"), file("d/f"))
+    assert oracles(judged(operations, tree(directory("d", 0o2755), *plain))) == {"atomicity"}
+
+
+def test_the_roots_own_attributes_are_not_judged() -> None:
+    operations = ["create f", "chmod . 700", "setxattr . user.a x", "sync"]
+    assert judged(operations, tree(file("f"))).verdict is Verdict.PASS
 
 
 def test_symbolic_links_hold_their_target() -> None:
@@ -121,6 +148,38 @@ def test_symbolic_links_hold_their_target() -> None:
 
     assert judged(["symlink s a/b", "sync"], tree(link(b"a/b"))).verdict is Verdict.PASS
     assert oracles(judged(["symlink s a/b", "sync"], tree(link(b"")))) == {"atomicity"}
+
+
+def test_names_of_an_operation_that_had_not_begun() -> None:
+    (v,) = judged(["create f", "create g", "create h"], tree(file("f"), file("g")), begun=1).violations
+    assert (v.oracle, v.subject, v.expected) == (
+        "atomicity",
+        "g",
+        "no such name (nearest: the names after `create f` (operation 0))",
+    )
+
+
+@pytest.mark.parametrize(
+    ("operations", "entry", "expected", "found"),
+    [
+        (["create f", "sync"], file("f", mode=0o600), "file 0644", "file 0600"),
+        (["mkdir f", "sync"], file("f"), "directory 0755", "file 0644"),
+        (["symlink f a", "sync"], file("f"), "symlink to b'a'", "file 0644"),
+        (["create f", "sync"], file("f", xattrs={"user.a": b"x"}), "file 0644", "file 0644 user.a=b'x'"),
+        (["create f", "sync"], file("f", links=2), "file 0644", "file 0644 links=2 {f}"),
+    ],
+    ids=lambda p: p[0] if isinstance(p, list) else "",
+)
+def test_names_are_told_by_what_can_be_seen_of_them(
+    operations: list[str], entry: TreeEntry, expected: str, found: str
+) -> None:
+    (v,) = judged(operations, tree(entry)).violations
+    assert (v.expected.partition(" (nearest")[0], v.found) == (expected, found)
+
+
+def test_a_file_called_lost_and_found_is_no_directory_of_mkfs() -> None:
+    recovered = {**tree(file("f")), "lost+found": file("lost+found")}
+    assert oracles(judged(["create f", "sync"], recovered)) == {"atomicity"}
 
 
 def test_something_in_lost_and_found() -> None:
@@ -137,6 +196,88 @@ def test_fsync_of_a_file_keeps_the_operations_before_its_last_change() -> None:
 def test_fsync_of_one_link_keeps_the_other() -> None:
     operations = ["create f", "link f g", "fsync f"]
     assert oracles(judged(operations, tree(file("f")))) == {"durability"}
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ([], "create d/g", [file("d/g")]),
+        ([], "tmpfile d/g 0", [file("d/g")]),
+        ([], "mkdir d/g", [directory("d/g")]),
+        (["mkdir d/g"], "rmdir d/g", []),
+        (["create d/g"], "unlink d/g", []),
+        (["create g"], "rename g d/g", [file("d/g")]),
+        (["create d/g"], "rename d/g g", [file("g")]),
+        (["create g"], "link g d/g", [file("g", inode=5, links=2), file("d/g", inode=5, links=2)]),
+    ],
+    ids=str,
+)
+def test_fsync_of_a_directory_keeps_what_last_changed_it(
+    before: list[str], change: str, after: list[TreeEntry]
+) -> None:
+    operations = ["mkdir d", *before, "sync", change, "fsync d"]
+    assert judged(operations, tree(directory("d"), *after)).verdict is Verdict.PASS
+    was = [directory(op.split()[1]) if op.startswith("mkdir") else file(op.split()[1]) for op in before]
+    assert oracles(judged(operations, tree(directory("d"), *was))) == {"durability"}
+
+
+@pytest.mark.parametrize("change", ["unlink g", "rename t g"])
+def test_fsync_of_one_link_keeps_what_happened_to_the_other(change: str) -> None:
+    operations = ["create f", "link f g", "create t", "sync", change, "fsync f"]
+    f, t = file("f"), file("g" if change.startswith("rename") else "t")
+    assert judged(operations, tree(f, t)).verdict is Verdict.PASS
+    both = (file("f", inode=5, links=2), file("g", inode=5, links=2), file("t"))
+    assert oracles(judged(operations, tree(*both))) == {"durability"}
+
+
+CHANGES = [
+    "truncate f 0",
+    "truncate f 20000",
+    "append f 104",
+    "write f 12288 104",
+    "fallocate f 0 4096 punch-hole",
+    "fallocate f 0 4096 zero-range",
+    "fallocate f 8192 8192",
+]
+NO_CHANGES = [
+    "truncate f 8296",
+    "write f 100 0",
+    "append f 0 sync",
+    "fallocate f 0 4096",
+    "fallocate f 8296 4096 punch-hole",
+    "fallocate f 8192 8192 keep-size",
+    "chmod f 644",
+    "setxattr f user.a x",
+]
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *NO_CHANGES])
+@pytest.mark.parametrize("persist", ["fsync f", "fdatasync f"])
+def test_what_changes_an_inode_has_its_fsync_keep_the_operations_before(change: str, persist: str) -> None:
+    operations = ["create f", "append f 8296", "setxattr f user.a x", "sync", "mkdir d", change, persist]
+    f = file("f", written(1, 0, 8296), xattrs={"user.a": b"x"})
+    names = {v.summary.startswith("`mkdir d`") for v in judged(operations, tree(f)).violations}
+    assert names == ({True} if change in CHANGES else set())
+
+
+def test_fsync_keeps_a_removed_attribute_removed() -> None:
+    operations = ["create f", "setxattr f user.a x", "sync", "removexattr f user.a", "fsync f"]
+    assert judged(operations, tree(file("f"))).verdict is Verdict.PASS
+    assert oracles(judged(operations, tree(file("f", xattrs={"user.a": b"x"})))) == {"durability"}
+
+
+def test_a_synchronous_write_keeps_the_name_if_it_is_more_than_dsync() -> None:
+    operations = ["create f", "append f 4096", "rename f g", "write g 0 4096 dsync"]
+    assert judged(operations, tree(file("f", written(3, 0, 4096)))).verdict is Verdict.PASS
+    operations[-1] = "write g 0 4096 sync"
+    assert oracles(judged(operations, tree(file("f", written(3, 0, 4096))))) == {"durability"}
+
+
+@pytest.mark.parametrize("persist", ["fsync f", "sync", "write f 0 512 sync"])
+def test_where_nothing_makes_durable_nothing_is_lost(persist: str) -> None:
+    operations = ["create f", "append f 4096", persist]
+    assert judged(operations, tree(), variant(persists="nothing")).verdict is Verdict.PASS
+    assert oracles(judged(operations, tree())) == {"durability"}
 
 
 def test_an_overwrite_in_place_promises_no_more_than_its_data() -> None:
@@ -211,6 +352,12 @@ def test_the_signature_is_the_same_at_other_crash_points() -> None:
         (["mkdir d", "create f", "rename f d"], "d cannot be replaced"),
         (["create f", "removexattr f user.a"], "f has no attribute user.a"),
         (["mkdir d", "append d 1"], "d is a directory, not a file"),
+        (["create f", "create g", "link f g"], "g exists already"),
+        (["mkdir d", "unlink d"], "d is a directory, not a file or symlink"),
+        (["create f", "rmdir f"], "f is a file, not a directory"),
+        (["rmdir ."], ". is not empty"),
+        (["mkdir d", "mkdir e", "create e/f", "rename d e"], "e cannot be replaced"),
+        (["create f", "append f 10", "mmap-write f 8 4"], "f has 10 bytes"),
     ],
     ids=str,
 )
@@ -218,6 +365,15 @@ def test_a_history_that_cannot_have_happened_is_refused(operations: list[str], m
     with pytest.raises(UsageError, match="operation") as e:
         judged(operations, tree(), ORDERED)
     assert message in str(e.value)
+
+
+def test_operations_that_had_not_begun_and_those_of_programs_are_not_replayed() -> None:
+    steps = history(["create f", "create f"]).steps
+    unbegun = replace(steps[1], begin=None, ack=None)
+    assert len(replay(ORDERED, History((steps[0], unbegun))).operations) == 1
+    run = Operation(OperationKind.RUN, argv=("db",))
+    assert replay(ORDERED, history([run, "append db 10"])).opaque
+    assert replay(ORDERED, history(["append db 10", run])).opaque
 
 
 def test_names_of_no_moment_give_files_no_identity() -> None:
