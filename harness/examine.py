@@ -129,7 +129,7 @@ class Examiner:
 
     def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
         """What comes back of these states, which have one content, from the memo or from a guest."""
-        if self.recording.workload.checks and self._useless is None:
+        if self.recording.workload.checks:
             self._try_checks(worker, stop)
         state, asked = states[0], self._asked(worker, states)
         recalled = self._recall(worker, state, asked) if self._memo else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from harness.errors import GuestError, GuestLost
+from harness.errors import DiskError, GuestError, GuestLost
 from harness.examine import ATTEMPTS, Examiner, Look, Unseen
 from harness.filesystems import select_profiles
 from harness.fsck_reads import FsckMemo, FsckReads, parse_trace
@@ -25,6 +26,7 @@ from harness.model import (
     FsckResult,
     History,
     HistoryStep,
+    Judgement,
     Operation,
     OperationKind,
     Outcome,
@@ -47,8 +49,10 @@ class FakeDisk:
         self.memo: dict[int, int] = {}
         self.state = CrashState(0)
         self.noted: list[int] = []
+        self.imaged: list[int] = []
 
     def image(self, _: Path) -> str:
+        self.imaged.append(self.state.prefix)
         return "content"
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
@@ -77,9 +81,13 @@ class FakeWorker:
         self.looked: list[int] = []
         self.application: dict[int, Callable[[Sequence[str]], int | None]] = {}
         self.asked: list[tuple[int, int]] = []
+        self.closed = False
 
     def show(self, *_: object) -> FakeDisk:
         return self.disk
+
+    def close(self) -> None:
+        self.closed = True
 
     def recover(self, _: object, state: CrashState, ask: Ask | None) -> Recovery:
         self.looked.append(state.prefix)
@@ -141,7 +149,18 @@ def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
     examiner = Examiner(recording)
     seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1).seen
     assert isinstance(seen, Unseen)
-    assert examiner.judge(CrashState(1), seen).verdict is Verdict.UNKNOWN
+    judgement = examiner.judge(CrashState(1), seen)
+    assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
+
+
+def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
+    worker = FakeWorker({1: [DiskError("the disk is gone")]})
+    examiner = Examiner(recording)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
+    assert len(worker.looked) == ATTEMPTS
+    again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
+    assert look(Examiner(recording), again, 1).seen == dataclasses.replace(GOOD, fsck=CLEAN.result)
 
 
 def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
@@ -199,6 +218,154 @@ def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
     look(examiner, worker, 3)
     assert "not deterministic" in examiner.doubt
     assert not look(examiner, worker, 5).recalled
+
+
+def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
+    """Odd prefixes above 3 that are, or are not, looked at all the same at this rate."""
+    drawn = {p: zlib.crc32(f"{recording.case}@{p}".encode()) / 2**32 for p in range(5, 200, 2)}
+    return [p for p, share in drawn.items() if (share < rate) == wanted]
+
+
+def test_samples_are_a_share_of_the_states(recording: Recording) -> None:
+    drawn = [Examiner(recording, sample_rate=0.01)._sampled(CrashState(p)) for p in range(20_000)]
+    assert 150 < sum(drawn) < 250
+    assert len(sampled(recording, 0.5, True)) == sum(
+        Examiner(recording, sample_rate=0.5)._sampled(CrashState(p)) for p in range(5, 200, 2)
+    )
+
+
+def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
+    (yes, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
+    worker = FakeWorker({1: [GOOD], no: [GOOD], yes: [OTHER]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.5)
+    look(examiner, worker, 1)
+    assert look(examiner, worker, no).recalled
+    look(examiner, worker, yes)
+    assert f"@{yes}" in examiner.doubt
+    assert not look(examiner, worker, no).recalled
+
+
+@pytest.mark.parametrize("seen", [OTHER, GuestLost("gone", "Oops: 1")], ids=["other", "died"])
+def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, seen: Outcome | Exception
+) -> None:
+    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: disk.memo.setdefault(1, number) and None)
+    worker = FakeWorker({1: [GOOD], 3: [seen]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert "not deterministic" in examiner.doubt
+
+
+def test_two_outcomes_of_the_same_reads_give_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at side by side, so that neither could be recalled."""
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    for other, doubt in ((GOOD, False), (OTHER, True)):
+        worker = FakeWorker({1: [GOOD], 3: [other]})
+        examiner = Examiner(recording, memo=True, sample_rate=0.0)
+        look(examiner, worker, 1)
+        look(examiner, worker, 3)
+        assert bool(examiner.doubt) is doubt
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ({"kernel_log": ("EXT4-fs error (device vda): bad",)}, True),
+        ({"kernel_log": ("EXT4-fs (vda): recovery complete",)}, False),
+        ({"mount_errno": 5}, True),
+        ({"unmount_errno": 5}, True),
+        ({"walk_errors": ("opendir d: EIO",)}, True),
+    ],
+    ids=str,
+)
+def test_outcomes_differ_in_all_that_the_oracles_look_at(
+    recording: Recording, change: dict[str, Any], doubt: bool
+) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert bool(examiner.doubt) is doubt
+
+
+def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> list[FsckReads]:
+    """What fsck says, one time after the other; what is left of it."""
+    left = list(answers)
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: left.pop(0)))
+    return left
+
+
+def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers_of_fsck(monkeypatch, CLEAN, FsckReads(DIRTY.result, CLEAN.blocks))
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(3), look(examiner, worker, 3).seen).verdict is Verdict.FAIL
+    assert examiner.doubt
+
+
+def test_fsck_is_run_on_what_recovery_left(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    examiner = Examiner(recording)
+    look_at(examiner, worker, 1)
+    look_at(examiner, worker, 2)
+    assert worker.disk.imaged == [1, 2]
+
+
+def test_an_fsck_of_the_same_blocks_is_not_run_again(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States 1 and 2 are recovered each; all that fsck reads is the same."""
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    left = answers_of_fsck(monkeypatch, DIRTY, CLEAN, CLEAN)
+    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    for prefix in (1, 2):
+        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen).verdict is Verdict.FAIL
+    assert (len(left), worker.looked, examiner.doubt) == (2, [1, 2], "")
+    answers_of_fsck(monkeypatch, CLEAN, CLEAN)
+    without = Examiner(recording, sample_rate=0.0)
+    for prefix in (1, 2):
+        look(without, worker, prefix)
+    assert worker.disk.imaged == [1, 1, 2]
+
+
+def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    answers_of_fsck(monkeypatch, CLEAN, DIRTY)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
+    assert "@2" in examiner.doubt
+
+
+def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.examine.repaired", lambda worker, target, state, tool: target)
+    (profile,) = select_profiles(["jfs/default"])
+    examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
+    worker = FakeWorker({0: [GOOD]})
+    for prefix in (1, 3):
+        assert not look(examiner, worker, prefix).recalled
+    assert worker.looked == [0, 0], "the repaired image is shown as it is"
+
+
+def test_a_disk_that_cannot_recall_is_replaced(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> FakeDisk:
+        raise DiskError("the disk is gone")
+
+    monkeypatch.setattr(FakeWorker, "show", refuse)
+    worker = FakeWorker({1: [GOOD]})
+    found = look(Examiner(recording, memo=True), worker, 1)
+    assert isinstance(found.seen, Outcome)
+    assert (found.recalled, worker.closed) == (False, True)
 
 
 def test_reads_that_cannot_be_traced_turn_the_memo_off(
@@ -293,6 +460,53 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     seen = look(examiner, worker, 3).seen
     assert worker.looked == [2, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
+    look(examiner, worker, 3)
+    assert worker.looked == [2, 3, 3], "once is enough"
+
+
+def rejected(judgement: Judgement) -> bool:
+    """By a program; nothing is open."""
+    assert not judgement.unknown
+    return any(v.oracle == "program" for v in judgement.violations)
+
+
+def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recording: Recording) -> None:
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [GuestError("no such device")], 3: [answered(1)]})
+    judgement = examiner.judge(CrashState(3), look(examiner, worker, 3).seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert any("no such device" in why for why in judgement.unknown)
+
+
+def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(recording: Recording) -> None:
+    """At state 1 it had not; one content answers for both."""
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [GOOD], 1: [OTHER]})
+    worker.application = {2: lambda _: 0, 1: lambda _: 1}
+    seen = look_at(examiner, worker, 1).seen
+    assert isinstance(seen, Outcome)
+    assert (seen.checks, worker.asked) == ((), [(2, 0)])
+    seen = look_at(examiner, worker, 1, 2).seen
+    assert [rejected(examiner.judge(CrashState(p), seen)) for p in (1, 2)] == [False, True]
+    assert worker.asked == [(2, 0), (1, 0)]
+
+
+def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(recording: Recording) -> None:
+    def holding(**digests: str) -> Outcome:
+        files = {n: dataclasses.replace(ROOT, path=n, inode=12, digest=d) for n, d in digests.items()}
+        return Outcome(tree={"": ROOT, **files})
+
+    plain = with_check(recording)
+    check = Check(0, ("check",), ("a", "b*"))
+    examiner = Examiner(
+        dataclasses.replace(plain, workload=dataclasses.replace(plain.workload, checks=(check,)))
+    )
+    contents = {2: ("1", "1", "1"), 3: ("1", "1", "2"), 4: ("2", "1", "1"), 5: ("1", "2", "1")}
+    worker = FakeWorker({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
+    worker.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
+    found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n).seen)) for n in (3, 4, 5)]
+    assert found == [False, True, True]
+    assert worker.asked == [(2, 0), (4, 0), (5, 0)]
 
 
 # --- applications ----------------------------------------------------------------------------
