@@ -89,6 +89,17 @@ def test_a_case_that_says_done_with_states_missing_is_not_green(tmp_path: Path) 
     assert summary.cases[0].undecided == "only 1 of 1,234 distinct states were checked"
 
 
+def test_a_case_without_states_is_never_green(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    nothing = summary_of(tmp_path, {CASE: (DONE, [])})
+    assert (nothing.cases[0].verdict, nothing.cases[0].undecided) == (
+        CaseVerdict.UNKNOWN,
+        "no state was checked",
+    )
+    unchecked = summary_of(tmp_path / "other", {CASE: (DONE, [])}, distinct=5)
+    assert exit_code(unchecked) is ExitCode.UNDECIDED
+
+
 def test_many_states_of_one_content_do_not_stand_in_for_the_others(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "t", INFO) as store:
         store.add_case(CaseInfo(CASE, generated=4, distinct=2))
@@ -133,6 +144,13 @@ def test_an_expectation_does_not_cover_another_oracle(tmp_path: Path) -> None:
     assert summary.unmet == (other,)
 
 
+def test_an_expectation_does_not_cover_another_workload_or_mode(tmp_path: Path) -> None:
+    for n, other in enumerate((("ext4/*", "none"), ("ext4/none", "*"))):
+        (tmp_path / str(n)).mkdir()
+        known = Expectation(*other, "durability", "no flush")
+        assert exit_code(summary_of(tmp_path / str(n), {CASE: (DONE, [BAD])}, known)) is ExitCode.INCONSISTENT
+
+
 def test_expected_and_undecided_is_undecided(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {CASE: (DONE, [BAD, LOST])}, KNOWN)
     assert summary.cases[0].verdict is CaseVerdict.UNKNOWN
@@ -153,6 +171,11 @@ def test_expected_and_undecided_is_undecided(tmp_path: Path) -> None:
 def test_xpass_needs_a_decided_case_without_the_failure(tmp_path: Path, plan: Plan, unmet: bool) -> None:
     summary = summary_of(tmp_path, plan, KNOWN)
     assert summary.unmet == ((KNOWN,) if unmet else ())
+
+
+def test_xpass_needs_every_case_that_it_speaks_of_decided(tmp_path: Path) -> None:
+    everywhere = Expectation("*", "*", "durability", "no flush")
+    assert summary_of(tmp_path, {CASE: (DONE, [OK]), OTHER: (DONE, [LOST])}, everywhere).unmet == ()
 
 
 def test_xpass_needs_an_oracle_that_was_asked(tmp_path: Path) -> None:
