@@ -8,7 +8,7 @@ found at `/workload/<directory's name>/` with all that lies beside them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ SHELL = "busybox:busybox-static"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _STARTABLE = (b"#!", b"\x7fELF")
+_SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _HELP = "workloads/README.md shows the format"
 
 
@@ -54,7 +55,7 @@ def load_application(directory: Path) -> list[Workload]:
     directory = directory.resolve()
     described = _read(directory)
     for program in ("run", "check"):
-        _need_program(directory / program)
+        _need_program(directory / program, described.programs)
     place = f"/workload/{directory.name}"
     files = {
         f"{place}/{path.relative_to(directory)}": path.read_bytes()
@@ -89,15 +90,31 @@ def _read(directory: Path) -> _Description:
         return msgspec.toml.decode(path.read_bytes(), type=_Description)
     except FileNotFoundError as e:
         raise UsageError(f"{directory} has no {DESCRIPTION}, so it is no workload", _HELP) from e
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: {e}", f"it needs `summary`; {_HELP}") from e
 
 
-def _need_program(path: Path) -> None:
+def _need_program(path: Path, programs: Sequence[str]) -> None:
     if not path.is_file():
         raise UsageError(f"{path} is missing: an application needs the programs `run` and `check`", _HELP)
-    if not path.read_bytes().startswith(_STARTABLE):
+    head = path.read_bytes()[:256]
+    if not head.startswith(_STARTABLE):
         raise UsageError(
             f"{path} begins neither with `#!` nor as an ELF program: the guest could not start it",
             "write #!/bin/sh into its first line",
         )
+    interpreter = _interpreter(head)
+    if interpreter not in ("", *_SHELLS, *(p.partition(":")[0] for p in programs)):
+        raise UsageError(
+            f"{path} is for {interpreter}, which the guest does not have",
+            f"add {interpreter} to `programs` of {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",
+        )
+
+
+def _interpreter(head: bytes) -> str:
+    """The program that a script names, without its directory; empty for what is no script."""
+    words = head.splitlines()[0].removeprefix(b"#!").decode(errors="replace").split()
+    if not head.startswith(b"#!") or not words:
+        return ""
+    names = [word.rpartition("/")[2] for word in words]
+    return names[1] if names[0] == "env" and len(names) > 1 else names[0]

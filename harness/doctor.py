@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from harness.rootfs import cached_root, recipe
 from harness.workloads import select_workloads
 
 SPACE_BYTES = 4 << 30
+ALWAYS = "ext4/ordered"
+"""The mode without which `powercut smoke` and `powercut run` do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`ok` None: not needed here, or cannot be known yet."""
+    """`ok` None: not needed for every run (`detail` says for which), or cannot be known yet."""
 
     what: str
     ok: bool | None
@@ -36,11 +40,9 @@ def examine(reports: Path) -> Iterator[Finding]:
     yield from _accelerators()
     yield _try("disk process", lambda: str(find_binary()))
     yield _try("agent", lambda: str(find_agent()))
-    for program, package in sorted(_programs()):
-        path = shutil.which(program, path="/usr/sbin:/sbin:/usr/bin:/bin")
-        fix = "" if path else f"apt-get install {package}"
-        yield Finding(program, bool(path), path or "not installed", fix)
-    for program in ("apt-get", "dpkg-deb", "depmod", "setpriv", "busybox"):
+    for (program, package), users in sorted(_programs().items()):
+        yield _program(program, package, sorted(users))
+    for program in ("apt-get", "dpkg-deb", "depmod", "setpriv"):
         yield Finding(
             program, bool(shutil.which(program)), shutil.which(program) or "not installed", "make setup"
         )
@@ -54,9 +56,7 @@ def examine(reports: Path) -> Iterator[Finding]:
 def _tools_guest() -> Iterator[Finding]:
     """What `powercut trace` and `powercut measure` boot."""
     for program, package in sorted(recipe().tools.items()):
-        path = shutil.which(program)
-        fix = "" if path else f"apt-get install {package}"
-        yield Finding(program, bool(path), path or "not installed; for trace and measure", fix)
+        yield _program(program, package, ["powercut trace", "powercut measure"])
     image = cached_root()
     if image:
         yield Finding("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
@@ -65,11 +65,29 @@ def _tools_guest() -> Iterator[Finding]:
         yield Finding("root image", None, detail)
 
 
-def _programs() -> set[tuple[str, str]]:
-    tools = [tool for p in profiles().values() for tool in p.tools]
-    wanted = {p for w in select_workloads(["all", "applications"]) for p in w.programs}
-    in_guest = {(name, package or name) for name, _, package in (p.partition(":") for p in wanted)}
-    return {(t.program, t.package) for t in tools} | in_guest
+def _programs() -> dict[tuple[str, str], set[str]]:
+    """Programs with their packages, and the modes and workloads that take them."""
+    users: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for profile in profiles().values():
+        for tool in profile.tools:
+            users[tool.program, tool.package].add(profile.name)
+    for workload in select_workloads(["all", "applications"]):
+        for wanted in workload.programs:
+            name, _, package = wanted.partition(":")
+            users[name, package or name].add(workload.name)
+    return users
+
+
+def _program(name: str, package: str, users: Sequence[str]) -> Finding:
+    """One that only some modes or workloads take is no hindrance: those are told as not run."""
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if path:
+        return Finding(name, True, path)
+    install = f"apt-get install {package}"
+    if ALWAYS in users:
+        return Finding(name, False, "not installed", install)
+    some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
+    return Finding(name, None, f"not installed; for {some}: {install}", install)
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:

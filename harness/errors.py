@@ -18,6 +18,7 @@ class ExitCode(enum.IntEnum):
     UNDECIDED = 3
     NOTHING_RUN = 4
     BISECT_SKIP = 125  # git bisect run: this commit cannot be tested
+    BISECT_STOP = 128  # git bisect run: stop (1 to 127, but for 125, say that the commit is bad)
     INTERRUPTED = 130
 
 
@@ -32,6 +33,11 @@ class PowercutError(Exception):
         super().__init__(what)
         self.what = what
         self.next_step = next_step
+
+    @property
+    def line(self) -> str:
+        """Both in one line, for a cell of a report."""
+        return f"{self.what}; {self.next_step}" if self.next_step else self.what
 
     def __str__(self) -> str:
         return f"{self.what}\n  next: {self.next_step}" if self.next_step else self.what

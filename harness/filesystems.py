@@ -168,7 +168,7 @@ class Profile:
             try:
                 tool.path()
             except EnvironmentLacks as e:
-                return str(e).replace("\n", "; ")
+                return e.line
         return ""
 
     def make_filesystem(self, image: Path) -> None:

@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import signal
 import sqlite3
 import sys
-from collections.abc import Callable
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from functools import wraps
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
 from harness.errors import ExitCode, PowercutError
 
-errors = Console(stderr=True, soft_wrap=True)
+errors = Console(stderr=True, soft_wrap=True, emoji=False)  # a path may hold :x:
 
 
 def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
-    """Errors of the harness become a message and an exit code; only defects of ours show a traceback."""
+    """Errors become a message and an exit code; only defects of ours show a traceback, with the code of what
+    is undecided: 1 would accuse a file system.
+
+    SIGTERM and SIGHUP (a time limit of CI, a terminal that is closed) are what Ctrl-C is: guests are ended,
+    scratch files go, what was judged is kept and told.
+    """
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            code = command(*args, **kwargs)
+            with _signals_interrupt():
+                code = command(*args, **kwargs)
         except PowercutError as e:
-            errors.print(f"powercut: {e}", markup=False, highlight=False)
+            _say(str(e))
             code = e.exit_code
         except KeyboardInterrupt:
-            errors.print("powercut: interrupted")
+            _say("interrupted")
             code = ExitCode.INTERRUPTED
         except (OSError, sqlite3.OperationalError) as e:
-            if getattr(e, "errno", None) != errno.ENOSPC and "disk is full" not in str(e):
-                raise
-            errors.print(
-                f"powercut: the host's disk is full: {e}\n  next: free some space, then powercut run --resume"
-            )
+            _say_refused(e)
+            code = ExitCode.UNDECIDED
+        except Exception:  # the last place that can give it a code
+            traceback.print_exc()
+            _say("this is a defect of powercut, and says nothing of any file system")
             code = ExitCode.UNDECIDED
         sys.exit(int(code or 0))
 
     return run
+
+
+def _say(text: str) -> None:
+    errors.print(f"powercut: {text}", markup=False, highlight=False)
+
+
+def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
+    """What the host refused; with a traceback where it names no file, which may be a defect of ours."""
+    if getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(e):
+        _say(f"the host's disk is full: {e}\n  next: free some space, then powercut run --resume")
+    elif isinstance(e, OSError) and e.filename is not None:
+        name = e.filename.decode(errors="replace") if isinstance(e.filename, bytes) else e.filename
+        _say(f"{name}: {e.strerror}\n  next: powercut doctor looks for what a run needs")
+    else:
+        traceback.print_exc()
+        _say(str(e))
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Outside the main thread, where signals cannot be handled, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    # one that is ignored stays so: nohup
+    before = {s: signal.signal(s, interrupt) for s in ends if signal.getsignal(s) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -75,20 +75,47 @@ def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path]
     Raises UsageError for a name that is neither a pin nor a file, KernelError for a file that is no
     kernel or a package that cannot be had.
     """
+    pinned = look_up_kernel(spec, modules, replaced)
+    if pinned is None:
+        return _own_kernel(Path(spec), modules, tuple(replaced))
+    return _pinned_kernel(*pinned, modules, tuple(replaced))
+
+
+def look_up_kernel(
+    spec: str, modules: Path | None = None, replaced: Sequence[Path] = ()
+) -> tuple[Pin, str] | None:
+    """The pin, and the version of it ("": the newest), that `spec` names; None where it names a file.
+
+    Downloads nothing. Raises what `find_kernel` raises for names that cannot be used.
+    """
     for path in replaced:
         if not path.is_file() or path.suffix != ".ko":
             raise UsageError(
                 f"--module {path} is no .ko file", "name the module that your build made: fs/ext4/ext4.ko"
             )
+    if modules is not None:
+        _modules_dir(modules)
     if Path(spec).is_file():
-        return _own_kernel(Path(spec), modules, tuple(replaced))
+        _need_image(Path(spec))
+        return None
     for pin in pins().values():
         version = _asked_version(pin, spec)
         if version is not None:
-            return _pinned_kernel(pin, version, modules, tuple(replaced))
+            return pin, version
     near = difflib.get_close_matches(spec, list(pins()), n=2)
     known = ", ".join(near or pins())
     raise UsageError(f"no kernel {spec!r}: neither a file nor a pin of kernels/", f"try one of: {known}")
+
+
+def look_up_qemu_kernel(spec: str, modules: Path | None = None) -> None:
+    """`look_up_kernel` for what boots QEMU only. Raises UsageError for a pin of another machine."""
+    pinned = look_up_kernel(spec, modules)
+    if pinned and pinned[0].machine != "qemu":
+        others = ", ".join(name for name, pin in pins().items() if pin.machine == "qemu")
+        raise UsageError(
+            f"{spec} is a kernel for {pinned[0].machine.upper()}, and this is done in QEMU alone",
+            f"try one of: {others}",
+        )
 
 
 def _asked_version(pin: Pin, spec: str) -> str | None:
@@ -100,27 +127,31 @@ def _asked_version(pin: Pin, spec: str) -> str | None:
 
 
 def _own_kernel(image: Path, modules: Path | None, replaced: tuple[Path, ...]) -> Kernel:
-    head = image.open("rb").read(1024)
+    if modules is not None:
+        modules = _modules_dir(modules)
+    return Kernel(str(image.resolve()), image.resolve(), modules, _sha256(image), "", replaced)
+
+
+def _need_image(image: Path) -> None:
+    with image.open("rb") as f:
+        head = f.read(1024)
     is_bzimage = head[0x202:0x206] == b"HdrS"  # Documentation/arch/x86/boot.rst
     if not is_bzimage and head[:4] != b"\x7fELF":
         raise KernelError(
             f"{image} is no kernel: neither a bzImage (HdrS at 0x202) nor an ELF vmlinux",
             "name arch/x86/boot/bzImage or vmlinux of your build",
         )
-    if modules is not None:
-        modules = _modules_dir(modules)
-    return Kernel(str(image.resolve()), image.resolve(), modules, _sha256(image), "", replaced)
 
 
 def _modules_dir(given: Path) -> Path:
     """The directory with `kernel/` in it: what is given, or its only lib/modules/RELEASE."""
     candidates = [given, *sorted((given / "lib/modules").glob("*")), *sorted(given.glob("*"))]
     for path in candidates:
-        if (path / "kernel").is_dir():
+        if any((path / "kernel").rglob("*.ko*")):
             _depmod(path)
             return path
     raise KernelError(
-        f"--modules {given} holds no modules (no directory `kernel` below it)",
+        f"--modules {given} holds no modules (no `kernel/**/*.ko` below it)",
         "name what `make modules_install INSTALL_MOD_PATH=DIR` filled: DIR, or DIR/lib/modules/RELEASE",
     )
 

@@ -117,7 +117,7 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
     try:
         resolve_modules(kernel, profile.modules)
     except KernelError as e:
-        return str(e).replace("\n", "; ")
+        return e.line
     return ""
 
 
@@ -127,5 +127,5 @@ def missing_program(workload: Workload) -> str:
         for program in workload.programs:
             initramfs.find_program(program)
     except EnvironmentLacks as e:
-        return str(e).replace("\n", "; ")
+        return e.line
     return ""

@@ -5,7 +5,8 @@
         crash_case.check()
 
 gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
-guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass.
+guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass; what this
+host or kernel cannot run is skipped, with what it lacks.
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ class CrashCase:
     def check(self) -> None:
         """Fail the test with the findings and how to reproduce them, or with why nothing could be decided."""
         seen = self.summary()
+        if seen.verdict is CaseVerdict.NOT_RUN:
+            pytest.skip(f"{seen.case}: not run: {seen.reason}")
         if seen.verdict is not CaseVerdict.PASS:
             _fail(seen, self._runs.source(self.case))
 

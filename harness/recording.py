@@ -35,6 +35,7 @@ from harness.oracles.pattern import poison
 from harness.writelog import WriteLog, read_log
 
 COPY_BYTES = 1 << 20
+FRAME_HEADER_BYTES = 18  # at most; zstd.h, ZSTD_FRAMEHEADERSIZE_MAX
 
 ATTEMPTS = 6
 """Recordings tried before a log that does not give the disk is told as such."""
@@ -133,7 +134,7 @@ def load_recording(
         history = msgspec.json.decode((kept / "history.json").read_bytes(), type=History)
         base = unpack(folder / "base.img.zst", scratch / f"{case.filesystem}-{case.mode}.base.img")
         log = unpack(kept / "log.zst", scratch / f"{case.filesystem}-{case.mode}.{case.workload}.log")
-    except (OSError, msgspec.MsgspecError, zstandard.ZstdError) as e:
+    except (OSError, msgspec.MsgspecError) as e:
         raise StoreError(
             f"the recording of {case} in {kept} cannot be read: {e}", "record it again: powercut run"
         ) from e
@@ -207,12 +208,21 @@ def pack(source: Path, kept: Path) -> None:
 
 
 def unpack(kept: Path, image: Path) -> Path:
-    """Inverse of `pack`; nothing where `image` is there already."""
-    if not image.exists():
-        part = image.with_suffix(".part")
+    """Inverse of `pack`; nothing where `image` is there already. Raises StoreError for a damaged file."""
+    if image.exists():
+        return image
+    part = image.with_suffix(".part")
+    try:
         with kept.open("rb") as f, part.open("wb") as g:
-            zstandard.ZstdDecompressor().copy_stream(f, g)
-        part.rename(image)
+            size = zstandard.frame_content_size(f.read(FRAME_HEADER_BYTES))
+            f.seek(0)
+            _, written = zstandard.ZstdDecompressor().copy_stream(f, g)
+        if size not in (-1, written):  # -1: it does not say
+            raise zstandard.ZstdError(f"it ends after {written} of {size} bytes")
+    except zstandard.ZstdError as e:
+        part.unlink()
+        raise StoreError(f"{kept} is damaged: {e}", "record the case again: powercut run") from e
+    part.rename(image)
     return image
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,11 +22,14 @@ from harness.kits import make_kits
 from harness.machines import qemu
 from harness.machines.machine import Boot
 from harness.machines.worker import GuestKit, Worker
-from harness.model import CrashPoint, Judgement, Outcome
+from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import load_plan
 from harness.recording import Recording, load_recording
 from harness.store import RunStore
 from harness.workloads import find_workload
+from harness.writelog.log import changes
+
+_SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,9 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
     findings = {f.id: f for f in store.findings()}
     if text in findings:
         return findings[text].crash_point
+    if re.fullmatch("[0-9a-f]{12}", text):
+        known = ", ".join(list(findings)[:6]) or "none"
+        raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {known}")
     try:
         point = CrashPoint.parse(text)
     except ValueError as e:
@@ -94,13 +101,40 @@ def scene(
     directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
     try:
         recording = load_recording(case, profile, workload, store.path / "cases", directory)
-        if point.state.prefix > len(recording.write_log.entries):
-            raise UsageError(f"{point} lies behind the end of the log")
+        need_possible(point, recording.write_log.entries)
         plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
         yield Scene(point, recording, found, kits.recorder, kits.accel.name, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
+    """Raises UsageError for a state in which no disk that heeds flushes can be: its verdict would accuse a
+    file system of what it was never asked.
+    """
+    state = point.state
+    if state.prefix > len(entries):
+        raise UsageError(f"{point} lies behind the end of the log, which has {len(entries)} entries", _SEE)
+    for number in state.dropped:
+        entry = entries[number]
+        if not changes(entry) or EntryFlag.FUA in entry.flags:
+            raise UsageError(f"{point}: entry {number} is no write that a cache could lose", _SEE)
+        later = entries[number + 1 : state.prefix]
+        if flush := next((e.index for e in later if EntryFlag.FLUSH in e.flags), None):
+            raise UsageError(f"{point}: entry {number} had been made durable by the flush {flush}", _SEE)
+    if state.torn_sectors is not None:
+        _need_tearable(point, entries[state.prefix - 1] if state.prefix else None, state.torn_sectors)
+
+
+def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) -> None:
+    if last is None or not changes(last) or EntryFlag.DISCARD in last.flags:
+        raise UsageError(f"{point}: the last entry is no write that could be torn", _SEE)
+    if not 0 < torn_sectors < last.sectors:
+        raise UsageError(
+            f"{point}: entry {last.index} has {last.sectors} sectors: it cannot be torn after {torn_sectors}",
+            _SEE,
+        )
 
 
 def reproduce(shown: Scene) -> Reproduction:

@@ -7,10 +7,11 @@ to a single crash state is in `harness.examine`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,20 +20,21 @@ import msgspec
 
 from harness import __version__
 from harness.casework import Casework
-from harness.errors import EnvironmentLacks, ExitCode
+from harness.errors import EnvironmentLacks, ExitCode, StoreError
 from harness.files import write_atomically
 from harness.filesystems import Profile, select_profiles
-from harness.kernels import Kernel, find_kernel
+from harness.kernels import Kernel, find_kernel, look_up_kernel
 from harness.kits import Kits, make_kits, missing_for, missing_program
 from harness.machines import qemu
 from harness.machines.worker import Worker
+from harness.model import CaseId, Workload
 from harness.plan import Plan, Progress
 from harness.pool import Pool, Station
-from harness.recording import make_base
+from harness.recording import is_kept, make_base
 from harness.report import write_reports
 from harness.store import RunStore
-from harness.store.records import KernelInfo, MachineInfo, RunInfo
-from harness.summary import Summary, exit_code, summarise
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
+from harness.summary import Summary, shell_code, summarise
 from harness.workloads import select_workloads
 
 
@@ -56,7 +58,7 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
         loaded = [w for w in workloads if w.name not in lacking]
         if not able or not loaded:
-            raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())))
+            return _tell_why_not(store, kernel, profiles, workloads, lacking)
         bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)
@@ -70,9 +72,29 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
                 # fsck it on the host. 7. Judge. 8. Store. Tasks of all cases share one pool.
                 casework.work(pool, [(p, w) for p in profiles for w in workloads], lacking)
             except KeyboardInterrupt:
+                progress.say("interrupted: guests are ended, and what was judged is written down")
                 interrupted = True
         store.finish(interrupted=interrupted)
     # 9. Tell.
+    write_reports(store)
+    return summarise(store)
+
+
+def _tell_why_not(
+    store: RunStore,
+    kernel: Kernel,
+    profiles: Sequence[Profile],
+    workloads: Sequence[Workload],
+    lacking: Mapping[str, str],
+) -> Summary:
+    """The end of a run of which nothing can be run here: every case is there with what it lacks."""
+    for profile, workload in itertools.product(profiles, workloads):
+        case = CaseId(profile.filesystem, profile.mode, workload.name)
+        store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))
+        reason = lacking.get(profile.name) or lacking[workload.name]
+        store.set_case_status(case, CaseStatus.NOT_RUN, reason)
+    store.update_info(replace(store.info, kernel=kernel_info(kernel)))
+    store.finish(interrupted=False)
     write_reports(store)
     return summarise(store)
 
@@ -96,9 +118,14 @@ def _pool(kits: Kits, scratch: Path, plan: Plan) -> Iterator[Pool]:
 
 
 def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
-    """A new run directory with its plan. Its names are looked up first: a typing error costs nothing."""
-    select_profiles(plan.configurations)
-    select_workloads(plan.workloads, plan.shard)
+    """A new run directory with its plan. Its names are looked up first: a typing error costs nothing.
+
+    Raises UsageError, KernelError or StoreError for what cannot be run.
+    """
+    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
+    look_up_kernel(plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)])
+    if plan.recordings:
+        _need_recordings(Path(plan.recordings), profiles, workloads)
     info = RunInfo(
         name=name,
         powercut=__version__,
@@ -117,10 +144,9 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
 
 def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
     """What has become known since the run directory was made."""
-    details = {str(p): "replaces the kernel's own module" for p in kernel.replaced}
     return replace(
         info,
-        kernel=KernelInfo(kernel.name, kernel.package_version, _release(kernel), kernel.sha256, details),
+        kernel=kernel_info(kernel),
         machine=MachineInfo(
             kits.judge.machine.name,
             kits.judge.machine.accel,
@@ -134,8 +160,11 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
     )
 
 
-def _release(kernel: Kernel) -> str:
-    return kernel.modules.name if kernel.modules else ""
+def kernel_info(kernel: Kernel) -> KernelInfo:
+    """What is kept of a kernel."""
+    details = {str(p): "replaces the kernel's own module" for p in kernel.replaced}
+    release = kernel.modules.name if kernel.modules else ""
+    return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details)
 
 
 def _git_head() -> str:
@@ -145,6 +174,19 @@ def _git_head() -> str:
     if not shutil.which("git") or not (here.parent / ".git").exists():
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Sequence[Workload]) -> None:
+    """Raises StoreError where the run has not one of the recordings that are to be judged again."""
+    with RunStore.open(source) as store:
+        kept = [c.case for c in store.cases() if is_kept(c.case, source / "cases")]
+    wanted = {CaseId(p.filesystem, p.mode, w.name) for p in profiles for w in workloads}
+    if wanted.isdisjoint(kept):
+        has = ", ".join(map(str, kept[:6])) or "none"
+        raise StoreError(
+            f"--recordings {source} has none of the {len(wanted)} cases that were asked for",
+            f"name its modes (-c) and workloads (-w); its recordings: {has}",
+        )
 
 
 def copy_bases(profiles: Sequence[Profile], source: Path, run: Path) -> None:
@@ -186,4 +228,4 @@ def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
 
 def code_of(summary: Summary) -> ExitCode:
     """What the shell is told."""
-    return ExitCode.INTERRUPTED if summary.info.interrupted else exit_code(summary)
+    return shell_code(summary)

@@ -155,6 +155,11 @@ def exit_code(summary: Summary) -> ExitCode:
     return ExitCode.UNDECIDED if any(c.empty for c in summary.cases) else ExitCode.CONSISTENT
 
 
+def shell_code(summary: Summary) -> ExitCode:
+    """What `powercut` returns: that it was interrupted, or `exit_code`."""
+    return ExitCode.INTERRUPTED if summary.info.interrupted else exit_code(summary)
+
+
 def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
     """An undecided case may still hide the failure: nothing is said about an expectation that covers one."""
     covered = [

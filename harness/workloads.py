@@ -22,6 +22,7 @@ from harness.generate import generate, is_generated, names_of
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.resources import resource
 
+MAX_OFFSET = (1 << 63) - 1  # loff_t
 MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
 
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
@@ -65,7 +66,7 @@ def parse_operation(text: str) -> Operation:
 
     Raises UsageError that names the operation, the word and what is expected.
     """
-    kind_word, *words = text.split()
+    kind_word, *words = text.split() or [""]
     try:
         kind = OperationKind(kind_word)
         names = _ARGUMENTS[kind]
@@ -89,17 +90,26 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
     if name == "value":
         return word.encode()
     if name in ("offset", "length"):
-        scale = {"K": 1 << 10, "M": 1 << 20}.get(word[-1], 1)
-        digits = word.rstrip("KM")
-        try:
-            return int(digits, 8 if kind is OperationKind.CHMOD else 10) * scale
-        except ValueError:
-            raise UsageError(f"operation {text!r}: {name} {word!r} is no number") from None
+        return _number(text, kind, name, word)
     if name == "target" and kind is OperationKind.SYMLINK:
         return word
     if word.startswith("/") or ".." in word.split("/"):
         raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
     return "" if word == "." else word
+
+
+def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
+    if kind is OperationKind.CHMOD:
+        if not re.fullmatch("0*[0-7]{1,4}", word):
+            raise UsageError(f"operation {text!r}: {word!r} are no permission bits", "octal: 644")
+        return int(word, 8)
+    m = re.fullmatch(r"(\d+)([KM]?)", word, re.ASCII)
+    if not m:
+        raise UsageError(f"operation {text!r}: {name} {word!r} is no number", "bytes, or with K or M: 4K")
+    number = int(m[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[m[2]]
+    if number > MAX_OFFSET:
+        raise UsageError(f"operation {text!r}: {name} {word!r} is more than {MAX_OFFSET}, the kernel's limit")
+    return number
 
 
 def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
@@ -113,7 +123,7 @@ def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, .
 def _load_operations(path: Path) -> Workload:
     try:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: {e}", "it needs `summary` and a list `operations`") from e
     if not 0 < len(table.operations) <= MAX_OPERATIONS:
         raise UsageError(f"{path}: {len(table.operations)} operations; 1 to {MAX_OPERATIONS} are possible")
@@ -125,11 +135,14 @@ def _load_operations(path: Path) -> Workload:
 
 
 def _load_fio(path: Path) -> Workload:
-    text = path.read_text()
     parser = configparser.ConfigParser(
         allow_no_value=True, strict=False, comment_prefixes=("#", ";"), interpolation=None
     )
-    parser.read_string(text, str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+        parser.read_string(text, str(path))
+    except (configparser.Error, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: {e}", "see fio(1), JOB FILE FORMAT") from e
     sections = [s for s in parser.sections() if s != "global"]
     if not sections:
         raise UsageError(f"{path}: no job section", "see fio(1), JOB FILE FORMAT")
@@ -143,6 +156,8 @@ def _load_fio(path: Path) -> Workload:
     )
     return Workload(path.stem, first_comment, runs, checks, ("fio",), {job: text.encode()})
 
+
+_FORMATS = "workloads/README.md shows the formats, powercut list workloads those that are there"
 
 LOADERS: Mapping[str, Callable[[Path], Workload]] = {".toml": _load_operations, ".fio": _load_fio}
 
@@ -168,10 +183,23 @@ def load_workload(name: str) -> Workload:
     known = workload_files()
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
-        known = known | applications()
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
-        raise UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
+        raise _no_workload(name, known | applications())
     return LOADERS[path.suffix](path)
+
+
+def _no_workload(name: str, known: Iterable[str]) -> UsageError:
+    path = Path(name)
+    if path.is_file():
+        kinds = " or ".join(f"*{suffix}" for suffix in LOADERS)
+        return UsageError(f"{name} is no workload: a file of one's own is {kinds}", _FORMATS)
+    if path.is_dir():
+        return UsageError(
+            f"no workload {name!r}", f"an application's directory is named by its path: ./{name}"
+        )
+    if "/" in name or path.suffix in LOADERS:
+        return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+    return UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
 
 
 def workload_sets() -> dict[str, list[str]]:

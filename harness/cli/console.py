@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from rich.console import Console
 
-console = Console(soft_wrap=True)
+console = Console(soft_wrap=True, markup=False, emoji=False)  # paths are printed as they are

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from harness import doctor
 from harness.cli.console import console
@@ -20,9 +21,9 @@ def doctor_command(out: Path) -> ExitCode:
     """Check everything that a run needs, and print the fix for each thing that is missing."""
     missing = 0
     for found in doctor.examine(out):
-        sign = {True: "[green]ok     [/]", False: "[red]missing[/]", None: "[yellow]note   [/]"}[found.ok]
-        console.print(f"{sign} {found.what}: {found.detail}", highlight=False)
+        sign, style = {True: ("ok", "green"), False: ("missing", "red"), None: ("note", "yellow")}[found.ok]
+        console.print(Text(sign.ljust(7), style), Text(f"{found.what}: {found.detail}"))
         if found.ok is False:
             missing += 1
-            console.print(f"          fix: {found.fix}", highlight=False, markup=False)
+            console.print(f"          fix: {found.fix}", highlight=False)
     return ExitCode.UNDECIDED if missing else ExitCode.CONSISTENT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,17 @@ def log_group() -> None:
 
 @log_group.command("ls")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--limit", type=int, help="At most so many entries.")
-@click.option("--start-entry", type=int, default=0, show_default=True)
-@click.option("--start-mark", help="Begin at this mark.")
-@click.option("--end-mark", help="End at this mark.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
+@click.option("--start-entry", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--start-mark", help="Begin after this mark.")
+@click.option("--end-mark", help="End with this mark.")
 @click.option("--next-flush", is_flag=True, help="Only up to the next flush.")
 @click.option("--next-fua", is_flag=True, help="Only up to the next FUA write.")
 @guarded
 def log_ls(file: Path, **selection: Any) -> None:
     """List the entries of a write log: of a run (log.zst), or of any log device."""
     with _plain_log(file) as path:
-        for entry in select(read_log(path), **selection):
+        for entry in select(replace(read_log(path), path=file), **selection):
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
             click.echo(f"{entry.index:8} {flags:12} {what}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.cli.console import console
-from harness.cli.options import accel_option, out_option
+from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.guard import guarded
 from harness.measure.registry import COMPARISONS
@@ -58,7 +58,9 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     metavar="F",
     help="Times the sizes that suit emulation.",
 )
-@click.option("--only", multiple=True, metavar="CONFIGURATION,...", help="These of its configurations.")
+@click.option(
+    "--only", multiple=True, callback=listed, metavar="CONFIGURATION,...", help="These of its configurations."
+)
 @click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
 @click.option(
     "--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of a kernel of your own."
@@ -92,7 +94,7 @@ def measure_command(
         modules=str(given["modules"].resolve()) if given["modules"] else None,
         accel=given["accel"],
         seed=given["seed"],
-        only=[word for words in given["only"] for word in words.split(",") if word],
+        only=given["only"],
         argv=sys.argv[1:],
     )
     return _measure(plan, create(plan, out))

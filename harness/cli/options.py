@@ -14,8 +14,11 @@ REPORTS = Path("reports")
 
 
 def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[str]:
-    """`-c a,b -c c` as one list."""
-    return [name for value in values for name in value.split(",") if name]
+    """`-c a,b -c c` as one list; empty where it was not given. `-c ""`, an empty variable, is an error."""
+    names = [name for value in values for name in value.split(",") if name]
+    if values and not names:
+        raise click.BadParameter("it names nothing; leave the option out for its default")
+    return names
 
 
 def out_option(said: str | None = None) -> Decorator:

@@ -96,6 +96,10 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
 
 
 def _run_row(path: Path) -> tuple[str, ...]:
-    info = msgspec.json.decode(path.read_bytes())
-    finished = "finished" if info.get("finished") else "not finished"
-    return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
+    """Of any version, as far as it can be read."""
+    try:
+        info = msgspec.json.decode(path.read_bytes())
+        finished = "finished" if info.get("finished") else "not finished"
+        return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
+    except (OSError, msgspec.MsgspecError, AttributeError, KeyError, TypeError):
+        return (str(path.parent), "?", "cannot be read", "")

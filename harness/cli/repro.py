@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 
 from harness.cli.console import console
 from harness.cli.options import accel_option, source_option
-from harness.errors import ExitCode, PowercutError
+from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.examine import Unseen
 from harness.files import write_atomically
 from harness.guard import errors, guarded
@@ -39,7 +40,7 @@ from harness.store import RunStore
     metavar="FILE",
     help="Write the crashed disk as a raw image.",
 )
-@click.option("--bisect", is_flag=True, help="Exit 125 where undecided, as git bisect run expects.")
+@click.option("--bisect", is_flag=True, help="Exit codes as git bisect run expects them.")
 @guarded
 def repro_command(
     point: str,
@@ -56,9 +57,10 @@ def repro_command(
     \b
     powercut repro ext4-nobarrier/append-fsync@41
     powercut repro ext4-nobarrier/append-fsync@41 --shell
-    git bisect run sh -c 'make -j8 bzImage && powercut repro ID --kernel arch/x86/boot/bzImage --bisect'
+    git bisect run sh -c 'make bzImage || exit 125; powercut repro ID --kernel arch/x86/boot/bzImage --bisect'
 
-    Exits 0 where the state is consistent, 1 where not, 3 (with --bisect 125) where undecided.
+    Exits 0 where the state is consistent, 1 where not, 3 where undecided. With --bisect 125 where this kernel
+    leaves it undecided, and 128, which stops the bisection, where no kernel could decide it.
     """
     try:
         with RunStore.open(source) as store:
@@ -72,10 +74,23 @@ def repro_command(
                     return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
                 return _tell(reproduce(shown), bisect)
     except PowercutError as e:
-        if bisect and e.exit_code is not ExitCode.USAGE:
-            errors.print(f"powercut: {e}", markup=False, highlight=False)
-            return ExitCode.BISECT_SKIP
-        raise
+        if not bisect:
+            raise
+        errors.print(f"powercut: {e}", markup=False, highlight=False)
+        return _bisect_code(e)
+    except Exception:
+        if not bisect:
+            raise
+        traceback.print_exc()
+        return ExitCode.BISECT_STOP
+
+
+def _bisect_code(e: PowercutError) -> ExitCode:
+    """A name, a run or a program that is not there is the same at the next commit: to skip them all would
+    take hours and find nothing.
+    """
+    always = isinstance(e, (UsageError, StoreError, EnvironmentLacks))
+    return ExitCode.BISECT_STOP if always else ExitCode.BISECT_SKIP
 
 
 def _tell(seen: Reproduction, bisect: bool) -> ExitCode:

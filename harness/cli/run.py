@@ -230,10 +230,11 @@ def smoke_command(**given: Any) -> ExitCode:
     plan = Plan(
         configurations=SMOKE[0],
         workloads=SMOKE[1],
-        kernel=given["kernel"],
+        kernel=_absolute(given["kernel"]),
+        modules=str(given["modules"].resolve()) if given["modules"] else None,
+        replaced=[str(p.resolve()) for p in given["replaced"]],
+        machine=given["machine"],
         accel=given["accel"],
-        modules=str(given["modules"]) if given["modules"] else None,
-        replaced=[*map(str, given["replaced"])],
         jobs=os.cpu_count() or 1,
         argv=sys.argv[1:],
     )

@@ -11,12 +11,12 @@ import click
 import msgspec
 
 from harness.cli.console import console
-from harness.cli.options import accel_option, out_option
+from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.files import write_atomically
 from harness.filesystems import select_profiles
 from harness.guard import guarded
-from harness.kernels import find_kernel
+from harness.kernels import find_kernel, look_up_qemu_kernel
 from harness.measure.results import Histogram, Measurement, Spread, Table
 from harness.measure.run import make_directory
 from harness.progress import progress_for
@@ -45,6 +45,7 @@ TARGET_PERCENT = 2.0
     "--config",
     "configurations",
     multiple=True,
+    callback=listed,
     metavar="FS/MODE,...",
     help=f"Modes; the others are compared with the first. Default: {','.join(DEFAULT_MODES)}.",
 )
@@ -98,13 +99,15 @@ def trace_command(
 
     With INTERVAL the workload is repeated in one mode, and a histogram is printed that often, COUNT times.
     """
-    wanted = [name for value in configurations for name in value.split(",") if name]
-    profiles = select_profiles(wanted or (["ext4/ordered"] if interval else list(DEFAULT_MODES)))
+    profiles = select_profiles(configurations or (["ext4/ordered"] if interval else list(DEFAULT_MODES)))
+    if interval and want_overhead:
+        raise UsageError("--overhead takes no INTERVAL", "leave out one of the two")
     if interval and len(profiles) != 1:
         raise UsageError("INTERVAL needs one mode", "name it: -c ext4/journal")
     plan = msgspec.convert(
         {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, Plan
     )
+    look_up_qemu_kernel(kernel_name, modules)
     kernel = find_kernel(kernel_name, modules)
     with (
         tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,

@@ -25,7 +25,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
 from harness.files import write_atomically
-from harness.kernels import find_kernel
+from harness.kernels import find_kernel, look_up_qemu_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
 from harness.measure.results import FILE_NAME, Measurement
@@ -82,7 +82,9 @@ def comparison(name: str) -> Comparison[object]:
 
 def create(plan: Plan, out: Path) -> Path:
     """A new run directory with its plan."""
-    list(_configurations(comparison(plan.name), plan))  # a name that is not there costs no directory
+    # a name that is not there costs no directory
+    list(_configurations(comparison(plan.name), plan))
+    look_up_qemu_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
     path = make_directory(out, f"measure-{plan.name}")
     begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
     write_atomically(path / "plan.json", msgspec.json.encode(begun))

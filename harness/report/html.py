@@ -17,7 +17,7 @@ from harness.report.timeline import Timeline, draw
 from harness.resources import resource
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
-from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, exit_code, worst
+from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, shell_code, worst
 
 _SHOWN_LINES = 60  # of a kernel log or an fsck's output; the whole stands in findings/<id>/
 _OPEN_CASES = 6  # at once; a page full of open cases hides the next one
@@ -95,6 +95,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         finalize=lambda value: words.printable(value) if type(value) is str else value,
     )
     environment.filters.update(number=words.number, seconds=words.seconds, pieces=words.pieces)
+    environment.globals.update(xpass=words.xpass)
     cases = [_case(store, record, c, source) for record, c in zip(store.cases(), summary.cases, strict=True)]
     return environment.get_template("report.html").render(
         summary=summary,
@@ -106,10 +107,10 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         generated=any(c.case.is_generated for c in summary.cases),
         groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
-        exit_code=int(exit_code(summary)),
-        exit_words=words.EXIT_WORDS[exit_code(summary)],
-        open_cases=[c for c in summary.cases if c.undecided],
-        not_run=[c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN],
+        exit_code=int(shell_code(summary)),
+        exit_words=words.EXIT_WORDS[shell_code(summary)],
+        not_checked=words.together(c for c in summary.cases if c.undecided)
+        + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         facts=_facts(summary),
         source=source,
         started=_time(summary.info.started),

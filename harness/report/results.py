@@ -9,7 +9,7 @@ import msgspec
 from harness.files import json_text
 from harness.report.words import EXIT_WORDS, headline, reproduce
 from harness.store.records import Finding
-from harness.summary import CaseSummary, Summary, exit_code
+from harness.summary import CaseSummary, Summary, exit_code, shell_code
 
 RESULTS_SCHEMA = 1
 """Raised when a field changes its meaning or goes; added fields leave it alone."""
@@ -18,7 +18,6 @@ RESULTS_SCHEMA = 1
 def results(summary: Summary, source: str) -> dict[str, Any]:
     """The run as JSON values. `source`: the run's path as reproduce commands shall give it."""
     info = msgspec.to_builtins(summary.info)
-    code = exit_code(summary)
     return {
         "schema": RESULTS_SCHEMA,
         "run": summary.run,
@@ -28,8 +27,8 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
         "started": info["started"],
         "finished": info["finished"],
         "interrupted": summary.interrupted,
-        "exit_code": int(code),
-        "verdict": EXIT_WORDS[code],
+        "exit_code": int(shell_code(summary)),
+        "verdict": EXIT_WORDS[exit_code(summary)],
         "headline": headline(summary),
         "kernel": info["kernel"],
         "machine": info["machine"],

@@ -29,10 +29,12 @@ from harness.report.words import (
     plural,
     printable,
     reproduce,
+    together,
     where,
+    xpass,
 )
 from harness.store.records import Finding
-from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code
+from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
 STYLES = {
     CaseVerdict.PASS: "green",
@@ -107,7 +109,7 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     for e in summary.unmet:
         yield _line("bold magenta", f"XPASS: {e} was expected to fail and did not")
         yield _line("", f"  {e.origin}: {e.reason}")
-        yield _line("", "  take the line out if the failure is gone")
+        yield _line("", f"  {xpass(e, summary)}")
         yield Text()
     yield from _tail(summary, limits)
 
@@ -234,16 +236,19 @@ def _expected(summary: Summary, source: str) -> Iterator[Text]:
 
 
 def _all_undecided(summary: Summary, source: str, limits: Limits) -> Iterator[Text]:
-    cases = [c for c in summary.cases if c.undecided]
-    for c in cases[: limits.findings]:
-        yield _line(STYLES[CaseVerdict.UNKNOWN], f"UNKNOWN {c.case}: {c.undecided}")
+    groups = together(c for c in summary.cases if c.undecided)
+    for why, (c, *others) in groups[: limits.findings]:
+        who = plural(len(others) + 1, "case") if others else str(c.case)
+        yield _line(STYLES[CaseVerdict.UNKNOWN], f"UNKNOWN {who}: {why}")
+        if others and _within(len(others) + 1, limits.names):
+            yield _line("", "  " + " ".join(str(c.case) for c in (c, *others)))
         for r in c.unknown_reasons[: limits.alike]:
             yield _line("", f"  {plural(r.states, 'state')}: {r.reason}")
             yield _line("bold", f"reproduce: {reproduce(c.case, r.example, source)}")
         if left := len(c.unknown_reasons[limits.alike :] if limits.alike else ()):
             yield _line("", f"  ... and {plural(left, 'more reason')}: see {source}/report.html")
         yield Text()
-    if left := len(cases[limits.findings :] if limits.findings else ()):
+    if left := sum(len(cases) for _, cases in groups[limits.findings :]) if limits.findings else 0:
         yield _line("", f"... and {number(left)} more undecided cases: see {source}/report.html")
         yield Text()
 
@@ -257,8 +262,10 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
     yield _line("", "Ran: " + (_sets(ran) if limits.names is None else _names(ran, limits)))
     if not_run := by[CaseVerdict.NOT_RUN]:
         yield _line("", "Not run: " + _names(not_run, limits))
-        for c in not_run[: limits.names]:
-            yield _line("dim", f"  {c.case}: {c.reason or 'no reason was given'}")
+        groups = together(not_run)
+        for why, cases in groups[: limits.names]:
+            who = f"{_names(cases, limits)}: " if len(groups) > 1 else ""
+            yield _line("dim", f"  {who}{why}")
     if by[CaseVerdict.XFAIL]:
         yield _line("", "Expected failures: " + _names(by[CaseVerdict.XFAIL], limits))
     if by[CaseVerdict.UNKNOWN]:
@@ -275,7 +282,7 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     if by[CaseVerdict.FAIL]:
         return f"Failed {len(by[CaseVerdict.FAIL])} of {plural(of, 'case')}"
     if not summary.checked:
-        return f"Nothing was checked (exit code {int(exit_code(summary))})"
+        return f"Nothing was checked (exit code {int(shell_code(summary))})"
     if by[CaseVerdict.UNKNOWN] or summary.interrupted:
         return f"Undecided {len(by[CaseVerdict.UNKNOWN])} of {plural(of, 'case')}"
     passed = f"Passed all {plural(of - len(by[CaseVerdict.XFAIL]), 'case')}"

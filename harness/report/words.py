@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ExitCode
+from harness.expectations import Expectation
 from harness.model import CaseId, CrashState
 from harness.store.records import CaseInfo, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
@@ -27,6 +28,7 @@ EXIT_WORDS = {
     ExitCode.INCONSISTENT: "inconsistent",
     ExitCode.UNDECIDED: "undecided",
     ExitCode.NOTHING_RUN: "nothing was run",
+    ExitCode.INTERRUPTED: "interrupted",
 }
 HOW_WORDS = {
     How.JUDGED: "recovered and judged",
@@ -264,6 +266,31 @@ def where(finding: Finding) -> str:
     if finding.states == 1:
         return f"{finding.state}, the only state that shows it"
     return f"{finding.state}, seen while another finding was made smaller"
+
+
+def together(cases: Iterable[CaseSummary]) -> list[tuple[str, tuple[CaseSummary, ...]]]:
+    """Cases that were not decided or not run, with why: one entry for all those of which nothing else is to
+    be said, in the order of the first of each.
+    """
+    found: dict[object, tuple[str, list[CaseSummary]]] = {}
+    for c in cases:
+        why = c.undecided or c.reason or "no reason was given"
+        key = object() if c.unknown_reasons else (c.verdict, why)
+        found.setdefault(key, (why, []))[1].append(c)
+    return [(why, tuple(alike)) for why, alike in found.values()]
+
+
+def xpass(expectation: Expectation, summary: Summary) -> str:
+    """What to do about an expectation that nothing met. One that speaks of many workloads may be met by
+    those that this run did not take.
+    """
+    taken = sum(expectation.applies_to(c.case) for c in summary.cases)
+    if not re.search(r"[*?[]", expectation.configuration + expectation.workload):
+        return "take the line out if the failure is gone"
+    return (
+        f"not met in the {plural(taken, 'case')} of this run that it speaks of; "
+        "take the line out if no other case meets it"
+    )
 
 
 def printable(text: str) -> str:

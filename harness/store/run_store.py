@@ -67,7 +67,7 @@ class RunStore:
             point_latest(root, path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
-                f"cannot make a run directory below {root}: {error}", "choose another --reports folder"
+                f"cannot make a run directory below {root}: {error}", "choose another folder: --out"
             ) from error
         return cls(path, info, database)
 

@@ -131,3 +131,31 @@ def test_a_shell_comes_with_its_commands_and_the_agent_s() -> None:
     assert found["usr/bin"] == (link, b"/bin")
     assert stat.S_ISREG(found["bin/busybox"][0])
     assert found["bin/sed"][1] == b"another sed"
+
+
+@pytest.mark.parametrize(
+    ("first", "interpreter"),
+    [("#!/usr/bin/python3", "python3"), ("#!/usr/bin/env bash", "bash"), ("#! /bin/bash -e", "bash")],
+)
+def test_an_interpreter_that_the_guest_lacks_is_told_before_it_boots(
+    directory: Path, first: str, interpreter: str
+) -> None:
+    (directory / "check").write_text(f"{first}\n")
+    with pytest.raises(UsageError, match=f"check is for {interpreter}, which the guest does not have"):
+        load_application(directory)
+    (directory / "workload.toml").write_text(f'summary = "x"\nprograms = ["{interpreter}:python3-minimal"]\n')
+    assert load_application(directory)
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/sh", "#!/usr/bin/env sh", "#!/bin/busybox sh", "#!/usr/bin/awk -f"]
+)
+def test_what_busybox_runs_is_in_every_guest(directory: Path, first: str) -> None:
+    (directory / "run").write_text(f"{first}\n")
+    assert load_application(directory)
+
+
+def test_a_description_that_is_no_text_is_refused(directory: Path) -> None:
+    (directory / "workload.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"workload\.toml"):
+        load_application(directory)

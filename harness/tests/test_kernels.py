@@ -10,7 +10,15 @@ import pytest
 
 from harness import kernels
 from harness.errors import KernelError, UsageError
-from harness.kernels import Kernel, find_kernel, pins, read_module, resolve_modules
+from harness.kernels import (
+    Kernel,
+    find_kernel,
+    look_up_kernel,
+    look_up_qemu_kernel,
+    pins,
+    read_module,
+    resolve_modules,
+)
 
 
 @pytest.fixture
@@ -158,3 +166,32 @@ def test_pins_are_told_apart() -> None:
     assert kernels._asked_version(known["debian-6.12"], "debian-6.12.117") == "6.12.117"
     assert kernels._asked_version(known["debian-6.1"], "debian-6.1.0-50") == "6.1.0-50"
     assert kernels._asked_version(known["debian-6.1"], "debian-6.1") == ""
+
+
+def test_a_kernel_is_looked_up_without_being_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_choose_package", None)
+    assert look_up_kernel("debian-6.12") == (pins()["debian-6.12"], "")
+    assert look_up_kernel("debian-6.12.117") == (pins()["debian-6.12"], "6.12.117")
+    image = tmp_path / "vmlinux"
+    image.write_bytes(b"\x7fELF" + bytes(1020))
+    assert look_up_kernel(str(image)) is None
+    with pytest.raises(UsageError):
+        look_up_kernel("debain")
+    with pytest.raises(UsageError):
+        look_up_kernel("debian-6.12", replaced=[tmp_path / "ext4.ko"])
+    with pytest.raises(KernelError):
+        look_up_kernel("debian-6.12", modules=tmp_path)
+
+
+def test_what_needs_qemu_refuses_a_pin_of_uml() -> None:
+    look_up_qemu_kernel("debian-6.12")
+    with pytest.raises(UsageError, match="UML") as caught:
+        look_up_qemu_kernel("uml-6.1")
+    assert "debian-6.12" in str(caught.value)
+
+
+def test_a_directory_named_kernel_is_not_yet_modules(tmp_path: Path) -> None:
+    """/etc has one."""
+    (tmp_path / "kernel/postinst.d").mkdir(parents=True)
+    with pytest.raises(KernelError, match="holds no modules"):
+        look_up_kernel("debian-6.12", modules=tmp_path)

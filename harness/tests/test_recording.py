@@ -79,3 +79,16 @@ def test_a_recording_counts_as_kept_only_when_it_is_whole(tmp_path: Path) -> Non
     assert is_kept(CASE, tmp_path)
     copy_recording(CASE, tmp_path, tmp_path / "other")
     assert is_kept(CASE, tmp_path / "other")
+
+
+@pytest.mark.parametrize("wrong", [b"no zstd at all, and long enough for a header", b"", b"torn"])
+def test_a_damaged_file_is_named_and_leaves_nothing(tmp_path: Path, wrong: bytes) -> None:
+    (tmp_path / "image").write_bytes(bytes(range(256)) * 4096)
+    pack(tmp_path / "image", tmp_path / "log.zst")
+    if wrong == b"torn":
+        wrong = (tmp_path / "log.zst").read_bytes()[:-20]
+    (tmp_path / "log.zst").write_bytes(wrong)
+    with pytest.raises(StoreError, match=r"log\.zst is damaged"):
+        unpack(tmp_path / "log.zst", tmp_path / "log")
+    assert not list(tmp_path.glob("log*.part"))
+    assert not (tmp_path / "log").exists()

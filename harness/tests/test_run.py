@@ -5,19 +5,27 @@ from __future__ import annotations
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from harness import run
 from harness.casework import group_by_content
-from harness.errors import EnvironmentLacks, StoreError, UsageError
+from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.filesystems import select_profiles
-from harness.model import CrashState
+from harness.kernels import Kernel
+from harness.model import CaseId, CrashState
 from harness.plan import Plan, load_plan
-from harness.run import create_run, need_space
+from harness.progress import Lines
+from harness.run import create_run, execute, need_space
 from harness.store import RunStore
+from harness.store.records import CaseInfo
+from harness.summary import CaseVerdict
+from harness.tests.report.demo import run_info
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -62,3 +70,54 @@ def test_a_typing_error_leaves_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         create_run(Plan(configurations=["ext4/orderd"], workloads=["append-fsync"]), tmp_path, "test")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kernel": "debian-6.1x"},
+        {"replaced": ["/gone/ext4.ko"]},
+        {"modules": "/gone"},
+        {"recordings": "/gone"},
+    ],
+)
+def test_a_kernel_or_recordings_that_are_not_there_leave_no_run_directory(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    """`latest` would point at nothing, and what it pointed at before would be hard to find."""
+    with pytest.raises(PowercutError):
+        create_run(Plan(configurations=["ext4/ordered"], workloads=["quick"], **wrong), tmp_path, "test")
+    assert not list(tmp_path.iterdir())
+
+
+def test_recordings_of_other_modes_are_refused(tmp_path: Path) -> None:
+    case = CaseId("ext4", "ordered", "append-fsync")
+    with RunStore.create(tmp_path, "first", run_info()) as store:
+        store.add_case(CaseInfo(case))
+        kept = store.case_directory(case)
+    (kept / "history.json").write_bytes(b"{}")
+
+    def plan(configuration: str) -> Plan:
+        return Plan(
+            configurations=[configuration], workloads=["append-fsync", "stale"], recordings=str(store.path)
+        )
+
+    with pytest.raises(StoreError, match="none of the 2 cases") as caught:
+        create_run(plan("jfs/default"), tmp_path, "second")
+    assert str(case) in str(caught.value)
+    create_run(plan("ext4/ordered"), tmp_path, "second").close()
+
+
+def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "find_kernel", lambda *_: Kernel("k", Path("bzImage"), None, "00"))
+    monkeypatch.setattr(run, "missing_for", lambda profile, _: f"no mkfs for {profile.name}")
+    plan = Plan(configurations=["ext4/ordered", "jfs"], workloads=["append-fsync", "stale"])
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)))
+    assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 4
+    assert summary.cases[3].reason == "no mkfs for jfs/default"
+    assert run.code_of(summary) is ExitCode.NOTHING_RUN
+    assert "not run" in (store.path / "report.html").read_text()
+    assert not (store.path / "scratch").exists()

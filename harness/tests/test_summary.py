@@ -10,9 +10,11 @@ import pytest
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.report.results import results
+from harness.report.text import summary_text
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
-from harness.summary import CaseVerdict, Summary, exit_code, summarise, worst
+from harness.summary import CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.tests.store.samples import CASE, INFO, OTHER
 
 OK = Judgement()
@@ -77,6 +79,18 @@ def test_a_run_that_was_stopped_is_undecided(tmp_path: Path) -> None:
     assert exit_code(summary_of(tmp_path, good, finished=False)) is ExitCode.UNDECIDED
     assert exit_code(summary_of(tmp_path, good, interrupted=True)) is ExitCode.UNDECIDED
     assert exit_code(summary_of(tmp_path, {}, interrupted=True)) is ExitCode.UNDECIDED
+
+
+def test_the_shell_is_told_that_a_run_was_interrupted(tmp_path: Path) -> None:
+    """summary.txt said exit code 3 where the shell had got 130."""
+    stopped = summary_of(tmp_path, {CASE: (DONE, [OK])}, interrupted=True)
+    assert shell_code(stopped) is ExitCode.INTERRUPTED
+    assert results(stopped, "RUN")["exit_code"] == 130
+    assert results(stopped, "RUN")["verdict"] == "undecided"
+    died = summary_of(tmp_path, {CASE: (DONE, [OK])}, finished=False)
+    assert shell_code(died) is ExitCode.UNDECIDED
+    nothing = summary_of(tmp_path, {}, interrupted=True)
+    assert summary_text(nothing, "RUN").splitlines()[-1] == "Nothing was checked (exit code 130)"
 
 
 def test_a_finding_counts_even_when_the_run_was_stopped(tmp_path: Path) -> None:

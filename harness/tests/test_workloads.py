@@ -80,6 +80,15 @@ def test_a_dot_is_the_root() -> None:
         ("write f 0 4K snyc", "one of: sync, dsync, direct"),
         ("mmap-write f 0 4K dsync", "one of: sync"),
         ("run fio", "unknown kind 'run'"),
+        ("", "unknown kind ''"),
+        ("append f -5", "'-5' is no number"),
+        ("append f 4KK", "'4KK' is no number"),
+        ("append f ٤", "is no number"),
+        ("append f M", "'M' is no number"),
+        ("write f 0 9223372036854775808", "more than 9223372036854775807"),
+        ("chmod f 8", "no permission bits"),
+        ("chmod f 17777", "no permission bits"),
+        ("chmod f -1", "no permission bits"),
     ],
 )
 def test_a_wrong_operation_says_what_is_wrong(text: str, says: str) -> None:
@@ -165,3 +174,31 @@ def test_a_generated_workload_is_found_by_its_name_alone() -> None:
     name = "ace-link.A_foo.A_bar+fsync.A_bar"
     assert find_workload(["ace2"], name) == load_workload(name)
     assert find_workload(["quick"], "append-fsync") == load_workload("append-fsync")
+
+
+@pytest.mark.parametrize("name", ["mine.toml", "mine.fio"])
+def test_a_binary_file_is_no_workload(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x93\xff\x00\x80" * 100)
+    with pytest.raises(UsageError, match=name):
+        load_workload(str(tmp_path / name))
+
+
+def test_a_fio_file_that_does_not_parse_says_where(tmp_path: Path) -> None:
+    (tmp_path / "mine.fio").write_text("bs=4k\n[job]\n")
+    with pytest.raises(UsageError, match=r"mine\.fio"):
+        load_workload(str(tmp_path / "mine.fio"))
+
+
+def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my-db").mkdir()
+    Path("notes.txt").write_text("x")
+    for name, says in (
+        ("my-db", "named by its path: ./my-db"),
+        ("notes.txt", "*.toml or *.fio"),
+        ("gone.toml", "no such file"),
+        ("./gone", "no such file"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load_workload(name)
+        assert says in str(caught.value)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.model import EntryFlag
+from harness.recording import pack
 from harness.tests.cli.runner import powercut
 from harness.writelog import MarkText, Write, write_log
 
@@ -34,3 +35,24 @@ def test_a_foreign_log_says_so(tmp_path: Path) -> None:
     done = powercut("log", "ls", path)
     assert done.exit_code == ExitCode.UNDECIDED
     assert "magic" in done.stderr
+
+
+def test_a_log_of_a_run_is_called_what_the_user_called_it(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", [MarkText("begin 0")])
+    pack(tmp_path / "log", tmp_path / "log.zst")
+    for option in (["--start-mark", "end"], ["--start-entry", "7"]):
+        done = powercut("log", "ls", tmp_path / "log.zst", *option)
+        assert done.exit_code == ExitCode.USAGE
+        assert str(tmp_path / "log.zst") in done.stderr
+
+
+def test_a_file_that_only_calls_itself_zst_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log.zst").write_text("no zstd, and longer than a header of one")
+    done = powercut("log", "ls", tmp_path / "log.zst")
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert "damaged" in done.stderr
+
+
+def test_a_limit_below_one_is_refused(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", [MarkText("begin 0")])
+    assert powercut("log", "ls", tmp_path / "log", "--limit", "-3").exit_code == ExitCode.USAGE

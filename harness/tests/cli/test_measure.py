@@ -28,3 +28,9 @@ def test_what_is_not_there_is_a_usage_error(words: list[str], tmp_path: Path) ->
     assert done.exit_code == 2
     assert "double-write" in done.output or "ext2" in done.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--kernel", "/gone"], ["--kernel", "uml-6.1"], ["--only", ","]])
+def test_what_cannot_be_measured_leaves_no_run_directory(words: list[str], tmp_path: Path) -> None:
+    assert powercut("measure", "bonnie", *words, "--out", tmp_path).exit_code == 2
+    assert not list(tmp_path.iterdir())

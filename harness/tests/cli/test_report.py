@@ -70,3 +70,12 @@ def test_compare_refuses_recordings_that_differ(tmp_path: Path) -> None:
 def test_compare_of_nothing_is_no_agreement(tmp_path: Path) -> None:
     done = powercut("compare", recorded(tmp_path / "a"), recorded(tmp_path / "b"))
     assert done.exit_code == ExitCode.NOTHING_RUN
+
+
+def test_list_runs_goes_on_behind_one_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, text in (("1", "torn {"), ("2", "[]"), ("3", "{}")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(text)
+    done = powercut("list", "runs", "--out", tmp_path)
+    assert done.exit_code == 0
+    assert done.output.count("cannot be read") == 3

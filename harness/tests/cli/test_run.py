@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.cli import run
+from harness.errors import ExitCode, UsageError
+from harness.plan import Plan
 from harness.tests.cli.runner import powercut
 
 
@@ -26,7 +28,7 @@ def test_an_unknown_name_costs_nothing_and_names_the_nearest(
     assert done.exit_code == ExitCode.USAGE
     assert says in done.stderr
     assert "next:" in done.stderr
-    assert not list(tmp_path.iterdir()) or "--kernel" in arguments
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_kernel_says_so(tmp_path: Path) -> None:
@@ -45,3 +47,42 @@ def test_an_expectation_without_a_reason_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == ExitCode.USAGE
     assert f"{path}:1" in done.stderr
     assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.parametrize("option", ["-c", "-w", "--fault-model"])
+def test_an_empty_variable_is_not_taken_for_the_default(option: str, tmp_path: Path) -> None:
+    """`-c "$MODES"` ran ext4/ordered and passed."""
+    for empty in ("", ","):
+        done = powercut("run", option, empty, "--out", tmp_path)
+        assert done.exit_code == ExitCode.USAGE
+        assert "it names nothing" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--machine was offered, and not passed on."""
+    seen: list[Plan] = []
+
+    def keep(plan: Plan, *_: object) -> None:
+        seen.append(plan)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(run, "create_run", keep)
+    monkeypatch.chdir(tmp_path)
+    Path("bzImage").touch()
+    powercut(
+        "smoke",
+        "--machine",
+        "uml",
+        "--accel",
+        "tcg",
+        "--kernel",
+        "bzImage",
+        "--module",
+        "a.ko",
+        "--modules",
+        "m",
+    )
+    (plan,) = seen
+    assert (plan.machine, plan.accel, plan.kernel) == ("uml", "tcg", str(tmp_path / "bzImage"))
+    assert (plan.replaced, plan.modules) == ([str(tmp_path / "a.ko")], str(tmp_path / "m"))

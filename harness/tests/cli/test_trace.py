@@ -11,3 +11,15 @@ def test_intervals_are_of_one_mode(tmp_path: Path) -> None:
     done = powercut("trace", "--out", tmp_path, "-c", "ext4/journal,ext4/ordered", "1")
     assert done.exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_what_trace_cannot_do_is_told_before_anything_boots(tmp_path: Path) -> None:
+    for words, says in (
+        (["--overhead", "1", "10"], "--overhead takes no INTERVAL"),
+        (["--kernel", "uml-6.1"], "QEMU alone"),
+        (["-c", ""], "it names nothing"),
+    ):
+        done = powercut("trace", "--out", tmp_path, *words)
+        assert done.exit_code == 2
+        assert says in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from harness.model import CaseId, CrashState
 from harness.report.text import print_summary, summary_text
 from harness.report.words import headline, pace, printable, seconds, shown_path
 from harness.store import RunStore
-from harness.store.records import Finding
+from harness.store.records import CaseStatus, Counts, Finding
 from harness.summary import CaseSummary, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
@@ -234,3 +234,59 @@ def test_durations(value: float, said: str) -> None:
 
 def test_control_characters_are_written_out() -> None:
     assert printable("a\x1b[31m\tb\n\x00\udcff\ufffe ü") == "a\\x1b[31m\tb\n\\x00\\udcff\\ufffe ü"
+
+
+def stopped(summary: Summary, count: int, reason: str = "") -> Summary:
+    """The demo's first case, and so many that the run did not come to, or that `reason` left out."""
+    kept = summary.cases[0]
+    status = CaseStatus.NOT_RUN if reason else CaseStatus.PLANNED
+    left = [
+        replace(
+            kept,
+            info=replace(kept.info, case=CaseId("ext4", "journal", f"w{i}")),
+            status=status,
+            reason=reason,
+            counts=Counts(),
+            findings=(),
+            unknown_reasons=(),
+        )
+        for i in range(count)
+    ]
+    return replace(summary, cases=(kept, *left), unmet=())
+
+
+def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> None:
+    """An interrupted run of ace1 said the same sentence for each of 200 cases."""
+    many = stopped(summary, 200)
+    lines = shown(many)
+    assert [line for line in lines if line.startswith("UNKNOWN ")] == [
+        "UNKNOWN 200 cases: the run ended before it was begun"
+    ]
+    text = summary_text(many, SOURCE)
+    assert text.count("before it was begun") == 1
+    assert "ext4-journal/w0 ext4-journal/w1 " in text
+    assert summary_text(stopped(summary, 1), SOURCE).count("UNKNOWN ext4-journal/w0: the run ended") == 1
+
+
+def test_cases_not_run_for_one_reason_take_one_line(summary: Summary) -> None:
+    run = stopped(summary, 3, "mkfs.jfs is not installed")
+    names = "ext4-journal/w0 ext4-journal/w1 ext4-journal/w2"
+    assert f"Not run: {names}\n  mkfs.jfs is not installed\n" in summary_text(run, SOURCE)
+    other = replace(run.cases[-1], reason="no mkfs.xfs")
+    text = summary_text(replace(run, cases=(*run.cases, other)), SOURCE)
+    assert f"\n  {names}: mkfs.jfs is not installed\n  ext4-journal/w2: no mkfs.xfs\n" in text
+
+
+def test_an_expectation_of_many_workloads_is_not_taken_for_cured_by_a_few(summary: Summary) -> None:
+    """A run of one workload told to take out what twelve others meet."""
+    for pattern, says in (
+        (
+            "*",
+            "not met in the 1 case of this run that it speaks of; "
+            "take the line out if no other case meets it",
+        ),
+        (summary.cases[0].case.workload, "take the line out if the failure is gone"),
+    ):
+        e = Expectation(summary.cases[0].case.configuration, pattern, "size", "known", "f:1")
+        told = replace(summary, cases=summary.cases[:1], unmet=(e,))
+        assert f"  {says}\n" in summary_text(told, SOURCE)

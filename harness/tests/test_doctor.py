@@ -1,0 +1,49 @@
+"""powercut doctor: what hinders every run, and what only some modes and workloads lack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import doctor
+
+
+def found(tmp_path: Path) -> dict[str, doctor.Finding]:
+    return {f.what: f for f in doctor.examine(tmp_path)}
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with none of the programs of file systems."""
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
+    monkeypatch.setenv("PATH", os.defpath)
+
+
+@pytest.mark.usefixtures("without")
+def test_what_the_default_mode_needs_is_missing(tmp_path: Path) -> None:
+    seen = found(tmp_path)
+    for program in ("mkfs.ext4", "e2fsck"):
+        assert seen[program].ok is False
+        assert seen[program].fix == "apt-get install e2fsprogs"
+
+
+@pytest.mark.usefixtures("without")
+def test_what_some_modes_need_is_a_note_that_names_them(tmp_path: Path) -> None:
+    """bcachefs-tools is not in Debian 12: doctor could never be content there."""
+    seen = found(tmp_path)
+    for program, of in (
+        ("bcachefs", "bcachefs/default"),
+        ("mkfs.jfs", "jfs/default"),
+        ("git", "git-commit-all"),
+    ):
+        assert seen[program].ok is None
+        assert of in seen[program].detail
+        assert "apt-get install" in seen[program].detail
+
+
+def test_no_program_is_told_twice(tmp_path: Path) -> None:
+    names = [f.what for f in doctor.examine(tmp_path)]
+    assert len(names) == len(set(names))
