@@ -84,9 +84,11 @@ class Casework:
         """Until every task, and every task that those led to, is done. `lacking`: modes and
         workloads that cannot be run here, by name, and why.
         """
+        known = {record_.case for record_ in self._store.cases()}
         for profile, workload in wanted:
             case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
-            self._store.add_case(self._info(case))
+            if case.id not in known:  # what is known of a recording tells whether it is still the same
+                self._store.add_case(self._info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 continue
