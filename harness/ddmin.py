@@ -35,7 +35,7 @@ def ddmin(
     kept, pieces = tuple(items), 2
     while len(kept) > 1:
         smaller = (mended(part) for part in _parts(kept, pieces))
-        found = next((part for part in smaller if len(part) < len(kept) and still(part)), None)
+        found = next((part for part in smaller if still(part)), None)
         if found is not None:
             kept, pieces = found, max(min(pieces - 1, len(found)), 2)
         elif pieces < len(kept):

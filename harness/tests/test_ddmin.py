@@ -32,12 +32,16 @@ def test_what_is_needed_is_all_that_is_left(length: int, needed: set[int]) -> No
 def test_nothing_more_can_be_taken_out(length: int, wanted: list[set[int]]) -> None:
     """Whatever is asked for, monotonous or not: any of some sets, and an odd number of items."""
 
+    asked: list[Part] = []
+
     def holds(part: Part) -> bool:
+        asked.append(part)
         return len(part) == length or (
             any({n % length for n in w} <= set(part) for w in wanted) and len(part) % 2 == 1
         )
 
     left = ddmin(range(length), holds)
+    assert len(asked) == len(set(asked)), "each part once"
     assert holds(left)
     for item in left:
         without = tuple(i for i in left if i != item)
@@ -57,6 +61,18 @@ def test_each_part_is_asked_for_once_and_always_in_the_same_order(length: int, n
     assert asked[0] == asked[1]
     assert len(asked[0]) == len(set(asked[0]))
     assert () not in asked[0]
+
+
+def test_what_mending_leaves_nothing_of_is_not_asked_for() -> None:
+    asked: list[Part] = []
+
+    def holds(part: Part) -> bool:
+        asked.append(part)
+        return False
+
+    ddmin(range(4), holds, lambda part: part if len(part) > 2 else ())
+    assert asked
+    assert () not in asked
 
 
 @given(st.integers(0, 1 << 32), st.integers(3, 25))
