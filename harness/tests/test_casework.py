@@ -157,12 +157,18 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         jobs: int = 1,
         lacking: dict[str, str] | None = None,
         stopped: bool = False,
+        recordings: str | None = None,
     ) -> Silent:
         progress = Silent()
         monkeypatch.setattr("harness.casework.record", fake_record(script))
         monkeypatch.setattr("harness.casework.Examiner", lambda r, **_: FakeExaminer(r, script))
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
-        plan = Plan(configurations=["ext4/ordered"], workloads=[w.name for w in workloads], jobs=jobs)
+        plan = Plan(
+            configurations=["ext4/ordered"],
+            workloads=[w.name for w in workloads],
+            jobs=jobs,
+            recordings=recordings,
+        )
         bases = {PROFILE.name: tmp_path / "base"}
         judge = cast(Worker, cast(Any, FakeWorker(script, "uml")))
         recorder = cast(Worker, cast(Any, FakeWorker(script, "qemu")))
@@ -271,6 +277,58 @@ def test_a_finding_is_looked_at_again_on_the_machine_that_people_run(store: RunS
     assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)] * 3
     assert status(store)[0] is CaseStatus.DONE
     assert verdicts(store)["@2"][0] is FAIL, "one machine's no takes nothing back"
+
+
+def test_a_finding_of_an_earlier_part_of_the_run_is_confirmed_in_its_own_case(
+    store: RunStore, run: Run
+) -> None:
+    broken = Script(says=lambda prefix, _: ("x",) if prefix == 2 else ())
+    run(broken, "w")
+    again = Script(says=broken.says)
+    run(again, "w", confirms=True)
+    assert again.looks == [("qemu", 2)]
+    whole = Script()
+    run(whole, "a", confirms=True)
+    assert {machine for machine, _ in whole.looks} == {"uml"}
+    (finding,) = store.findings()
+    evidence = store.evidence(finding)
+    assert evidence is not None
+    assert (finding.case, evidence.notes["confirmed"]) == (case_of("w"), "qemu: yes")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_recording_that_is_kept_is_loaded_and_not_made(
+    store: RunStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    copied: list[tuple[CaseId, Path]] = []
+
+    def keep() -> None:
+        kept = store.path / "cases" / "ext4-ordered" / "w"
+        kept.mkdir(parents=True)
+        (kept / "history.json").touch()
+
+    def copy(case: CaseId, source: Path, cases: Path) -> None:
+        assert cases == store.path / "cases"
+        copied.append((case, source))
+        keep()
+
+    def load(case: CaseId, profile: Any, workload: Workload, cases: Path, scratch: Path) -> Recording:
+        assert cases == store.path / "cases"
+        write_log(scratch / "w.log", [MarkText("0")])
+        return Recording(
+            case, profile, workload, scratch, scratch / "w.log", read_log(scratch / "w.log"), History(())
+        )
+
+    monkeypatch.setattr("harness.casework.copy_recording", copy)
+    monkeypatch.setattr("harness.casework.load_recording", load)
+    if not elsewhere:
+        keep()
+    script = Script()
+    run(script, "w", recordings=str(tmp_path / "other") if elsewhere else None)
+    assert (script.recorded, len(script.looks)) == ([], 2)
+    assert copied == ([(case_of("w"), tmp_path / "other" / "cases")] if elsewhere else [])
+    run(script, "w", recordings=str(tmp_path / "other"))
+    assert len(copied) == elsewhere, "once it is there it stays"
 
 
 def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknown(
