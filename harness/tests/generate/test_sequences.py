@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import Counter
 
@@ -80,6 +81,36 @@ def test_what_it_depends_on_is_durable_before(workloads: list[Workload]) -> None
     assert generate("ace-mkdir.A+none").operations == (Operation(K.MKDIR, "A"),)
 
 
+FILE = ["create A/foo", "write A/foo 0 8192", "write A/foo 16384 5000"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ace-append.A_foo+fsync.A_foo", ["mkdir A", *FILE, "sync", "append A/foo 5000", "fsync A/foo"]),
+        ("ace-setxattr.A_foo+none", ["mkdir A", *FILE, "sync", "setxattr A/foo user.a new"]),
+        (
+            "ace-removexattr.A_foo+none",
+            ["mkdir A", *FILE, "setxattr A/foo user.a old", "sync", "removexattr A/foo user.a"],
+        ),
+        (
+            "ace-unlink-linked.A_foo.A_bar+none",
+            ["mkdir A", *FILE, "link A/foo A/bar", "sync", "unlink A/foo"],
+        ),
+        ("ace-rename.A_foo.B_foo+none", ["mkdir A", "mkdir B", *FILE, "sync", "rename A/foo B/foo"]),
+        ("ace-rename-dir-over.A.B+none", ["mkdir A", "mkdir B", *FILE, "sync", "rename A B"]),
+    ],
+)
+def test_the_setup_makes_what_the_operations_need_and_no_more(name: str, expected: list[str]) -> None:
+    assert [str(op) for op in generate(name).operations] == expected
+
+
+def test_what_a_name_stands_for_is_kept(workloads: list[Workload]) -> None:
+    """Repeating an old run's workload by its name must repeat that workload."""
+    told = "\n".join(f"{w.name}: {'; '.join(map(str, w.operations))}" for w in workloads)
+    assert hashlib.blake2b(told.encode(), digest_size=8).hexdigest() == "45c2901c8ce2abfb"
+
+
 def test_names_that_are_equal_are_used_in_their_order() -> None:
     assert not [n for n in ALL if n.partition(".")[2].startswith(("B", "A_bar"))]
     assert {n.partition("+")[0] for n in ALL if n.startswith("ace-link.")} == {
@@ -108,6 +139,8 @@ def test_two_steps_say_what_one_does_to_the_next() -> None:
         "ace-creat.A_foo+sync--creat.A_foo+sync",
         "ace-rename.A_foo+sync",
         "ace-creat.A_foo+msync",
+        "ace-mkdir.A+none--unlink.A_foo+none",  # a new directory is empty
+        "ace-rename-dir-over.A.B+none--unlink.B_bar+none",  # so is one that is replaced
         "ace-+",
         "ace-creat.A_foo+reboot",
         "random2-17-20",
