@@ -91,7 +91,6 @@ class _Cells:
         cuts = {0, *bounds, *(b for start, end, _ in content for b in (start, end))}
         self.starts = sorted(cuts)
         self.index = {start: i for i, start in enumerate(self.starts)}
-        self.index[ENDLESS] = len(self.starts)
         self.origins: list[Origins] = [frozenset({ZERO})] * len(self.starts)
         for start, end, origin in content:
             self.put(start, end, frozenset({origin}))

@@ -79,7 +79,9 @@ def test_the_first_broken_promise_is_told() -> None:
 def test_a_size_made_durable_by_the_fsync_of_another_file() -> None:
     operations = ["create f", "truncate f 100", "create g", "fsync g"]
     v = only(of_f(operations))
-    assert (v.oracle, v.signature) == ("durability", "f: size too small, size")
+    assert (v.oracle, v.signature, v.expected) == ("durability", "f: size too small, size", "size 100")
+    large = only(of_f(operations, zeros(0, 200)))
+    assert (large.oracle, large.signature) == ("size", "f: size too large, size")
     assert oracles(of_f(operations[:3])) == {"size"}
 
 
@@ -273,6 +275,7 @@ def test_replace_by_rename_is_never_zero_length() -> None:
     assert (v.oracle, v.signature) == ("size", "f: size too small, settle")
     assert "`rename t f` (operation 5) is there" in v.summary
     assert judged(operations, tree(file("f")), variant(replace_is_safe=False)).verdict is PASS
+    assert oracles(judged([*operations, "fsync ."], tree(file("f")))) == {"size"}  # no size was acknowledged
     for runs in ((zeros(0, 4096),), (written(4, 0, 4096),)):
         assert judged(operations, tree(file("f", *runs))).verdict is PASS
 
