@@ -92,6 +92,13 @@ def test_an_exit_code_is_decoded_as_the_profile_says(tmp_path: Path, code: int, 
     assert profile.check_filesystem(tmp_path).classified is expected
 
 
+@pytest.mark.parametrize("filesystem", ["ext2", "ext3", "ext4"])
+def test_e2fsck_that_gives_up_over_the_errors_it_found_has_found_errors(filesystem: str) -> None:
+    tool = select_profiles([filesystem])[0].fsck
+    assert tool is not None
+    assert tool.dirty == (4, 12)  # and not 8, its own failure
+
+
 def test_without_an_fsck_nothing_is_clean(tmp_path: Path) -> None:
     assert with_tools(fsck=None).check_filesystem(tmp_path).classified is FsckClass.FAILED
 
