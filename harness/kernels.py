@@ -284,6 +284,20 @@ def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
     return list(order)
 
 
+def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
+    """Raises UsageError for a module of `kernel.replaced` that does not stand in for one of those that are
+    loaded for `wanted`: a run without it would seem to have tested it.
+    """
+    loaded = resolve_modules(kernel, wanted)
+    for path in kernel.replaced:
+        if path not in loaded:
+            names = ", ".join(_key(p) for p in loaded) or "none: all that is needed is built in"
+            raise UsageError(
+                f"--module {path}: {kernel.name} loads no module {_key(path)} here: it would not be tested",
+                f"a file is called as the module that it replaces; loaded are {names}",
+            )
+
+
 def _config_name(module: str) -> str:
     known = {
         "dm-log-writes": "CONFIG_DM_LOG_WRITES",

@@ -54,7 +54,7 @@ def make_kits(
             worker.show(base, None)
             worker.guest()
 
-    accel = qemu.choose_accel(plan.accel, try_kvm)
+    accel = qemu.choose_accel(plan.accel, try_kvm, known_good=bool(kernel.package_version))
     recorder = kit_for(accel.name)
     told = f"QEMU ({accel.name}: {accel.reason})"
     if plan.machine == "qemu" or uml_kernel is None:

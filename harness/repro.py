@@ -17,7 +17,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.examine import Examiner, Unseen
 from harness.filesystems import select_profiles
-from harness.kernels import Kernel, find_kernel
+from harness.kernels import Kernel, find_kernel, need_replaced
 from harness.kits import make_kits
 from harness.machines import qemu
 from harness.machines.machine import Boot
@@ -98,6 +98,8 @@ def scene(
         Path(plan.modules) if plan.modules and not kernel else None,
         [*replaced] or ([] if kernel else [*map(Path, plan.replaced)]),
     )
+    if replaced:
+        need_replaced(found, [*qemu.profile().modules, *profile.modules])
     directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
     try:
         recording = load_recording(case, profile, workload, store.path / "cases", directory)

@@ -23,7 +23,7 @@ from harness.casework import Casework
 from harness.errors import EnvironmentLacks, ExitCode, StoreError
 from harness.files import write_atomically
 from harness.filesystems import Profile, select_profiles
-from harness.kernels import Kernel, find_kernel, look_up_kernel
+from harness.kernels import Kernel, find_kernel, look_up_kernel, need_replaced
 from harness.kits import Kits, make_kits, missing_for, missing_program
 from harness.machines import qemu
 from harness.machines.worker import Worker
@@ -59,6 +59,8 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         loaded = [w for w in workloads if w.name not in lacking]
         if not able or not loaded:
             return _tell_why_not(store, kernel, profiles, workloads, lacking)
+        if kernel.replaced:
+            need_replaced(kernel, [*qemu.profile().modules, *(m for p in able for m in p.modules)])
         bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)

@@ -227,9 +227,12 @@ class Accel:
     reason: str
 
 
-def choose_accel(wanted: str, try_kvm: Callable[[], None]) -> Accel:
-    """The accelerator to use. `auto` asks `try_kvm` (boot the real kernel, raise PowercutError where it does
+def choose_accel(wanted: str, try_kvm: Callable[[], None], *, known_good: bool = True) -> Accel:
+    """The accelerator to use. `auto` asks `try_kvm` (boot the real kernel, raise GuestLost where it does
     not come up), and remembers the answer for this host kernel and QEMU: /dev/kvm may exist and not work.
+
+    `known_good`: whether that kernel comes up elsewhere. That one which does not may be no fault of KVM's,
+    so it is not remembered.
     """
     if wanted != "auto":
         return Accel(wanted, "asked for")
@@ -237,14 +240,23 @@ def choose_accel(wanted: str, try_kvm: Callable[[], None]) -> Accel:
         return Accel("tcg", "/dev/kvm is missing or not accessible")
     memory = cache_dir() / "accel.json"
     key = f"{platform.release()} qemu-{version()} {platform.processor() or platform.machine()}"
-    known: dict[str, str] = json.loads(memory.read_text()) if memory.exists() else {}
+    known = _remembered(memory)
     if key not in known:
         try:
             try_kvm()
             known[key] = ""
-        except PowercutError as e:
+        except GuestLost as e:
             known[key] = e.what.splitlines()[0].partition("; machine")[0]
-        memory.write_text(json.dumps(known, indent=1))
+        if known_good or not known[key]:
+            memory.write_text(json.dumps(known, indent=1))
     if known[key]:
         return Accel("tcg", f"/dev/kvm opens, but a kernel does not come up under it ({known[key]})")
     return Accel("kvm", "a kernel came up under KVM")
+
+
+def _remembered(memory: Path) -> dict[str, str]:
+    """Nothing where it cannot be read: it is found out again."""
+    try:
+        return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError):
+        return {}

@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +161,7 @@ class Worker:
                 directory=self.directory,
             )
             self._guest = self._kit.machine.start(boot)
+            _need_modules(self._guest.hello)
         return self._guest
 
     @contextlib.contextmanager
@@ -272,6 +274,18 @@ class Recovery:
 
     outcome: Outcome
     times_us: tuple[int, int, int]
+
+
+def _need_modules(hello: wire.Hello) -> None:
+    """Raises KernelError for modules that were built for another kernel. What hardware or firmware a module
+    misses is no matter: which of them a kernel loads softly depends on the processor.
+    """
+    refused = [e for e in hello.module_errors if re.search(r"\b(ENOEXEC|ENOENT|EKEYREJECTED|EBADMSG)\b", e)]
+    if refused:
+        raise KernelError(
+            f"this kernel ({hello.release}) refuses modules: {'; '.join(refused)}",
+            "build them for this very kernel: from its source and configuration, or against its headers",
+        )
 
 
 def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:

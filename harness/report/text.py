@@ -286,8 +286,9 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     if by[CaseVerdict.UNKNOWN] or summary.interrupted:
         return f"Undecided {len(by[CaseVerdict.UNKNOWN])} of {plural(of, 'case')}"
     passed = f"Passed all {plural(of - len(by[CaseVerdict.XFAIL]), 'case')}"
-    expected = len(by[CaseVerdict.XFAIL])
-    return passed if not expected else f"{passed} that were not expected to fail"
+    expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
+    left_out = len(by[CaseVerdict.NOT_RUN])
+    return f"{passed}{expected}" + (f"; {number(left_out)} not run" if left_out else "")
 
 
 def _names(cases: Sequence[CaseSummary], limits: Limits) -> str:

@@ -195,6 +195,11 @@ def headline(summary: Summary) -> str:
             parts.append(f"{len(names)} {_did(verdict, '')}")
         else:
             parts += [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
+    left_out = [name for name in by_mode if name not in run]
+    if len(left_out) > _NAMED_MODES:
+        parts.append(f"{len(left_out)} modes were not run")
+    else:
+        parts += [f"{name} was not run" for name in left_out]
     return f"{subject}: {'; '.join(parts)}."
 
 

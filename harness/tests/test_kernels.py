@@ -15,6 +15,7 @@ from harness.kernels import (
     find_kernel,
     look_up_kernel,
     look_up_qemu_kernel,
+    need_replaced,
     pins,
     read_module,
     resolve_modules,
@@ -195,3 +196,17 @@ def test_a_directory_named_kernel_is_not_yet_modules(tmp_path: Path) -> None:
     (tmp_path / "kernel/postinst.d").mkdir(parents=True)
     with pytest.raises(KernelError, match="holds no modules"):
         look_up_kernel("debian-6.12", modules=tmp_path)
+
+
+def test_a_module_that_would_not_be_loaded_is_refused(tree: Path, tmp_path: Path) -> None:
+    """`--module ext4-mine.ko` passed: the kernel's own ext4 had been tested."""
+    for name in ("ext4-mine.ko", "virtio_pci.ko", "crc32c_intel.ko"):
+        own = tmp_path / name
+        own.write_bytes(b"mine")
+        with pytest.raises(UsageError, match="would not be tested") as caught:
+            need_replaced(kernel(tree, own), ["virtio_pci", "ext4"])
+        assert str(own) in str(caught.value)
+        assert "jbd2" in str(caught.value)
+    for name in ("ext4.ko", "jbd2.ko", "crc32c-generic.ko"):
+        need_replaced(kernel(tree, tmp_path / name), ["virtio_pci", "ext4"])
+    need_replaced(kernel(None, tmp_path / "ext4.ko"), ["ext4"])

@@ -186,7 +186,9 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     boot = qemu.ToolBoot(
         kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s
     )
-    chosen = qemu.choose_accel(accel, lambda: _start(boot, "kvm").kill())
+    chosen = qemu.choose_accel(
+        accel, lambda: _start(boot, "kvm").kill(), known_good=bool(kernel.package_version)
+    )
     guest = _start(boot, chosen.name)
     tools = Toolbox(guest, kernel, disk, chosen, lacking)
     try:

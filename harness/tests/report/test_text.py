@@ -270,6 +270,8 @@ def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> N
 
 def test_cases_not_run_for_one_reason_take_one_line(summary: Summary) -> None:
     run = stopped(summary, 3, "mkfs.jfs is not installed")
+    assert headline(run).endswith("; ext4/journal was not run.")
+    assert summary_text(run, SOURCE).endswith("Passed all 1 case; 3 not run\n")
     names = "ext4-journal/w0 ext4-journal/w1 ext4-journal/w2"
     assert f"Not run: {names}\n  mkfs.jfs is not installed\n" in summary_text(run, SOURCE)
     other = replace(run.cases[-1], reason="no mkfs.xfs")
