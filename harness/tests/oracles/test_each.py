@@ -69,6 +69,8 @@ def test_what_had_not_begun_excuses_nothing() -> None:
     assert oracles(on(gone, file("g"), begun=3)) == {"durability"}
     moved = ["create f", "fsync f", "rename f g", "create h", "unlink g"]
     assert oracles(on(moved, file("h"), begun=4)) == {"durability"}
+    inside = ["mkdir d", "create d/f", "fsync d", "create g", "unlink d/f"]
+    assert oracles(on(inside, directory("d"), file("g"), begun=4)) == {"durability"}
     changed = ["create f", "fsync f", "create g", "chmod f 600", "truncate f 100", "truncate f 50"]
     assert oracles(on(changed, file("f", mode=0o600), begun=3)) == {"durability"}
     assert oracles(on(changed, file("f", zeros(0, 100)), begun=3)) == {"size"}
@@ -159,6 +161,22 @@ def test_permissions_are_those_of_a_time_since_the_sync() -> None:
     assert on(operations, file("f", mode=0o600)).verdict is PASS
     assert oracles(on(operations, file("f"))) == {"durability"}
     assert on(operations[:2], file("f")).verdict is PASS
+
+
+def test_the_last_of_several_persistence_points_counts() -> None:
+    operations = ["create f", "append f 4096", "fsync f", "chmod f 600", "append f 4096", "fsync f"]
+    data = (written(1, 0, 4096), written(4, 4096, 4096))
+    assert on(operations, file("f", *data, mode=0o600)).verdict is PASS
+    assert oracles(on(operations, file("f", *data))) == {"durability"}
+    assert oracles(on(operations, file("f", data[0], mode=0o600))) == {"durability"}
+    assert on(operations, file("f", data[0]), begun=6).verdict is PASS
+    synced = ["create f", "sync", "rename f g", "sync", "create h", "fsync h"]
+    assert oracles(on(synced, file("f"), file("h"))) == {"durability"}
+
+
+def test_two_names_of_one_file_that_nobody_made() -> None:
+    both = (file("p", inode=5, links=2), file("q", inode=5, links=2))
+    assert oracles(on(["create f"], *both)) == {"atomicity"}
 
 
 def test_names_of_different_files_are_not_one_file() -> None:
