@@ -72,6 +72,16 @@ def test_a_name_from_before_the_persistence_point_comes_back() -> None:
     )
 
 
+def test_the_first_promise_that_is_broken_is_told_with_the_first_change_that_is_undone() -> None:
+    operations = ["create f", "sync", "append f 10", "unlink f", "mkdir d", "fsync .", "sync", "sync"]
+    (v,) = judged(operations, tree(file("f", written(2, 0, 10))), begun=8).violations
+    assert (
+        v.summary == "`unlink f` (operation 3) is undone, although `fsync .` (operation 5) was acknowledged"
+    )
+    assert (v.subject, v.found) == ("f", "the names after the first 3")
+    assert judged(operations, tree(file("f", written(2, 0, 10))), begun=6).verdict is Verdict.PASS
+
+
 def test_one_lost_promise_among_kept_later_operations() -> None:
     operations = ["create f", "fsync f", "setxattr f user.a x", "fsync f", "create g", "sync"]
     (v,) = judged(operations, tree(file("f"), file("g"))).violations
