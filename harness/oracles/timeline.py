@@ -19,7 +19,7 @@ from harness.model import BLOCK_BYTES, Operation
 
 ROOT = -1
 ZERO = -1  # the origin of a byte that nobody wrote
-ENDLESS = 1 << 63
+ENDLESS = 1 << 63  # whole blocks
 
 
 class Name(NamedTuple):
@@ -196,9 +196,7 @@ def blocks_of(start: int, end: int) -> range:
 
 def whole_blocks(start: int, end: int) -> tuple[int, int]:
     """The part of the range that consists of whole blocks, in bytes; empty when the second is not larger."""
-    return -(-start // BLOCK_BYTES) * BLOCK_BYTES, (
-        end if end == ENDLESS else end // BLOCK_BYTES * BLOCK_BYTES
-    )
+    return -(-start // BLOCK_BYTES) * BLOCK_BYTES, end // BLOCK_BYTES * BLOCK_BYTES
 
 
 def fresh_parts(start: int, end: int, blocks: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -203,6 +203,33 @@ def test_a_programs_check() -> None:
     assert program_verdict(CheckResult(0, 1, ""), acked=0) == (PASS, set())
 
 
+@pytest.mark.parametrize(
+    ("told", "results", "expected"),
+    [
+        (1, [(0, 0, 1), (1, 0, 1)], (PASS, set())),
+        (1, [(0, 0, 2), (1, 0, 1)], (PASS, set())),  # content with more
+        (1, [(0, 0, 0), (1, 0, 1)], (UNKNOWN, set())),  # with less: that says nothing
+        (1, [(0, 1, 1), (1, 0, 1)], (FAIL, {"program"})),  # the other application's yes is not its own
+        (1, [(0, 1, 2), (1, 0, 1)], (UNKNOWN, set())),  # not content with more: that says nothing
+        (1, [(0, 1, 2), (0, 7, 1), (1, 0, 1)], (UNKNOWN, set())),
+        (1, [(0, 7, 1), (1, 0, 1)], (UNKNOWN, set())),
+        (1, [(0, None, 1), (1, 0, 1)], (UNKNOWN, set())),
+        (2, [(0, 1, 2), (0, 0, 1), (1, 0, 2)], (FAIL, {"program"})),
+        (1, [(0, 1, 2), (0, 0, 1), (1, 0, 1)], (PASS, set())),
+    ],
+    ids=str,
+)
+def test_an_applications_check_answers_for_its_own_acknowledgements(
+    told: int, results: list[tuple[int, int | None, int]], expected: tuple[Verdict, set[str]]
+) -> None:
+    """Results: operation, exit code, acknowledgements told of. Both applications have returned."""
+    checks = tuple(Check(i, ("check",), ("*",), application=True) for i in range(2))
+    one = Judge(ORDERED, history([RUN, RUN]), checks=checks, error_patterns=())
+    seen = good(checks=tuple(CheckResult(op, code, "", told=n) for op, code, n in results))
+    done = one.judge(Position(2, 2, told), seen)
+    assert (done.verdict, oracles(done)) == expected
+
+
 def test_a_check_that_was_not_run_is_unknown() -> None:
     assert program_verdict() == (UNKNOWN, set())
     assert program_verdict(CheckResult(0, None, "no guest")) == (UNKNOWN, set())
