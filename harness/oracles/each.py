@@ -126,7 +126,7 @@ class _Each:
         wrong: list[tuple[Fault, ...]] = []
         fitting = set()
         for inode in been:
-            faults = self._as_inode(path, name, inode)
+            faults = self._as_inode(path, name, inode, self._inode(inode))
             if faults:
                 wrong.append(faults)
             else:
@@ -134,16 +134,17 @@ class _Each:
         if fitting:
             return (), frozenset(fitting)
         older = [i for i in self._been(path, 0) if i not in (ABSENT, *been)]
-        if any(not self._as_inode(path, name, i) for i in older):
+        # What sync promised of an inode without a name says nothing of the time when it had this one.
+        if any(not self._as_inode(path, name, i, _NOTHING) for i in older):
             what = f"{path}: is what it was before{self._told(promise)}"
             return (
                 Violation("durability", path, what, "what it has become", "older", f"{path}: undone"),
             ), frozenset({*been, *older})
         return min(wrong, key=len), frozenset(been)
 
-    def _as_inode(self, path: str, name: Name, inode: int) -> tuple[Fault, ...]:
-        """What is wrong if this name is that inode."""
-        position, promise = self._position, self._inode(inode)
+    def _as_inode(self, path: str, name: Name, inode: int, promise: _Promise) -> tuple[Fault, ...]:
+        """What is wrong if this name is that inode, as old as the promise lets it be."""
+        position = self._position
         if not self._all and not self._untouched(inode):
             return ()
         snapshots = self._timeline.snapshots[promise.since : position.begun + 1]

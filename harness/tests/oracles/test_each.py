@@ -124,12 +124,15 @@ def test_a_replaced_file_is_the_old_or_the_new_one() -> None:
     assert oracles(on(REPLACE, file("f", written(4, 0, 4096), written(1, 4096, 4096)))) == {"stale"}
 
 
-def test_a_replacement_that_was_synced_stays() -> None:
-    operations = [*REPLACE, "fsync f"]
+@pytest.mark.parametrize("persist", ["fsync f", "sync"])
+def test_a_replacement_that_was_synced_stays(persist: str) -> None:
+    operations = [*REPLACE, persist]
     assert on(operations, NEW).verdict is PASS
     (violation,) = on(operations, OLD).violations
     assert violation.oracle == "durability"
-    assert "is what it was before, although `fsync f`" in violation.summary
+    assert f"is what it was before, although `{persist}`" in violation.summary
+    mixed = file("f", written(4, 0, 4096), written(1, 4096, 4096))
+    assert oracles(on(operations, mixed)) == {"stale"}
 
 
 def test_a_synced_file_that_is_renamed_has_one_of_its_names() -> None:
