@@ -1,15 +1,16 @@
 //! Notes what a program reads of one file, or of two that are parts of one. Loaded into an fsck by LD_PRELOAD.
 //!
-//! `POWERCUT_TRACE_FILE` names the file, `POWERCUT_TRACE_OUT` where its reads are written to: a line
-//! `offset length` in bytes for each. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another, whose reads count as
-//! reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` when the
-//! program ends by `exit`. It is left out when something was done with a file that this library does not
-//! follow (mmap, stdio, readv, a descriptor that was duplicated): a trace that may lack a read must not be
-//! taken for one that lacks none. A program that is linked statically, or ends by `_exit`, leaves no trace.
+//! `POWERCUT_TRACE_FILE` names the file, `POWERCUT_TRACE_OUT` an empty file where its reads are written to: a
+//! line `offset length` in bytes for each. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another, whose reads count
+//! as reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` when the
+//! program ends by `exit`. It is left out when something was done that this library does not follow: with the
+//! file (mmap, stdio, readv, a descriptor that was duplicated, a bare system call), or a second process (one
+//! that was forked, or a program that was started). A trace that may lack a read must not be taken for one
+//! that lacks none. A program that is linked statically, or ends by `_exit`, leaves no complete trace.
 
-use std::ffi::{c_char, c_int, c_uint, c_void, CStr, OsStr};
-use std::fs::File;
-use std::io::Write;
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
+use std::fs::OpenOptions;
+use std::io::{Read as _, Seek, Write};
 use std::mem::transmute;
 use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
 use std::sync::{Mutex, OnceLock};
@@ -39,19 +40,52 @@ fn with_trace<T>(act: impl FnOnce(&mut Trace) -> T) -> Option<T> {
     Some(act(trace.get_or_insert_with(begin)))
 }
 
-/// The file's identity; what is written when the program ends.
+/// The files' identities. Leaves a line that a trace has begun, so that no other process's is taken for whole.
 fn begin() -> Trace {
-    extern "C" fn at_exit() {
-        finish();
+    extern "C" fn before_fork() {
+        with_trace(|t| t.lost = true);
     }
-    // SAFETY: the function lives as long as the program.
-    unsafe { libc::atexit(at_exit) };
+    announce();
+    // SAFETY: the function lives as long as the program. What the parent has lost by then, the child has too.
+    let followed = unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
+    let tail = std::env::var("POWERCUT_TRACE_TAIL").ok();
+    let parsed = tail.as_deref().and_then(parse_tail);
     Trace {
         identity: std::env::var_os("POWERCUT_TRACE_FILE").and_then(|path| identify(path.as_ref())),
-        tail: std::env::var("POWERCUT_TRACE_TAIL")
-            .ok()
-            .and_then(|text| parse_tail(&text)),
+        lost: followed != 0 || (tail.is_some() && parsed.is_none()),
+        tail: parsed,
         ..Trace::default()
+    }
+}
+
+/// What a process leaves in the file of the trace when it begins.
+fn announcement() -> String {
+    format!("begun {}\n", std::process::id())
+}
+
+/// Append the announcement. A failure shows at the end, when it is not there.
+fn announce() {
+    let Some(out) = std::env::var_os("POWERCUT_TRACE_OUT") else {
+        return;
+    };
+    let Ok(path) = CString::new(out.as_bytes()) else {
+        return;
+    };
+    let text = announcement();
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: a path that ends in NUL, and a buffer of the length given. By the system call, because the
+    // C library's function is followed here, and the trace is being begun.
+    unsafe {
+        let fd = libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD as c_long,
+            path.as_ptr(),
+            flags as c_long,
+        ) as c_int;
+        if fd >= 0 {
+            libc::write(fd, text.as_ptr().cast(), text.len());
+            libc::close(fd);
+        }
     }
 }
 
@@ -76,12 +110,31 @@ impl Trace {
     }
 }
 
-fn finish() {
-    let Some(out) = std::env::var_os("POWERCUT_TRACE_OUT") else {
-        return;
-    };
-    let Ok(guard) = TRACE.lock() else { return };
-    let Some(trace) = guard.as_ref() else { return };
+/// Runs behind all that the program does at its exit, which may read too.
+#[used]
+#[link_section = ".fini_array"]
+static AT_THE_END: extern "C" fn() = finish;
+
+extern "C" fn finish() {
+    let Ok(mut guard) = TRACE.lock() else { return };
+    let Some(trace) = guard.as_mut() else { return };
+    // what is left behind follows nothing, and does not begin again when the trace's own file is opened
+    let trace = std::mem::take(trace);
+    drop(guard);
+    if let Some(out) = std::env::var_os("POWERCUT_TRACE_OUT") {
+        // a failure leaves no last line, which says enough
+        let _ = write_trace(&out, &trace);
+    }
+}
+
+/// The reads, and whether they are all: only where no other process has begun a trace.
+fn write_trace(out: &OsStr, trace: &Trace) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().read(true).write(true).open(out)?;
+    let mut before = String::new();
+    file.read_to_string(&mut before)?;
+    if before != announcement() {
+        return file.write_all(b"several processes\n");
+    }
     let mut text = String::new();
     for (offset, length) in &trace.reads {
         text.push_str(&format!("{offset} {length}\n"));
@@ -89,9 +142,9 @@ fn finish() {
     if trace.identity.is_some() && !trace.lost {
         text.push_str("complete\n");
     }
-    drop(guard);
-    // a failure leaves no last line, which says enough
-    let _ = File::create(out).and_then(|mut file| file.write_all(text.as_bytes()));
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())
 }
 
 /// Where the reads of a descriptor's file begin to count; None where it is not traced.
@@ -144,9 +197,18 @@ type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut FILE;
+type Freopen = unsafe extern "C" fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE;
 type Dup = unsafe extern "C" fn(c_int) -> c_int;
+type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Readv = unsafe extern "C" fn(c_int, *const libc::iovec, c_int) -> ssize_t;
 type Preadv = unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t) -> ssize_t;
+type Preadv2 =
+    unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t, c_int) -> ssize_t;
+type Transfer =
+    unsafe extern "C" fn(c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t;
+type Sendfile = unsafe extern "C" fn(c_int, c_int, *mut off64_t, size_t) -> ssize_t;
+type Syscall =
+    unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;
 type Openat = unsafe extern "C" fn(c_int, *const c_char, c_int, mode_t) -> c_int;
 
@@ -172,19 +234,30 @@ macro_rules! pread_like {
 pread_like!(pread, c"pread");
 pread_like!(pread64, c"pread64");
 
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C" fn __pread64_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    count: size_t,
-    at: off64_t,
-    _: size_t,
-) -> ssize_t {
-    // SAFETY: passed on; the buffer's length was checked by the compiler where it is known.
-    unsafe { pread64(fd, buffer, count, at) }
+/// What a program that was compiled with _FORTIFY_SOURCE calls.
+macro_rules! checked_pread_like {
+    ($name:ident) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(
+            fd: c_int,
+            buffer: *mut c_void,
+            count: size_t,
+            at: off64_t,
+            room: size_t,
+        ) -> ssize_t {
+            if count > room {
+                // As the C library's does: the program has a defect, and must not go on.
+                std::process::abort();
+            }
+            // SAFETY: passed on; the buffer has room.
+            unsafe { pread64(fd, buffer, count, at) }
+        }
+    };
 }
+checked_pread_like!(__pread_chk);
+checked_pread_like!(__pread64_chk);
 
 /// # Safety
 /// As the C library's.
@@ -206,9 +279,12 @@ pub unsafe extern "C" fn __read_chk(
     fd: c_int,
     buffer: *mut c_void,
     count: size_t,
-    _: size_t,
+    room: size_t,
 ) -> ssize_t {
-    // SAFETY: as `read`.
+    if count > room {
+        std::process::abort();
+    }
+    // SAFETY: as `read`; the buffer has room.
     unsafe { read(fd, buffer, count) }
 }
 
@@ -227,9 +303,82 @@ macro_rules! loses {
 }
 loses!(fdopen(mode: *const c_char) -> *mut FILE, c"fdopen" as Fdopen);
 loses!(dup() -> c_int, c"dup" as Dup);
+loses!(dup2(other: c_int) -> c_int, c"dup2" as Dup2);
 loses!(readv(parts: *const libc::iovec, count: c_int) -> ssize_t, c"readv" as Readv);
 loses!(preadv(parts: *const libc::iovec, count: c_int, at: off64_t) -> ssize_t, c"preadv" as Preadv);
 loses!(preadv64(parts: *const libc::iovec, count: c_int, at: off64_t) -> ssize_t, c"preadv64" as Preadv);
+loses!(
+    preadv2(parts: *const libc::iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t,
+    c"preadv2" as Preadv2
+);
+loses!(
+    preadv64v2(parts: *const libc::iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t,
+    c"preadv64v2" as Preadv2
+);
+loses!(
+    splice(at: *mut off64_t, to: c_int, there: *mut off64_t, count: size_t, flags: c_uint) -> ssize_t,
+    c"splice" as Transfer
+);
+loses!(
+    copy_file_range(at: *mut off64_t, to: c_int, there: *mut off64_t, count: size_t, flags: c_uint) -> ssize_t,
+    c"copy_file_range" as Transfer
+);
+
+/// A function that sends a file's contents on, its second descriptor.
+macro_rules! sendfile_like {
+    ($name:ident, $text:literal) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(
+            to: c_int,
+            fd: c_int,
+            at: *mut off64_t,
+            count: size_t,
+        ) -> ssize_t {
+            lose(fd);
+            // SAFETY: passed on as it came.
+            unsafe { real!($text as Sendfile)(to, fd, at, count) }
+        }
+    };
+}
+sendfile_like!(sendfile, c"sendfile");
+sendfile_like!(sendfile64, c"sendfile64");
+
+/// syscall(2): what reads without the C library's knowing.
+///
+/// # Safety
+/// As the C library's. It takes as many arguments as the call has; what is passed on of the others is not
+/// looked at.
+#[no_mangle]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    match number {
+        libc::SYS_read
+        | libc::SYS_pread64
+        | libc::SYS_readv
+        | libc::SYS_preadv
+        | libc::SYS_preadv2
+        | libc::SYS_splice
+        | libc::SYS_copy_file_range => lose(a as c_int),
+        libc::SYS_sendfile => lose(b as c_int),
+        libc::SYS_mmap if e as c_int >= 0 => lose(e as c_int),
+        // Reads by way of rings and queues name their descriptors elsewhere.
+        libc::SYS_io_uring_setup | libc::SYS_io_setup => {
+            with_trace(|t| t.lost = true);
+        }
+        _ => {}
+    }
+    // SAFETY: passed on as it came.
+    unsafe { real!(c"syscall" as Syscall)(number, a, b, c, d, e, f) }
+}
 
 /// A function that maps a file.
 macro_rules! mmap_like {
@@ -273,6 +422,30 @@ macro_rules! fopen_like {
 }
 fopen_like!(fopen, c"fopen");
 fopen_like!(fopen64, c"fopen64");
+
+/// As [`fopen_like`], into a stream that is there.
+macro_rules! freopen_like {
+    ($name:ident, $text:literal) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(
+            path: *const c_char,
+            mode: *const c_char,
+            stream: *mut FILE,
+        ) -> *mut FILE {
+            // SAFETY: `path` is a C string or null, as freopen(3) requires; passed on as it came.
+            unsafe {
+                if !path.is_null() {
+                    lose_path(path);
+                }
+                real!($text as Freopen)(path, mode, stream)
+            }
+        }
+    };
+}
+freopen_like!(freopen, c"freopen");
+freopen_like!(freopen64, c"freopen64");
 
 /// # Safety
 /// `path` is a C string.
