@@ -95,7 +95,7 @@ pub fn execute(
 fn fits(device: &Device, sector: u64, bytes: usize) -> bool {
     bytes.is_multiple_of(SECTOR_BYTES)
         && bytes <= TRANSFER_BYTES_MAX
-        && device.holds(sector, (bytes / SECTOR_BYTES) as u64)
+        && device.view().holds(sector, (bytes / SECTOR_BYTES) as u64)
 }
 
 fn read(device: &mut Device, sector: u64, into: &mut impl Write, room: usize) -> io::Result<u32> {
@@ -128,7 +128,7 @@ fn zero(device: &mut Device, out: &mut impl Read, bytes: usize) -> io::Result<u3
         out.read_exact(&mut segment)?;
         let sector = u64::from_le_bytes(segment[..8].try_into().expect("8 bytes"));
         let count = u32::from_le_bytes(segment[8..12].try_into().expect("4 bytes"));
-        if count > ZERO_SECTORS_MAX || !device.holds(sector, u64::from(count)) {
+        if count > ZERO_SECTORS_MAX || !device.view().holds(sector, u64::from(count)) {
             return Ok(VIRTIO_BLK_S_IOERR);
         }
         device.zero(sector, u64::from(count));

@@ -38,7 +38,7 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         }
         DiskRequest::Image { path } => {
             let copied_bytes = device.image(Path::new(&path))?;
-            let hash = hash::text(device.hash());
+            let hash = hash::text(device.view().hash());
             Ok(DiskReply::Imaged { copied_bytes, hash })
         }
         DiskRequest::Hashes { states } => {
@@ -47,7 +47,7 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             Ok(DiskReply::Hashed { hashes })
         }
         DiskRequest::Compare { log } => {
-            let sector = device.compare(Path::new(&log))?;
+            let sector = device.view().compare(Path::new(&log))?;
             Ok(DiskReply::Compared {
                 equal: sector.is_none(),
                 first_difference: sector.map(|s| s * crate::SECTOR_BYTES as u64),
@@ -68,7 +68,7 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             Ok(DiskReply::Recalled { outcomes })
         }
         DiskRequest::BlockHashes { blocks } => {
-            let hashes = device.block_hashes(&blocks)?;
+            let hashes = device.view().block_hashes(&blocks)?;
             Ok(DiskReply::BlocksHashed { hashes })
         }
     }
@@ -76,13 +76,13 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
 
 fn open(shared: &Shared, base: &str, log: Option<&str>) -> Answer<DiskReply> {
     let device = Device::open(Path::new(base), log.map(Path::new))?;
-    let (size_bytes, entries) = (device.size_bytes(), device.entries());
+    let (size_bytes, entries) = (device.view().size_bytes(), device.view().entries());
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {
-        if old.size_bytes() != size_bytes {
+        if old.view().size_bytes() != size_bytes {
             return Err(format!(
                 "{base} has {size_bytes} bytes, the connected guest's device {}",
-                old.size_bytes()
+                old.view().size_bytes()
             ));
         }
     }

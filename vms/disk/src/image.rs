@@ -1,26 +1,64 @@
 //! Keeping a regular file equal to the device, for programs that want one (fsck).
 
 use std::{
+    collections::HashMap,
     fs::{File, Metadata, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use rustix::fs::SeekFrom;
+use rustix::{fs::SeekFrom, io::Errno};
 
-use crate::{device::Device, index::Recipe, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
+use crate::{recipe::Recipe, view::View, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 /// Zeros of the base are looked for in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The files that are kept equal to one device.
+pub struct Images {
+    /// Base image and log, which no image may overwrite.
+    sources: Vec<PathBuf>,
+    known: HashMap<PathBuf, Imaged>,
+}
+
+impl Images {
+    /// Of a device that is made of these files.
+    #[must_use]
+    pub fn of<'a>(sources: impl Iterator<Item = &'a Path>) -> Self {
+        Images {
+            sources: sources.map(Path::to_path_buf).collect(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Make the file at `path` hold what `view` shows. Returns the bytes that had to be written.
+    ///
+    /// # Errors
+    /// The base image or the log itself; a file that cannot be written.
+    pub fn bring_up_to_date(&mut self, path: &Path, view: &View) -> Answer<u64> {
+        if self.sources.iter().any(|own| same_file(own, path)) {
+            let shown = path.display();
+            return Err(format!("{shown} is the base image or the write log itself"));
+        }
+        let known = self.known.remove(path).filter(|old| old.is_untouched(path));
+        let copied = match known {
+            Some(old) => update(path, view, old.stale(view))?,
+            None => create(path, view)?,
+        };
+        let now = Imaged::new(path, view)?;
+        self.known.insert(path.to_path_buf(), now);
+        Ok(copied)
+    }
+}
 
 /// What a file was made to hold.
 ///
 /// Whoever changes the file must unlink it, since a change within the kernel's clock tick after the
 /// last `Image` could not be told from our own.
-pub struct Imaged {
-    pub recipe: Recipe,
+struct Imaged {
+    recipe: Recipe,
     /// Blocks that held writes of the guest.
-    pub written: Vec<u64>,
+    written: Vec<u64>,
     stamp: Stamp,
 }
 
@@ -35,25 +73,43 @@ fn stamp(meta: &Metadata) -> Stamp {
 
 impl Imaged {
     /// Note what the file at `path` has just been made to hold.
-    pub fn new(path: &Path, recipe: Recipe, written: Vec<u64>) -> Answer<Self> {
+    fn new(path: &Path, view: &View) -> Answer<Self> {
         let meta = std::fs::metadata(path).map_err(|e| lost(path, &e))?;
         Ok(Imaged {
-            recipe,
-            written,
+            recipe: view.recipe.clone(),
+            written: view.overlay.blocks().collect(),
             stamp: stamp(&meta),
         })
     }
 
     /// Whether the file at `path` is still the one that was written.
-    #[must_use]
-    pub fn is_untouched(&self, path: &Path) -> bool {
+    fn is_untouched(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|meta| stamp(&meta) == self.stamp)
+    }
+
+    /// Blocks in which `view` may differ from the file, ascending.
+    fn stale(&self, view: &View) -> Vec<u64> {
+        let (index, then, now) = (&view.index, &self.recipe, &view.recipe);
+        let mut blocks = ordered(index.blocks_between(then, now));
+        blocks.retain(|block| {
+            index
+                .slot(*block)
+                .is_some_and(|slot| index.block_hash(then, slot) != index.block_hash(now, slot))
+        });
+        blocks.extend(&self.written);
+        blocks.extend(view.overlay.blocks());
+        ordered(blocks)
     }
 }
 
+fn ordered(mut blocks: Vec<u64>) -> Vec<u64> {
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
+}
+
 /// Whether two paths lead to one file.
-#[must_use]
-pub fn same_file(a: &Path, b: &Path) -> bool {
+fn same_file(a: &Path, b: &Path) -> bool {
     match (std::fs::metadata(a), std::fs::metadata(b)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
         _ => false,
@@ -65,15 +121,15 @@ fn lost(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// Write the whole device, leaving holes where the base has holes or zeros. Returns the bytes written.
-pub fn create(path: &Path, device: &Device) -> Answer<u64> {
+fn create(path: &Path, view: &View) -> Answer<u64> {
     let file = File::create(path).map_err(|e| lost(path, &e))?;
-    file.set_len(device.size_bytes())
+    file.set_len(view.size_bytes())
         .map_err(|e| lost(path, &e))?;
     let mut copied = 0;
     let mut at = 0;
-    while let Some(data) = next_data(device.base_file(), at) {
+    while let Some(data) = next_data(view.base_file(), at)? {
         let from = data.start as usize;
-        for (number, piece) in device.base()[from..data.end as usize]
+        for (number, piece) in view.base()[from..data.end as usize]
             .chunks(PIECE_BYTES)
             .enumerate()
         {
@@ -85,38 +141,64 @@ pub fn create(path: &Path, device: &Device) -> Answer<u64> {
         }
         at = data.end;
     }
-    Ok(copied + write_blocks(path, &file, device, device.changed_blocks())?)
+    Ok(copied + write_blocks(path, &file, view, view.changed_blocks())?)
 }
 
-/// The next stretch of `file` from `at` on that is no hole; `None` at its end. A file system that
+/// The next stretch of `file` from `at` on that is no hole; `None` behind the last. A file system that
 /// knows no holes says that all is data (lseek(2)).
-fn next_data(file: &File, at: u64) -> Option<std::ops::Range<u64>> {
-    let start = rustix::fs::seek(file, SeekFrom::Data(at)).ok()?;
-    let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
-    Some(start..end)
+fn next_data(file: &File, at: u64) -> Answer<Option<std::ops::Range<u64>>> {
+    let unknown = |e| format!("cannot look for data from byte {at} of the base image on: {e}");
+    let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(unknown(error)),
+    };
+    let end = rustix::fs::seek(file, SeekFrom::Hole(start)).map_err(unknown)?;
+    Ok(Some(start..end))
 }
 
 /// Write these blocks of the device. Returns the bytes written.
-pub fn update(path: &Path, device: &Device, blocks: Vec<u64>) -> Answer<u64> {
+fn update(path: &Path, view: &View, blocks: Vec<u64>) -> Answer<u64> {
     let file = OpenOptions::new()
         .write(true)
         .open(path)
         .map_err(|e| lost(path, &e))?;
-    write_blocks(path, &file, device, blocks)
+    write_blocks(path, &file, view, blocks)
 }
 
-fn write_blocks(path: &Path, file: &File, device: &Device, blocks: Vec<u64>) -> Answer<u64> {
+fn write_blocks(path: &Path, file: &File, view: &View, blocks: Vec<u64>) -> Answer<u64> {
     let mut buffer = [0; BLOCK_BYTES];
     let mut copied = 0;
     for block in blocks {
         let sector = block * BLOCK_SECTORS;
         // the device may end inside its last block
-        let sectors = BLOCK_SECTORS.min(device.sectors() - sector);
+        let sectors = BLOCK_SECTORS.min(view.sectors() - sector);
         let part = &mut buffer[..sectors as usize * SECTOR_BYTES];
-        device.read(sector, part);
+        view.read(sector, part);
         file.write_all_at(part, block * BLOCK_BYTES as u64)
             .map_err(|e| lost(path, &e))?;
         copied += part.len() as u64;
     }
     Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::build::Scratch;
+
+    #[test]
+    fn data_is_found_between_holes_and_what_cannot_be_asked_is_an_error() {
+        let scratch = Scratch::new(b"");
+        let file = OpenOptions::new().write(true).open(&scratch.0).unwrap();
+        file.set_len(4 << 20).unwrap();
+        file.write_all_at(b"x", 2 << 20).unwrap();
+        let found = next_data(&file, 0).unwrap().unwrap();
+        assert!(found.contains(&(2 << 20)), "{found:?}");
+        assert_eq!(next_data(&file, 4 << 20), Ok(None));
+        // a pipe has no data to be looked for: ESPIPE, which must not pass for the end of the base image
+        let (pipe, _end) = std::io::pipe().unwrap();
+        let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
+        assert!(next_data(&pipe, 0).unwrap_err().contains("cannot look"));
+    }
 }

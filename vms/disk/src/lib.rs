@@ -14,8 +14,10 @@ pub mod index;
 pub mod log;
 pub mod memo;
 pub mod overlay;
+pub mod recipe;
 pub mod relay;
 pub mod vhost;
+pub mod view;
 
 /// The unit of virtio-blk, and the smallest piece that reaches a platter whole.
 pub const SECTOR_BYTES: usize = 512;

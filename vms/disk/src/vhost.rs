@@ -135,7 +135,11 @@ impl VhostUserBackend for Backend {
     }
 
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
-        let sectors = self.shared.device().as_ref().map_or(0, Device::sectors);
+        let sectors = self
+            .shared
+            .device()
+            .as_ref()
+            .map_or(0, |device| device.view().sectors());
         let mut config = block::config(sectors).to_vec();
         let (start, size) = (offset as usize, size as usize);
         // a front end that knows later fields asks for more; those are zero

@@ -1,0 +1,195 @@
+//! The state that is shown, with the guest's writes on it: what every reader sees.
+
+use std::{fs::File, path::Path};
+
+use memmap2::Mmap;
+use powercut_protocol::State;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{
+    hash::contribution,
+    index::{base_sector, Index},
+    log::{map_file, Log},
+    overlay::Overlay,
+    recipe::Recipe,
+    Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
+};
+
+/// Base image, log, state and overlay. Sector numbers and ranges have been checked by [`View::holds`].
+pub struct View {
+    base: Mmap,
+    base_file: File,
+    pub index: Index,
+    pub recipe: Recipe,
+    pub overlay: Overlay,
+}
+
+impl View {
+    /// The base image with nothing of the log on it: the state of 0 entries.
+    ///
+    /// # Errors
+    /// A file that cannot be mapped, is no log, or does not fit the other.
+    pub fn open(base: &Path, log: Option<&Path>) -> Answer<Self> {
+        let (map, base_file) = map_file(base)?;
+        if map.len() % SECTOR_BYTES != 0 {
+            return Err(format!(
+                "{}: {} bytes are no whole number of sectors of {SECTOR_BYTES}",
+                base.display(),
+                map.len()
+            ));
+        }
+        let log = match log {
+            Some(path) => Log::open(path, (map.len() / SECTOR_BYTES) as u64)?,
+            None => Log::empty(),
+        };
+        Ok(View {
+            index: Index::new(log, &map)?,
+            base: map,
+            base_file,
+            recipe: Recipe::default(),
+            overlay: Overlay::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        (self.base.len() / SECTOR_BYTES) as u64
+    }
+
+    /// Entries in the log.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.index.entries()
+    }
+
+    /// Whether `count` sectors from `sector` lie on the device.
+    #[must_use]
+    pub fn holds(&self, sector: u64, count: u64) -> bool {
+        sector
+            .checked_add(count)
+            .is_some_and(|end| end <= self.sectors())
+    }
+
+    /// Show another state and drop what the guest wrote.
+    ///
+    /// # Errors
+    /// A state that does not fit the log; then nothing changes.
+    pub fn switch(&mut self, state: &State) -> Answer<()> {
+        self.recipe = self.index.recipe(state)?;
+        self.overlay.clear();
+        Ok(())
+    }
+
+    /// The 512 bytes of `sector` as the guest sees them.
+    #[must_use]
+    pub fn sector(&self, sector: u64) -> &[u8] {
+        match self.overlay.sector(sector) {
+            Some(written) => written,
+            None => self.index.sector(&self.recipe, &self.base, sector),
+        }
+    }
+
+    /// xxh3-128 of each 4 KiB block as the guest sees it, little-endian, one after the other.
+    ///
+    /// # Errors
+    /// A block that is not wholly on the device.
+    pub fn block_hashes(&self, blocks: &[u64]) -> Answer<Vec<u8>> {
+        let mut hashes = Vec::with_capacity(blocks.len() * 16);
+        let mut content = [0u8; BLOCK_BYTES];
+        for &block in blocks {
+            let first = block.saturating_mul(BLOCK_SECTORS);
+            if !self.holds(first, BLOCK_SECTORS) {
+                return Err(format!(
+                    "block {block} lies behind the end, at {} sectors",
+                    self.sectors()
+                ));
+            }
+            self.read(first, &mut content);
+            hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());
+        }
+        Ok(hashes)
+    }
+
+    /// Fill `out`, whole sectors, with what stands at `sector`.
+    pub fn read(&self, sector: u64, out: &mut [u8]) {
+        let end = sector + (out.len() / SECTOR_BYTES) as u64;
+        let mut at = sector;
+        while at < end {
+            let block = at / BLOCK_SECTORS;
+            let stop = end.min((block + 1) * BLOCK_SECTORS);
+            let part = |from: u64, to: u64| {
+                (from - sector) as usize * SECTOR_BYTES..(to - sector) as usize * SECTOR_BYTES
+            };
+            if self.overlay.written(block) == 0 && self.index.slot(block).is_none() {
+                let start = at as usize * SECTOR_BYTES;
+                let range = part(at, stop);
+                let length = range.len();
+                out[range].copy_from_slice(&self.base[start..start + length]);
+            } else {
+                for s in at..stop {
+                    out[part(s, s + 1)].copy_from_slice(self.sector(s));
+                }
+            }
+            at = stop;
+        }
+    }
+
+    /// Content hash of what the guest sees.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        let mut hash = self.index.hash(&self.recipe);
+        for sector in self.overlay.sectors() {
+            let now = contribution(sector, self.sector(sector), base_sector(&self.base, sector));
+            hash = hash
+                .wrapping_sub(self.index.contribution(&self.recipe, sector))
+                .wrapping_add(now);
+        }
+        hash
+    }
+
+    /// Blocks that differ from the base, or may, ascending.
+    #[must_use]
+    pub fn changed_blocks(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self.index.blocks().chain(self.overlay.blocks()).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// The base image.
+    #[must_use]
+    pub fn base(&self) -> &[u8] {
+        &self.base
+    }
+
+    /// The base image's file, for its holes.
+    #[must_use]
+    pub fn base_file(&self) -> &File {
+        &self.base_file
+    }
+
+    /// The first sector in which the device differs from the base after the whole of the log at `path`.
+    pub fn compare(&self, path: &Path) -> Answer<Option<u64>> {
+        let other = Index::new(Log::open(path, self.sectors())?, &self.base)?;
+        let whole = other.whole();
+        let mut blocks = self.changed_blocks();
+        blocks.extend(other.blocks());
+        blocks.sort_unstable();
+        blocks.dedup();
+        let sectors = blocks
+            .into_iter()
+            .flat_map(|block| block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS)
+            .take_while(|sector| *sector < self.sectors());
+        for sector in sectors {
+            if self.sector(sector) != other.sector(&whole, &self.base, sector) {
+                return Ok(Some(sector));
+            }
+        }
+        Ok(None)
+    }
+}
