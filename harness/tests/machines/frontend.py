@@ -121,6 +121,12 @@ class Frontend:
     def identity(self) -> bytes:
         return self._request(_GET_ID, 0, room=20)[1]
 
+    def unanswerable(self) -> None:
+        """Requests whose answer has no room: no byte for a status, and one outside the guest's memory."""
+        self._memory[_HEADER : _HEADER + 16] = struct.pack("<IIQ", _FLUSH, 0, 0)
+        self._submit([(_HEADER, 16, 0)])
+        self._submit([(_HEADER, 16, 0), (_MEMORY_BYTES, 1, _DESC_WRITE)])
+
     def _request(self, kind: int, sector: int, data: bytes = b"", room: int = 0) -> tuple[int, bytes]:
         memory = self._memory
         memory[_HEADER : _HEADER + 16] = struct.pack("<IIQ", kind, 0, sector)
@@ -130,6 +136,12 @@ class Frontend:
         if data or room:
             parts.append((_DATA, len(data) or room, _DESC_WRITE if room else 0))
         parts.append((_STATUS, 1, _DESC_WRITE))
+        self._submit(parts)
+        return memory[_STATUS], memory[_DATA : _DATA + room]
+
+    def _submit(self, parts: list[tuple[int, int, int]]) -> None:
+        """Put these pieces of memory into the queue as one request, and wait for it."""
+        memory = self._memory
         for number, (address, length, flags) in enumerate(parts):
             following = _DESC_NEXT if number + 1 < len(parts) else 0
             struct.pack_into("<QIHH", memory, number * 16, address, length, flags | following, number + 1)
@@ -138,7 +150,6 @@ class Frontend:
         struct.pack_into("<HH", memory, _AVAIL, 0, self._next)
         os.eventfd_write(self._kick, 1)
         self._await_used()
-        return memory[_STATUS], memory[_DATA : _DATA + room]
 
     def _await_used(self) -> None:
         while struct.unpack_from("<H", self._memory, _USED + 2)[0] != self._next:

@@ -99,6 +99,14 @@ def test_requests_past_the_end_fail_alone(disk: Disk) -> None:
         assert guest.read(SECTORS - 1, 1) == BASE[-S:]
 
 
+def test_requests_that_cannot_be_answered_are_counted(disk: Disk) -> None:
+    """The guest finds no status, and may take what stood there for one: such a state must not be judged."""
+    with Frontend(disk.socket) as guest:
+        guest.unanswerable()
+        assert disk.stats().errors == 2
+        assert guest.read(0, 1) == BASE[:S]
+
+
 def test_only_what_the_guest_read_of_the_state_decides(disk: Disk) -> None:
     """Block 0 differs from @1 on, block 1 from @2, block 2 from @3."""
     states = [CrashState(prefix) for prefix in range(4)]

@@ -124,6 +124,9 @@ fn write(device: &mut Device, sector: u64, out: &mut impl Read, bytes: usize) ->
 fn zero(device: &mut Device, out: &mut impl Read, bytes: usize) -> io::Result<u32> {
     device.stats.discards += 1;
     let mut segment = [0; 16];
+    if bytes == 0 || !bytes.is_multiple_of(segment.len()) {
+        return Ok(VIRTIO_BLK_S_IOERR);
+    }
     for _ in 0..bytes / segment.len() {
         out.read_exact(&mut segment)?;
         let sector = u64::from_le_bytes(segment[..8].try_into().expect("8 bytes"));
@@ -188,13 +191,15 @@ mod tests {
     fn requests_past_the_end_or_broken_fail_and_are_counted() {
         let (mut device, _files) = device(&[]);
         let past = segment(19, 2);
-        let failing: [(u32, u64, &[u8], usize); 7] = [
+        let failing: [(u32, u64, &[u8], usize); 9] = [
             (VIRTIO_BLK_T_IN, 19, &[], 1024),
             (VIRTIO_BLK_T_IN, u64::MAX, &[], 1024),
             (VIRTIO_BLK_T_IN, 0, &[], 100),
             (VIRTIO_BLK_T_OUT, 20, &[0; 512], 0),
             (VIRTIO_BLK_T_OUT, 0, &[0; 100], 0),
             (VIRTIO_BLK_T_DISCARD, 0, &past, 0),
+            (VIRTIO_BLK_T_DISCARD, 0, &[], 0),
+            (VIRTIO_BLK_T_WRITE_ZEROES, 0, &[0; 20], 0),
             (99, 0, &[], 0),
         ];
         for (kind, sector, data, room) in failing {
@@ -204,7 +209,7 @@ mod tests {
                 "{kind} at {sector}"
             );
         }
-        assert_eq!(device.counted().errors, 7);
+        assert_eq!(device.counted().errors, 9);
         assert_eq!(
             execute(None, &mut &[0u8; 16][..], 16, &mut Vec::new(), 0),
             1

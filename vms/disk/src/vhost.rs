@@ -74,11 +74,11 @@ impl Backend {
             let head = chain.head_index();
             let reader = Reader::new(memory.deref(), chain.clone());
             let writer = Writer::new(memory.deref(), chain);
-            let used = match (reader, writer) {
+            let answered = match (reader, writer) {
                 (Ok(reader), Ok(writer)) => self.answer(reader, writer),
-                // nowhere to put a status: the guest gets its request back without one
-                _ => 0,
+                _ => None,
             };
+            let used = answered.unwrap_or_else(|| self.note_unanswered());
             vring.add_used(head, used).map_err(io::Error::other)?;
             if vring.needs_notification().map_err(io::Error::other)? {
                 vring.signal_used_queue()?;
@@ -86,21 +86,24 @@ impl Backend {
         }
     }
 
-    /// Carry out one request. Returns the bytes written for the guest.
-    fn answer(&self, mut reader: Reader, mut writer: Writer) -> u32 {
-        let Some(room) = writer.available_bytes().checked_sub(1) else {
-            return 0;
-        };
-        let Ok(mut status) = writer.split_at(room) else {
-            return 0;
-        };
+    /// Carry out one request. Returns the bytes written for the guest; none where there is no room for a
+    /// status.
+    fn answer(&self, mut reader: Reader, mut writer: Writer) -> Option<u32> {
+        let room = writer.available_bytes().checked_sub(1)?;
+        let mut status = writer.split_at(room).ok()?;
         let out_bytes = reader.available_bytes();
         let mut device = self.shared.device();
         let code = block::execute(device.as_mut(), &mut reader, out_bytes, &mut writer, room);
-        match status.write_obj(code) {
-            Ok(()) => writer.bytes_written() as u32 + 1,
-            Err(_) => 0,
+        status.write_obj(code).ok()?;
+        u32::try_from(writer.bytes_written() + 1).ok()
+    }
+
+    /// The guest gets its request back without a status, and may take it for done: the host must know.
+    fn note_unanswered(&self) -> u32 {
+        if let Some(device) = self.shared.device().as_mut() {
+            device.stats.errors += 1;
         }
+        0
     }
 }
 

@@ -202,8 +202,7 @@ type Dup = unsafe extern "C" fn(c_int) -> c_int;
 type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Readv = unsafe extern "C" fn(c_int, *const libc::iovec, c_int) -> ssize_t;
 type Preadv = unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t) -> ssize_t;
-type Preadv2 =
-    unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t, c_int) -> ssize_t;
+type Preadv2 = unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t, c_int) -> ssize_t;
 type Transfer =
     unsafe extern "C" fn(c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t;
 type Sendfile = unsafe extern "C" fn(c_int, c_int, *mut off64_t, size_t) -> ssize_t;
