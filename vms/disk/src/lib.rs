@@ -14,6 +14,8 @@ pub mod index;
 pub mod log;
 pub mod memo;
 pub mod overlay;
+#[cfg(test)]
+mod properties;
 pub mod recipe;
 pub mod relay;
 pub mod vhost;
