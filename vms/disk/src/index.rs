@@ -44,7 +44,8 @@ struct BlockVersions {
 impl Index {
     /// Index `log` over `base`, which reaches as far as its entries. Costs one pass over the log's data.
     pub fn new(log: Log, base: &[u8]) -> Answer<Self> {
-        let total: u64 = log.entries.iter().map(|e| e.sectors).sum();
+        let sectors = log.entries.iter().map(|e| e.sectors);
+        let total = sectors.fold(0, u64::saturating_add);
         if total >= u64::from(u32::MAX) || log.entries.len() >= u32::MAX as usize {
             return Err(format!(
                 "the log changes {total} sectors in {} entries, the limit is {} of each",

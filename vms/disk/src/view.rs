@@ -193,3 +193,76 @@ impl View {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::{
+        device::Device,
+        log::build::{log_bytes, Scratch, Step},
+    };
+
+    fn grown(bytes: &[u8], length: u64) -> (Scratch, File) {
+        let scratch = Scratch::new(bytes);
+        let file = File::options().write(true).open(&scratch.0).unwrap();
+        file.set_len(length).unwrap();
+        (scratch, file)
+    }
+
+    fn prefix(prefix: u64) -> State {
+        State {
+            prefix,
+            ..State::default()
+        }
+    }
+
+    /// 2 TiB: sector numbers of more than 32 bits, in the log, from the guest, and in an image.
+    #[test]
+    fn sectors_behind_the_first_2_to_the_32_are_told_apart() {
+        const FAR: u64 = (1 << 32) + 3;
+        let (base, _file) = grown(b"", (FAR + 13) * 512);
+        let steps = [Step::Write(FAR, &[b'X'; 1024]), Step::Discard(FAR + 1, 12)];
+        let log = Scratch::new(&log_bytes(&steps));
+        let mut device = Device::open(&base.0, Some(&log.0)).unwrap();
+        device.switch(&prefix(1)).unwrap();
+        device.write(FAR + 12, &[b'G'; 512]);
+        let letter = |device: &Device, sector| device.view().sector(sector)[0];
+        assert_eq!(letter(&device, FAR), b'X');
+        assert_eq!(letter(&device, FAR + 1), b'X');
+        assert_eq!(letter(&device, FAR + 12), b'G');
+        assert_eq!(letter(&device, 3), 0);
+        let (image, _file) = grown(b"", 0);
+        device.image(&image.0).unwrap();
+        let mut found = [0xee; 2048];
+        let file = File::open(&image.0).unwrap();
+        file.read_exact_at(&mut found, (FAR - 1) * 512).unwrap();
+        assert_eq!(
+            found,
+            *[[0; 512], [b'X'; 512], [b'X'; 512], [0; 512]].concat()
+        );
+        device.switch(&prefix(2)).unwrap();
+        assert_eq!(letter(&device, FAR), b'X');
+        assert_eq!(letter(&device, FAR + 1), 0);
+    }
+
+    #[test]
+    fn a_log_may_be_longer_than_4_gib() {
+        const SKIPPED: u64 = 9 << 20;
+        let mut bytes = log_bytes(&[Step::Mark("long")]);
+        bytes[16] = 2;
+        bytes[512 + 8..512 + 16].copy_from_slice(&SKIPPED.to_le_bytes());
+        let second = bytes.len() as u64 + SKIPPED * 512;
+        let (log, file) = grown(&bytes, second + 1024);
+        let last = log_bytes(&[Step::Write(5, &[b'X'; 512])]);
+        file.write_all_at(&last[512..], second).unwrap();
+        let base = Scratch::new(&[b'.'; 8 * 512]);
+        let mut view = View::open(&base.0, Some(&log.0)).unwrap();
+        view.switch(&prefix(2)).unwrap();
+        let letters: Vec<u8> = (0..8).map(|sector| view.sector(sector)[0]).collect();
+        assert_eq!(letters, b".....X..");
+        file.set_len(second + 1023).unwrap();
+        assert!(View::open(&base.0, Some(&log.0)).is_err());
+    }
+}
