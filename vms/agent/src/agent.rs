@@ -297,7 +297,7 @@ impl Agent {
             Ok(()) => {
                 recovered.mount_us = micros(clock);
                 self.mounted = Mounted::Recovered;
-                self.inspect(&mut recovered);
+                self.inspect(&mut recovered)?;
                 if !keep_mounted {
                     recovered.unmount_errno = self.unmount_recovered(&mut recovered.unmount_us);
                 }
@@ -314,12 +314,13 @@ impl Agent {
         Ok(AgentReply::Recovered(recovered))
     }
 
-    fn inspect(&mut self, recovered: &mut Recovered) {
+    fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {
         let clock = Instant::now();
-        let walked = self.walker.walk(MOUNT_POINT);
+        let walked = self.walker.walk(MOUNT_POINT)?;
         recovered.entries = walked.entries;
         recovered.walk_errors = walked.errors;
         recovered.walk_us = micros(clock);
+        Ok(())
     }
 
     fn unmount_recovered(&mut self, unmount_us: &mut u64) -> i32 {

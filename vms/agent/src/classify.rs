@@ -128,6 +128,11 @@ impl Classifier {
         self.offset += length;
     }
 
+    /// Runs so far, without the one that goes on.
+    pub fn closed_runs(&self) -> usize {
+        self.runs.len()
+    }
+
     /// The runs of everything taken.
     pub fn finish(mut self) -> Vec<Run> {
         self.close();

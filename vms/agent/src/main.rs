@@ -24,6 +24,7 @@ mod ack;
 mod agent;
 mod boot;
 mod classify;
+mod contents;
 mod copy;
 mod dm;
 mod failure;
@@ -36,6 +37,7 @@ mod root;
 mod second;
 mod shell;
 mod walk;
+mod xattrs;
 
 use agent::Agent;
 use boot::Settings;

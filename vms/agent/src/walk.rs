@@ -8,21 +8,23 @@
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use powercut_protocol::{pattern::WORD_BYTES, TreeEntry, Xattr};
+use powercut_protocol::{TreeEntry, Xattr};
 use rustix::{
-    buffer::spare_capacity,
     fs::{
-        fgetxattr, flistxattr, lgetxattr, llistxattr, openat, readlinkat, seek, statx, AtFlags,
-        FileType, Mode, OFlags, RawDir, SeekFrom, Statx, StatxAttributes, StatxFlags, CWD,
+        openat, readlinkat, statx, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxAttributes,
+        StatxFlags, CWD,
     },
-    io::{pread, Errno},
+    io::Errno,
 };
-use xxhash_rust::xxh3::Xxh3;
 
-use crate::{classify::Classifier, failure::describe};
+use crate::{
+    contents::{self, Extent, CHUNK_BYTES},
+    failure::{describe, failed, Failure},
+    xattrs::{self, Subject},
+};
 
 /// Directories below each other; a deeper tree is a damaged one.
 const DEPTH_LIMIT: usize = 64;
@@ -30,12 +32,12 @@ const DEPTH_LIMIT: usize = 64;
 const ENTRIES_LIMIT: usize = 100_000;
 /// Bytes looked at of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
 const FILE_LIMIT_BYTES: u64 = 1 << 30;
-/// Most bytes asked for in one read; also the size from which a sparse file's holes are skipped.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Unit in which a file that cannot be read is tried.
-const BLOCK_BYTES: u64 = 4096;
-/// XATTR_LIST_MAX and XATTR_SIZE_MAX of `include/uapi/linux/limits.h`.
-const XATTR_BYTES: usize = 64 << 10;
+/// Bytes of a tree that can be told: it is held in memory twice, of which a guest has 192 MiB, and a frame
+/// holds `powercut_protocol::MAX_FRAME_BYTES`.
+const TOLD_LIMIT_BYTES: usize = 32 << 20;
+/// What an entry, and a run of one, take of those beside what differs in length.
+const ENTRY_BYTES: usize = 200;
+const RUN_BYTES: usize = 150;
 
 /// A recovered tree and what could not be read of it.
 #[derive(Debug, Default)]
@@ -50,16 +52,14 @@ pub struct Walked {
 pub struct Walker {
     chunk: Vec<u8>,
     listing: Vec<MaybeUninit<u8>>,
-    xattr_names: Vec<u8>,
-    xattr_value: Vec<u8>,
+    xattrs: xattrs::Reader,
     file_limit_bytes: u64,
+    entries_limit: usize,
+    told_limit_bytes: usize,
+    /// Of the walk that goes on: what its tree takes, and whether it has more entries than it may.
+    told_bytes: usize,
+    cut: bool,
     walked: Walked,
-}
-
-/// Where extended attributes are asked: of an open file, or of a name that cannot be opened.
-enum Subject<'a> {
-    Open(BorrowedFd<'a>),
-    Name(Vec<u8>),
 }
 
 impl Walker {
@@ -67,25 +67,38 @@ impl Walker {
         Self {
             chunk: vec![0; CHUNK_BYTES],
             listing: vec![MaybeUninit::uninit(); 32 << 10],
-            xattr_names: Vec::with_capacity(XATTR_BYTES),
-            xattr_value: Vec::with_capacity(XATTR_BYTES),
+            xattrs: xattrs::Reader::new(),
             file_limit_bytes: FILE_LIMIT_BYTES,
+            entries_limit: ENTRIES_LIMIT,
+            told_limit_bytes: TOLD_LIMIT_BYTES,
+            told_bytes: 0,
+            cut: false,
             walked: Walked::default(),
         }
     }
 
     /// Walk the tree at `root`.
-    pub fn walk(&mut self, root: &str) -> Walked {
+    ///
+    /// # Errors
+    /// E2BIG for a tree that takes more memory than there is to tell it.
+    pub fn walk(&mut self, root: &str) -> Result<Walked, Failure> {
         self.walked = Walked::default();
+        (self.told_bytes, self.cut) = (0, false);
         let mut path = Vec::new();
         match CString::new(root) {
             Ok(root) => self.visit(CWD, &root, &mut path, 0),
             Err(_) => self.error("openat", &path, Errno::INVAL),
         }
         let mut walked = std::mem::take(&mut self.walked);
+        if self.told_bytes > self.told_limit_bytes {
+            let limit = self.told_limit_bytes;
+            return Err(failed(format!(
+                "the tree takes more than {limit} bytes to tell"
+            ))(Errno::TOOBIG));
+        }
         // Depth first is not the order of whole paths: `a-b` sorts before `a/b`.
         walked.entries.sort_by(|a, b| a.path.cmp(&b.path));
-        walked
+        Ok(walked)
     }
 
     fn error(&mut self, call: &str, path: &[u8], errno: Errno) {
@@ -95,10 +108,14 @@ impl Walker {
 
     /// Take the entry `name` of `parent`, and what is below it.
     fn visit(&mut self, parent: BorrowedFd<'_>, name: &CStr, path: &mut Vec<u8>, depth: usize) {
-        if self.walked.entries.len() >= ENTRIES_LIMIT {
-            if self.walked.entries.len() == ENTRIES_LIMIT {
+        if self.told_bytes > self.told_limit_bytes {
+            return;
+        }
+        if self.walked.entries.len() >= self.entries_limit {
+            if !self.cut {
                 self.error("too many entries at", path, Errno::OVERFLOW);
             }
+            self.cut = true;
             return;
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
@@ -115,7 +132,7 @@ impl Walker {
         match (kind, &opened) {
             (FileType::Directory | FileType::RegularFile, None) => {}
             (_, Some(file)) => entry.xattrs = self.xattrs(&Subject::Open(file.as_fd()), path),
-            _ => entry.xattrs = self.xattrs(&named(parent, name), path),
+            _ => entry.xattrs = self.xattrs(&Subject::named(parent, name), path),
         }
         match (kind, opened) {
             (FileType::RegularFile, Some(file)) => self.contents(&file, &mut entry),
@@ -124,7 +141,7 @@ impl Walker {
                 Err(errno) => self.error("readlinkat", path, errno),
             },
             (FileType::Directory, Some(directory)) => {
-                self.walked.entries.push(entry);
+                self.tell(entry);
                 let other_mount = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
                 if depth > 0 && other_mount {
                     return self.error("another mount at", path, Errno::XDEV);
@@ -133,7 +150,7 @@ impl Walker {
             }
             _ => {}
         }
-        self.walked.entries.push(entry);
+        self.tell(entry);
     }
 
     fn open(
@@ -157,8 +174,12 @@ impl Walker {
         if depth >= DEPTH_LIMIT {
             return self.error("too deep at", path, Errno::LOOP);
         }
-        let mut names = self.names(directory, path);
-        names.sort_unstable();
+        let (names, repeated) = ordered(self.names(directory, path));
+        for name in repeated {
+            // The host keeps one entry of a path: the other would be hidden.
+            let what = format!("getdents: {} is listed twice in", name.to_string_lossy());
+            self.error(&what, path, Errno::EXIST);
+        }
         let length = path.len();
         for name in names {
             if !path.is_empty() {
@@ -179,7 +200,7 @@ impl Walker {
             match next {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
                 // A damaged directory may go round in a circle.
-                Ok(_) if names.len() >= ENTRIES_LIMIT => {
+                Ok(_) if names.len() >= self.entries_limit => {
                     error = Some(Errno::OVERFLOW);
                     break;
                 }
@@ -197,172 +218,52 @@ impl Walker {
     }
 
     fn xattrs(&mut self, subject: &Subject<'_>, path: &[u8]) -> Vec<Xattr> {
-        self.xattr_names.clear();
-        match subject.list(&mut self.xattr_names) {
-            Ok(()) if self.xattr_names.is_empty() => return Vec::new(),
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP) => return Vec::new(),
-            Err(errno) => {
-                self.error("listxattr", path, errno);
-                return Vec::new();
-            }
+        let found = self.xattrs.read(subject);
+        for (call, errno) in found.errors {
+            self.error(&call, path, errno);
         }
-        let names = std::mem::take(&mut self.xattr_names);
-        let mut xattrs = Vec::new();
-        for name in names.split_inclusive(|b| *b == 0) {
-            let Ok(name) = CStr::from_bytes_with_nul(name) else {
-                continue;
-            };
-            self.xattr_value.clear();
-            match subject.get(name, &mut self.xattr_value) {
-                Ok(()) => xattrs.push(Xattr {
-                    name: name.to_string_lossy().into_owned(),
-                    value: self.xattr_value.clone(),
-                }),
-                Err(errno) => {
-                    let call = format!("getxattr {}", name.to_string_lossy());
-                    self.error(&call, path, errno);
-                }
-            }
-        }
-        self.xattr_names = names;
-        xattrs.sort_by(|a, b| a.name.cmp(&b.name));
-        xattrs
+        found.xattrs
     }
 
     /// Fill in the origin of a regular file's contents and, where all could be read, their digest.
     fn contents(&mut self, file: &OwnedFd, entry: &mut TreeEntry) {
-        let mut reading = Reading {
-            classifier: Classifier::default(),
-            hash: Xxh3::new(),
-            errors: Vec::new(),
+        let extent = Extent {
+            size: entry.size,
+            blocks: entry.blocks,
+            limit_bytes: self.file_limit_bytes,
+            runs_limit: self.told_limit_bytes.saturating_sub(self.told_bytes) / RUN_BYTES,
         };
-        let end = entry.size.min(self.file_limit_bytes);
-        let sparse = entry.size > CHUNK_BYTES as u64 && entry.blocks * 512 < entry.size;
-        let mut at = 0;
-        while at < end {
-            let data = if sparse {
-                data_from(file, at, end)
-            } else {
-                at..end
-            };
-            reading.hole(data.start - at);
-            reading.data(file, data.start, data.end, end, &mut self.chunk);
-            at = data.end;
+        let found = contents::read(file, extent, &mut self.chunk);
+        for errno in found.errors {
+            self.error("read", &entry.path, errno);
         }
-        if end < entry.size {
-            reading.refused(entry.size - end, Errno::FBIG);
-        }
-        for errno in &reading.errors {
-            self.error("read", &entry.path, *errno);
-        }
-        if reading.errors.is_empty() {
-            entry.digest = format!("{:032x}", reading.hash.digest128());
-        }
-        entry.runs = reading.classifier.finish();
+        (entry.runs, entry.digest) = (found.runs, found.digest);
+    }
+
+    /// Take an entry into the tree.
+    fn tell(&mut self, entry: TreeEntry) {
+        let xattrs = entry.xattrs.iter().map(|x| x.name.len() + x.value.len());
+        self.told_bytes += ENTRY_BYTES
+            + entry.path.len()
+            + entry.target.len()
+            + xattrs.sum::<usize>()
+            + entry.runs.len() * RUN_BYTES;
+        self.walked.entries.push(entry);
     }
 }
 
-/// One file's contents being read.
-struct Reading {
-    classifier: Classifier,
-    hash: Xxh3,
-    /// Each errno that a read failed with, once.
-    errors: Vec<Errno>,
-}
-
-impl Reading {
-    fn hole(&mut self, length: u64) {
-        const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
-        let mut rest = length;
-        while rest > 0 {
-            let n = rest.min(ZEROS.len() as u64);
-            self.hash.update(&ZEROS[..n as usize]);
-            rest -= n;
+/// Sort the names; the second of two that are equal goes into the other list.
+fn ordered(mut names: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
+    names.sort_unstable();
+    let mut repeated = Vec::new();
+    names.dedup_by(|name, before| {
+        let same = name == before;
+        if same {
+            repeated.push(name.clone());
         }
-        if length > 0 {
-            self.classifier.hole(length);
-        }
-    }
-
-    fn refused(&mut self, length: u64, errno: Errno) {
-        if !self.errors.contains(&errno) {
-            self.errors.push(errno);
-        }
-        self.classifier.unreadable(length, errno.raw_os_error());
-    }
-
-    /// Read from `at` to `to`. A read error costs its block. `end` is where the file ends.
-    fn data(&mut self, file: &OwnedFd, mut at: u64, to: u64, end: u64, chunk: &mut [u8]) {
-        while at < to {
-            let wanted = (to - at).min(chunk.len() as u64);
-            let got = match pread(file, &mut chunk[..wanted as usize], at) {
-                // The file ends before its size: a file system that contradicts itself.
-                Ok(0) => Err(Errno::IO),
-                // A word must not be cut but by the end of the file.
-                Ok(n) if at + (n as u64) < end => Ok(n - n % WORD_BYTES as usize),
-                other => other,
-            };
-            match got {
-                Ok(n) if n > 0 => {
-                    self.hash.update(&chunk[..n]);
-                    self.classifier.bytes(&chunk[..n]);
-                    at += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                result => {
-                    let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
-                    let length = block_end.min(to) - at;
-                    self.refused(length, result.err().unwrap_or(Errno::IO));
-                    at += length;
-                }
-            }
-        }
-    }
-}
-
-/// The next stretch of data in a sparse file, in whole words: `end..end` where only a hole is left.
-fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
-    let start = match seek(file, SeekFrom::Data(at)) {
-        Ok(start) => start.clamp(at, end),
-        Err(Errno::NXIO) => return end..end,
-        // It cannot tell: read everything.
-        Err(_) => return at..end,
-    };
-    let stop = seek(file, SeekFrom::Hole(start)).unwrap_or(end);
-    let start = start - start % WORD_BYTES;
-    let stop = stop.next_multiple_of(WORD_BYTES).min(end);
-    if stop > start {
-        start..stop
-    } else {
-        start..end
-    }
-}
-
-impl Subject<'_> {
-    fn list(&self, names: &mut Vec<u8>) -> rustix::io::Result<()> {
-        match self {
-            Self::Open(file) => flistxattr(file, spare_capacity(names)),
-            Self::Name(name) => llistxattr(name.as_slice(), spare_capacity(names)),
-        }
-        .map(|_| ())
-    }
-
-    fn get(&self, name: &CStr, value: &mut Vec<u8>) -> rustix::io::Result<()> {
-        match self {
-            Self::Open(file) => fgetxattr(file, name, spare_capacity(value)),
-            Self::Name(path) => lgetxattr(path.as_slice(), name, spare_capacity(value)),
-        }
-        .map(|_| ())
-    }
-}
-
-/// A name in an open directory, by way of /proc: there are no `*xattrat` calls before Linux 6.13, and
-/// a whole path may be too long.
-fn named<'a>(parent: BorrowedFd<'_>, name: &CStr) -> Subject<'a> {
-    let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
-    path.extend_from_slice(name.to_bytes());
-    Subject::Name(path)
+        same
+    });
+    (names, repeated)
 }
 
 fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
@@ -393,7 +294,7 @@ fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use powercut_protocol::{pattern, Run};
+    use powercut_protocol::pattern;
     use rustix::fs::{lsetxattr, mkfifoat, symlinkat, XattrFlags};
     use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
@@ -408,7 +309,7 @@ mod tests {
         }
 
         fn walk(&self) -> Walked {
-            Walker::new().walk(self.0.to_str().unwrap())
+            Walker::new().walk(self.0.to_str().unwrap()).unwrap()
         }
     }
 
@@ -493,7 +394,7 @@ mod tests {
         fs::write(scratch.0.join("huge"), b"some bytes of no origin").unwrap();
         let mut walker = Walker::new();
         walker.file_limit_bytes = 16;
-        let walked = walker.walk(scratch.0.to_str().unwrap());
+        let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
         assert_eq!(walked.errors, ["read huge: EFBIG (27)"]);
         let entry = &walked.entries[1];
         let last = entry.runs.last().unwrap();
@@ -550,29 +451,45 @@ mod tests {
 
     #[test]
     fn a_missing_root_is_an_error_line() {
-        let walked = Walker::new().walk("/no/such/directory");
+        let walked = Walker::new().walk("/no/such/directory").unwrap();
         assert!(walked.entries.is_empty());
         assert_eq!(walked.errors, ["statx: ENOENT (2)"]);
     }
 
     #[test]
-    fn a_block_that_cannot_be_read_costs_only_itself() {
-        // A directory's descriptor refuses pread with EISDIR, wherever it is tried.
-        let scratch = Scratch::new("refused");
-        let directory = OwnedFd::from(fs::File::open(&scratch.0).unwrap());
-        let mut reading = Reading {
-            classifier: Classifier::default(),
-            hash: Xxh3::new(),
-            errors: Vec::new(),
-        };
-        reading.data(&directory, 0, 10_000, 10_000, &mut [0; 8192]);
-        let expected = Run {
-            kind: "unreadable".to_owned(),
-            length: 10_000,
-            value: 21,
-            ..Run::default()
-        };
-        assert_eq!(reading.errors, [Errno::ISDIR]);
-        assert_eq!(reading.classifier.finish(), [expected]);
+    fn a_name_that_is_listed_twice_is_told() {
+        let names = ["b", "a", "b", "b"].map(|n| CString::new(n).unwrap());
+        let (names, repeated) = ordered(names.to_vec());
+        assert_eq!(names, [c"a", c"b"].map(CStr::to_owned));
+        assert_eq!(repeated, [c"b", c"b"].map(CStr::to_owned));
+    }
+
+    #[test]
+    fn too_many_entries_are_told_once() {
+        let scratch = Scratch::new("many");
+        for d in 0..4 {
+            fs::create_dir_all(scratch.0.join(format!("{d}/x/y"))).unwrap();
+        }
+        let mut walker = Walker::new();
+        walker.entries_limit = 5;
+        let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
+        assert_eq!(walked.entries.len(), 5);
+        assert_eq!(walked.errors, ["too many entries at 1/x: EOVERFLOW (75)"]);
+    }
+
+    #[test]
+    fn a_tree_that_takes_too_much_to_tell_is_refused() {
+        let scratch = Scratch::new("much");
+        let mixed = [&[0; 8][..], b"strange!"].concat().repeat(1000);
+        fs::write(scratch.0.join("mixed"), mixed).unwrap();
+        let mut walker = Walker::new();
+        walker.told_limit_bytes = 100_000;
+        let failure = walker.walk(scratch.0.to_str().unwrap()).unwrap_err();
+        assert_eq!(
+            failure.what,
+            "the tree takes more than 100000 bytes to tell: E2BIG (7)"
+        );
+        walker.told_limit_bytes = TOLD_LIMIT_BYTES;
+        assert!(walker.walk(scratch.0.to_str().unwrap()).is_ok());
     }
 }

@@ -1,0 +1,220 @@
+//! Reading one regular file, and saying where its bytes come from.
+
+use std::os::fd::OwnedFd;
+
+use powercut_protocol::{pattern::WORD_BYTES, Run};
+use rustix::{
+    fs::{seek, SeekFrom},
+    io::{pread, Errno},
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::classify::Classifier;
+
+/// Most bytes asked for in one read.
+pub const CHUNK_BYTES: usize = 256 << 10;
+/// Only a longer file's holes are skipped: what a user gets is what read(2) gives, and what lseek(2) says
+/// of holes is the file system's word.
+const SPARSE_BYTES: u64 = 4 << 20;
+/// Unit in which a file that cannot be read is tried.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Size and allocation of the file, as stat(2) tells them, and how far to look.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    pub size: u64,
+    /// In units of 512 bytes.
+    pub blocks: u64,
+    /// Bytes looked at; the rest is `unreadable`, EFBIG.
+    pub limit_bytes: u64,
+    /// Runs from which on there is no use in going on.
+    pub runs_limit: usize,
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// They cover the file, in order and without gaps, unless there are more than the limit.
+    pub runs: Vec<Run>,
+    /// xxh3-128 in hexadecimal; empty where not all could be read.
+    pub digest: String,
+    /// Each errno that a read failed with, once.
+    pub errors: Vec<Errno>,
+}
+
+/// Read the file through `chunk`.
+pub fn read(file: &OwnedFd, extent: Extent, chunk: &mut [u8]) -> Contents {
+    let mut reading = Reading {
+        classifier: Classifier::default(),
+        hash: Xxh3::new(),
+        errors: Vec::new(),
+        runs_limit: extent.runs_limit,
+    };
+    let end = extent.size.min(extent.limit_bytes);
+    let sparse = extent.size > SPARSE_BYTES && extent.blocks.saturating_mul(512) < extent.size;
+    let mut at = 0;
+    while at < end && !reading.is_full() {
+        let data = if sparse {
+            data_from(file, at, end)
+        } else {
+            at..end
+        };
+        reading.hole(data.start - at);
+        reading.data(file, data.start, data.end, end, chunk);
+        at = data.end;
+    }
+    if end < extent.size {
+        reading.refused(extent.size - end, Errno::FBIG);
+    }
+    let whole = reading.errors.is_empty() && !reading.is_full();
+    Contents {
+        digest: if whole {
+            format!("{:032x}", reading.hash.digest128())
+        } else {
+            String::new()
+        },
+        runs: reading.classifier.finish(),
+        errors: reading.errors,
+    }
+}
+
+/// One file's contents being read.
+struct Reading {
+    classifier: Classifier,
+    hash: Xxh3,
+    errors: Vec<Errno>,
+    runs_limit: usize,
+}
+
+impl Reading {
+    fn is_full(&self) -> bool {
+        self.classifier.closed_runs() > self.runs_limit
+    }
+
+    fn hole(&mut self, length: u64) {
+        const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+        let mut rest = length;
+        while rest > 0 {
+            let n = rest.min(ZEROS.len() as u64);
+            self.hash.update(&ZEROS[..n as usize]);
+            rest -= n;
+        }
+        if length > 0 {
+            self.classifier.hole(length);
+        }
+    }
+
+    fn refused(&mut self, length: u64, errno: Errno) {
+        if !self.errors.contains(&errno) {
+            self.errors.push(errno);
+        }
+        self.classifier.unreadable(length, errno.raw_os_error());
+    }
+
+    /// Read from `at` to `to`. A read error costs its block. `end` is where the file ends.
+    fn data(&mut self, file: &OwnedFd, mut at: u64, to: u64, end: u64, chunk: &mut [u8]) {
+        while at < to && !self.is_full() {
+            let wanted = (to - at).min(chunk.len() as u64);
+            let got = match pread(file, &mut chunk[..wanted as usize], at) {
+                // The file ends before its size: a file system that contradicts itself.
+                Ok(0) => Err(Errno::IO),
+                // A word must not be cut but by the end of the file.
+                Ok(n) if at + (n as u64) < end => Ok(n - n % WORD_BYTES as usize),
+                other => other,
+            };
+            match got {
+                Ok(n) if n > 0 => {
+                    self.hash.update(&chunk[..n]);
+                    self.classifier.bytes(&chunk[..n]);
+                    at += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                result => {
+                    let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+                    let length = block_end.min(to) - at;
+                    self.refused(length, result.err().unwrap_or(Errno::IO));
+                    at += length;
+                }
+            }
+        }
+    }
+}
+
+/// The next stretch of data in a sparse file, in whole words: `end..end` where only a hole is left.
+fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start.clamp(at, end),
+        Err(Errno::NXIO) => return end..end,
+        // It cannot tell: read everything.
+        Err(_) => return at..end,
+    };
+    let stop = seek(file, SeekFrom::Hole(start)).unwrap_or(end);
+    let start = start - start % WORD_BYTES;
+    let stop = stop.next_multiple_of(WORD_BYTES).min(end);
+    if stop > start {
+        start..stop
+    } else {
+        start..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(file: &OwnedFd, size: u64, runs_limit: usize) -> Contents {
+        let extent = Extent {
+            size,
+            blocks: size.div_ceil(512),
+            limit_bytes: u64::MAX,
+            runs_limit,
+        };
+        read(file, extent, &mut [0; 8192])
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_costs_only_itself() {
+        // A directory's descriptor refuses pread with EISDIR, wherever it is tried.
+        let directory = OwnedFd::from(std::fs::File::open("/").unwrap());
+        let found = read_all(&directory, 10_000, 100);
+        let expected = Run {
+            kind: "unreadable".to_owned(),
+            length: 10_000,
+            value: 21,
+            ..Run::default()
+        };
+        assert_eq!(found.errors, [Errno::ISDIR]);
+        assert_eq!((found.runs, &*found.digest), (vec![expected], ""));
+    }
+
+    #[test]
+    fn a_file_that_ends_before_its_size_is_unreadable_behind() {
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let found = read_all(&null, 5, 100);
+        assert_eq!(found.errors, [Errno::IO]);
+        assert_eq!(
+            (&*found.runs[0].kind, found.runs[0].length),
+            ("unreadable", 5)
+        );
+    }
+
+    #[test]
+    fn contents_of_too_many_origins_are_given_up_before_memory_is() {
+        let file = tempfile_of(&[&[0; 8][..], b"strange!"].concat().repeat(64 << 10));
+        let found = read_all(&file, 1 << 20, 1000);
+        assert!(
+            (1000..10_000).contains(&found.runs.len()),
+            "{}",
+            found.runs.len()
+        );
+        assert_eq!(found.digest, "");
+    }
+
+    fn tempfile_of(bytes: &[u8]) -> OwnedFd {
+        let path = std::env::temp_dir().join(format!("powercut-contents-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.into()
+    }
+}

@@ -1,0 +1,140 @@
+//! The extended attributes of one name.
+
+use std::{
+    ffi::CStr,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use powercut_protocol::Xattr;
+use rustix::{
+    buffer::spare_capacity,
+    fs::{fgetxattr, flistxattr, lgetxattr, llistxattr},
+    io::{self, Errno},
+};
+
+/// XATTR_LIST_MAX and XATTR_SIZE_MAX of `include/uapi/linux/limits.h`.
+const XATTR_BYTES: usize = 64 << 10;
+
+/// Where extended attributes are asked: of an open file, or of a name that cannot be opened.
+pub enum Subject<'a> {
+    Open(BorrowedFd<'a>),
+    Name(Vec<u8>),
+}
+
+impl Subject<'_> {
+    /// A name in an open directory, by way of /proc: there are no `*xattrat` calls before Linux 6.13,
+    /// and a whole path may be too long.
+    pub fn named(parent: BorrowedFd<'_>, name: &CStr) -> Self {
+        let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
+        path.extend_from_slice(name.to_bytes());
+        Self::Name(path)
+    }
+
+    fn list(&self, names: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Open(file) => flistxattr(file, spare_capacity(names)),
+            Self::Name(name) => llistxattr(name.as_slice(), spare_capacity(names)),
+        }
+        .map(|_| ())
+    }
+
+    fn get(&self, name: &CStr, value: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Open(file) => fgetxattr(file, name, spare_capacity(value)),
+            Self::Name(path) => lgetxattr(path.as_slice(), name, spare_capacity(value)),
+        }
+        .map(|_| ())
+    }
+}
+
+/// What was found of one subject, in order of name, and each call that failed.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub xattrs: Vec<Xattr>,
+    pub errors: Vec<(String, Errno)>,
+}
+
+/// Buffers for all subjects.
+pub struct Reader {
+    names: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Reader {
+    pub fn new() -> Self {
+        Self {
+            names: Vec::with_capacity(XATTR_BYTES),
+            value: Vec::with_capacity(XATTR_BYTES),
+        }
+    }
+
+    /// All that `subject` has. A file system without extended attributes has none.
+    pub fn read(&mut self, subject: &Subject<'_>) -> Found {
+        let mut found = Found::default();
+        self.names.clear();
+        match subject.list(&mut self.names) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) => found.errors.push(("listxattr".to_owned(), errno)),
+        }
+        let mut names = split(&self.names, &mut found.errors);
+        names.sort_unstable();
+        for (i, name) in names.iter().enumerate() {
+            let shown = name.to_string_lossy();
+            if i > 0 && names[i - 1] == *name {
+                // The host keeps one of a name: the other would be hidden.
+                let what = format!("listxattr: {shown} is listed twice");
+                found.errors.push((what, Errno::EXIST));
+                continue;
+            }
+            self.value.clear();
+            match subject.get(name, &mut self.value) {
+                Ok(()) => found.xattrs.push(Xattr {
+                    name: shown.into_owned(),
+                    value: self.value.clone(),
+                }),
+                Err(errno) => found.errors.push((format!("getxattr {shown}"), errno)),
+            }
+        }
+        found
+    }
+}
+
+/// The names of a list, each of which must end in NUL.
+fn split<'a>(list: &'a [u8], errors: &mut Vec<(String, Errno)>) -> Vec<&'a CStr> {
+    let mut names = Vec::new();
+    for name in list.split_inclusive(|b| *b == 0) {
+        match CStr::from_bytes_with_nul(name) {
+            Ok(name) => names.push(name),
+            Err(_) => errors.push(("listxattr: a name without end".to_owned(), Errno::IO)),
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_end_is_an_error() {
+        let mut errors = Vec::new();
+        assert_eq!(
+            split(b"user.a\0user.b\0", &mut errors),
+            [c"user.a", c"user.b"]
+        );
+        assert!(errors.is_empty());
+        assert_eq!(split(b"user.a\0user.b", &mut errors), [c"user.a"]);
+        assert_eq!(
+            errors,
+            [("listxattr: a name without end".to_owned(), Errno::IO)]
+        );
+        assert!(split(b"", &mut errors).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_fails_is_an_error() {
+        let found = Reader::new().read(&Subject::Name(b"/no/such/file".to_vec()));
+        assert!(found.xattrs.is_empty());
+        assert_eq!(found.errors, [("listxattr".to_owned(), Errno::NOENT)]);
+    }
+}
