@@ -23,7 +23,7 @@ use crate::{
     files,
     kmsg::KernelLog,
     mounts::{self, MOUNT_POINT},
-    operations, program,
+    operations, processes, program,
     second::Pair,
     walk::Walker,
 };
@@ -87,7 +87,7 @@ impl Agent {
 
     /// Carry out a request. After a failure nothing is mounted and no target is left.
     pub fn answer(&mut self, request: AgentRequest) -> AgentReply {
-        program::reap_orphans();
+        processes::reap_orphans();
         let answer = match request {
             AgentRequest::RecordStart { data, log, mount } => {
                 self.record_start(&data, &log, &mount)
@@ -343,7 +343,7 @@ impl Agent {
         .map_err(failed(format!("run {}", argv.join(" "))))?;
         if !self.tools {
             // A server that a check left running must not answer the next one.
-            program::kill_all();
+            processes::kill_all();
         }
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,

@@ -17,6 +17,10 @@ use crate::{
     files,
 };
 
+/// Seconds after which a process that waits in the kernel counts as hung.
+const HUNG_TASK: &str = "/proc/sys/kernel/hung_task_timeout_secs";
+const HUNG_TASK_S: &str = "30";
+
 /// What the kernel command line says to the agent; the kernel ignores words with a dot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -73,6 +77,13 @@ pub fn mount_kernel_file_systems() {
             }
         }
     }
+}
+
+/// Have the kernel tell sooner of a process that hangs in it, with where it hangs: the host waits for a
+/// recovery no longer than the kernel's own 120 s (Documentation/admin-guide/sysctl/kernel.rst). A kernel
+/// without CONFIG_DETECT_HUNG_TASK has no such file, and says nothing.
+pub fn watch_for_hangs() {
+    let _ = fs::write(HUNG_TASK, HUNG_TASK_S);
 }
 
 /// Load the modules that the file `list` names, in its order. What fails is told as `name: text`; one

@@ -234,6 +234,12 @@ impl DeviceMapper {
         command
             .run::<TABLE_STATUS>(&self.control)
             .map_err(failed(format!("DM_TABLE_STATUS {}", target.name)))?;
+        if command.header.target_count != 1 {
+            // No line would look like one without complaints.
+            let found = command.header.target_count;
+            let what = format!("DM_TABLE_STATUS {}: {found} lines", target.name);
+            return Err(failed(what)(Errno::PROTO));
+        }
         let line = &command.payload[size_of::<TargetSpec>()..];
         Ok(text(line).into_owned())
     }

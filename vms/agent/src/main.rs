@@ -32,6 +32,7 @@ mod files;
 mod kmsg;
 mod mounts;
 mod operations;
+mod processes;
 mod program;
 mod root;
 mod second;
@@ -57,6 +58,7 @@ fn main() {
     }));
     boot::mount_kernel_file_systems();
     let settings = Settings::of_kernel();
+    boot::watch_for_hangs();
     let module_errors = boot::load_modules(MODULE_LIST);
     let ended = if settings.shell {
         shell::run(&settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))

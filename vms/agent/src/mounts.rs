@@ -10,7 +10,7 @@ use rustix::{
     mount::{mount, unmount, MountFlags, UnmountFlags},
 };
 
-use crate::program;
+use crate::processes;
 
 /// Where the file system under test is mounted.
 pub const MOUNT_POINT: &str = "/mnt";
@@ -56,7 +56,7 @@ pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io
 pub fn unmount_device() -> i32 {
     let mut result = unmount(MOUNT_POINT, UnmountFlags::empty());
     if result == Err(Errno::BUSY) {
-        program::kill_all();
+        processes::kill_all();
         result = unmount(MOUNT_POINT, UnmountFlags::empty());
     }
     let Err(errno) = result else { return 0 };

@@ -1,4 +1,4 @@
-//! Programs, run with a deadline; and the orphans that PID 1 inherits.
+//! Programs, run with a deadline.
 
 use std::{
     os::{fd::OwnedFd, unix::process::CommandExt},
@@ -11,10 +11,14 @@ use rustix::{
     fs::{fcntl_setfl, OFlags},
     io::Errno,
     pipe::{pipe_with, PipeFlags},
-    process::{getpid, kill_process_group, wait, waitpid, Pid, Signal, WaitOptions, WaitStatus},
+    process::{kill_process_group, Pid, Signal},
 };
 
-use crate::{failure::errno_of, mounts::MOUNT_POINT};
+use crate::{
+    failure::errno_of,
+    mounts::MOUNT_POINT,
+    processes::{reap, DEATH},
+};
 
 /// Output kept of a program; the rest is read and dropped.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -22,8 +26,6 @@ const OUTPUT_BYTES: usize = 64 << 10;
 const TOOL_OUTPUT_BYTES: usize = 32 << 20;
 /// How often a program that holds its output open without writing is looked after.
 const POLL: Duration = Duration::from_millis(10);
-/// What a killed program gets to die; one that hangs in the kernel is left behind.
-const DEATH: Duration = Duration::from_secs(5);
 
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -152,65 +154,6 @@ impl Output {
             }
         }
     }
-}
-
-/// The exit code of `awaited` if it has ended. Never waits. PID 1 inherits every orphan of the guest;
-/// they are reaped here too, and forgotten.
-fn reap(awaited: Pid) -> Result<Option<i32>, Errno> {
-    if !getpid().is_init() {
-        return Ok(
-            waitpid(Some(awaited), WaitOptions::NOHANG)?.and_then(|(_, status)| code_of(status))
-        );
-    }
-    let mut code = None;
-    while let Some((pid, status)) = wait(WaitOptions::NOHANG)? {
-        if pid == awaited {
-            code = code_of(status);
-            // With no child left, wait(2) would fail with ECHILD.
-            break;
-        }
-    }
-    Ok(code)
-}
-
-/// Reap orphans while no program of our own runs.
-pub fn reap_orphans() {
-    // ECHILD: there are none.
-    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-}
-
-/// Wait for a program to end, however long it takes, and reap orphans meanwhile.
-pub fn wait_for(child: &std::process::Child) -> Result<(), Errno> {
-    let awaited = Pid::from_child(child);
-    while let Some((pid, _)) = wait(WaitOptions::empty())? {
-        if pid == awaited {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Kill every process but this one, and reap them. Only for PID 1.
-pub fn kill_all() {
-    if !getpid().is_init() {
-        return;
-    }
-    // The group of PID 1 stands for kill(-1): everything but the caller and the kernel.
-    let _ = kill_process_group(Pid::INIT, Signal::KILL);
-    let end = Instant::now() + DEATH;
-    while Instant::now() < end {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) => {}
-            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            Err(_) => return,
-        }
-    }
-}
-
-fn code_of(status: WaitStatus) -> Option<i32> {
-    status
-        .exit_status()
-        .or_else(|| status.terminating_signal().map(|signal| 128 + signal))
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::{fs::File, os::unix::process::CommandExt, process::Command};
 
 use rustix::process::{ioctl_tiocsctty, setsid};
 
-use crate::{boot::Settings, dm::DeviceMapper, files, mounts::MOUNT_POINT, program, second::Pair};
+use crate::{
+    boot::Settings, dm::DeviceMapper, files, mounts::MOUNT_POINT, processes, second::Pair,
+};
 
 const CONSOLE: &str = "/dev/console";
 
@@ -48,7 +50,7 @@ pub fn run(settings: &Settings, module_errors: &[String]) -> std::io::Result<()>
             Ok(())
         })
     };
-    program::wait_for(&shell.spawn()?).map_err(Into::into)
+    processes::wait_for(&shell.spawn()?).map_err(Into::into)
 }
 
 /// The device to mount, where the disk has a second one; and what kept it from being made.
