@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DiskError, GuestError, KernelError, NotSupported, PowercutError, WriteLogError
+from harness.errors import (
+    DiskError,
+    GuestError,
+    GuestLost,
+    KernelError,
+    NotSupported,
+    PowercutError,
+    WriteLogError,
+)
 from harness.machines import wire
 from harness.machines.disk import Disk
 from harness.machines.guest import Guest
@@ -43,6 +51,7 @@ OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations a request: UML's serial line loses its way in requests of more than some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
+LOST_LINE = "(kernel messages were lost)"  # of the agent, `vms/agent/src/kmsg.rs`
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -90,6 +99,7 @@ class Worker:
         self._guest: Guest | None = None
         self._shown: tuple[Path, Path | None] | None = None
         self._size_bytes = 0
+        self._spent = False
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
         directory.mkdir(parents=True, exist_ok=True)
@@ -106,6 +116,7 @@ class Worker:
         """End guest and disk. Their files stay."""
         guest, disk = self._guest, self._disk
         self._guest = self._disk = self._shown = None
+        self._spent = False
         if guest:
             guest.kill()
         if disk:
@@ -164,6 +175,11 @@ class Worker:
             _need_modules(self._guest.hello)
         return self._guest
 
+    def _renew(self) -> None:
+        """Throw away a guest that holds something of the state before. Its disk was needed until now."""
+        if self._spent:
+            self.close()
+
     @contextlib.contextmanager
     def _losing(self) -> Iterator[None]:
         """Throw both away when anything went wrong: what they still hold is not known."""
@@ -188,6 +204,7 @@ class Worker:
         where one fails, GuestLost.
         """
         lacks: NotSupported | None = None
+        self._renew()
         with self._losing():
             disk = self.show(target.base, None)
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
@@ -239,8 +256,10 @@ class Worker:
     def recover(self, target: Target, state: CrashState, ask: Ask | None = None) -> Recovery:
         """Show `state`, let the kernel recover it, walk it, `ask` what checks say of it, unmount.
 
-        The recovered device can then be had from `self.disk.image`. Raises GuestLost, DiskError.
+        The recovered device can then be had from `self.disk.image`. Raises GuestLost, also for a guest that
+        did not let go of the file system or cannot have looked at this state; GuestError, DiskError.
         """
+        self._renew()
         with self._losing():
             disk = self.show(target.base, target.log)
             guest = self.guest()
@@ -262,10 +281,21 @@ class Worker:
                     unmount_errno=after.unmount_errno,
                     kernel_log=(*outcome.kernel_log, *after.kernel_log),
                 )
-            errors = disk.stats().errors
-            if errors:
-                raise DiskError(f"the disk refused {errors} requests in state {state}")
+            self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+
+    def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
+        """Raise where `outcome` may not be that of `state`; note a guest of no use for the next one."""
+        if counted.errors:
+            raise DiskError(f"the disk refused {counted.errors} requests in state {state}")
+        if LOST_LINE in outcome.kernel_log:
+            raise GuestError(f"a part of the kernel's log of state {state} was lost")
+        if outcome.unmount_errno == errno.EBUSY:
+            # The kernel would show the next state's mount this very file system again (`sget`, fs/super.c).
+            raise GuestLost(f"something still used the file system of state {state}: EBUSY", guest.console())
+        if not outcome.mount_errno and not counted.reads:
+            raise GuestLost(f"state {state} was mounted without a read of the disk", guest.console())
+        self._spent = bool(outcome.unmount_errno) or outcome.mount_errno == errno.EBUSY
 
 
 @dataclass(frozen=True, slots=True)

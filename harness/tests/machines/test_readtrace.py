@@ -39,7 +39,10 @@ SEEN = {
     "behind the end": ("os.pread(fd, 4096, 99 * 4096)", ()),
     "fortified": ("assert libc.__read_chk(fd, buffer, at(1), at(65536)) == 1", (0,)),
     "fortified pread": ("assert libc.__pread_chk(fd, buffer, at(4096), at(8192), at(65536)) == 4096", (2,)),
-    "fortified pread64": ("assert libc.__pread64_chk(fd, buffer, at(4096), at(4096), at(65536)) == 4096", (1,)),
+    "fortified pread64": (
+        "assert libc.__pread64_chk(fd, buffer, at(4096), at(4096), at(65536)) == 4096",
+        (1,),
+    ),
     "a tail": ("os.pread(os.open(tail, 0), 4096, 0)", (6,)),
     "another file": ("os.read(os.open(sys.executable, 0), 4096)", ()),
     "another program's system call": ("libc.syscall(39)", ()),
