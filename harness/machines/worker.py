@@ -290,12 +290,12 @@ class Worker:
             raise DiskError(f"the disk refused {counted.errors} requests in state {state}")
         if LOST_LINE in outcome.kernel_log:
             raise GuestError(f"a part of the kernel's log of state {state} was lost")
-        if outcome.unmount_errno == errno.EBUSY:
-            # The kernel would show the next state's mount this very file system again (`sget`, fs/super.c).
-            raise GuestLost(f"something still used the file system of state {state}: EBUSY", guest.console())
+        if errno.EBUSY in (outcome.mount_errno, outcome.unmount_errno):
+            # What is still mounted would be what the next mount shows (`sget_dev`, fs/super.c).
+            raise GuestLost(f"something still uses the disk at state {state}: EBUSY", guest.console())
         if not outcome.mount_errno and not counted.reads:
             raise GuestLost(f"state {state} was mounted without a read of the disk", guest.console())
-        self._spent = bool(outcome.unmount_errno) or outcome.mount_errno == errno.EBUSY
+        self._spent = bool(outcome.unmount_errno)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,11 +186,14 @@ impl Agent {
         if second_offset == 0 {
             return Ok(disk.to_owned());
         }
-        if self.pair.is_none() {
-            let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
-            self.pair = Some(Pair::cut(mapper, disk, second_offset)?);
-        }
-        let first = self.pair.as_ref().map(Pair::first).unwrap_or_default();
+        let pair = match self.pair.take() {
+            Some(pair) => pair,
+            None => {
+                let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
+                Pair::cut(mapper, disk, second_offset)?
+            }
+        };
+        let first = self.pair.insert(pair).first();
         Ok(first.to_string_lossy().into_owned())
     }
 

@@ -47,8 +47,14 @@ impl Pair {
             first,
             second,
         };
-        point(SECOND, &pair.second.node)?;
-        Ok(pair)
+        match point(SECOND, &pair.second.node) {
+            Ok(()) => Ok(pair),
+            Err(failure) => {
+                // As above.
+                let _ = pair.remove(mapper);
+                Err(failure)
+            }
+        }
     }
 
     /// Whether this is `disk`, cut at `offset`.
