@@ -58,11 +58,11 @@ fn main() {
     }));
     boot::mount_kernel_file_systems();
     let settings = Settings::of_kernel();
-    boot::watch_for_hangs();
     let module_errors = boot::load_modules(MODULE_LIST);
     let ended = if settings.shell {
         shell::run(&settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
     } else if settings.root.is_empty() {
+        boot::watch_for_hangs();
         serve(&settings.port, Agent::new(), module_errors)
     } else {
         root::enter(&settings.root)
