@@ -4,7 +4,7 @@ The mirror of `vms/protocol/src/lib.rs`, class for class and field for field; `v
 holds samples that both sides must decode and encode to the same bytes. One frame is a little-endian
 `u32` length followed by that many bytes of MessagePack; a message is a map whose `type` names the variant.
 
-Not here: what the messages mean to a guest or a disk. That is `agent.py` and `disk.py`.
+Not here: what the messages mean to a guest or a disk. That is `guest.py`, `worker.py` and `disk.py`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ pub const MAX_FRAME_BYTES: u32 = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// `create`, `write`, `append`, `truncate`, `fallocate`, `link`, `symlink`, `rename`, `unlink`,
-    /// `mkdir`, `rmdir`, `setxattr`, `removexattr`, `chmod`, `fsync`, `fdatasync`, `sync`, `run`.
+    /// `mkdir`, `rmdir`, `setxattr`, `removexattr`, `chmod`, `fsync`, `fdatasync`, `sync`, `run`,
+    /// `tmpfile`, `mmap-write`.
     pub kind: String,
     /// The file operated on, relative to the mount point.
     pub path: String,
@@ -36,7 +37,7 @@ pub struct Operation {
     #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,
     /// `write`, `append`: `sync` (O_SYNC), `dsync` (O_DSYNC), `direct` (O_DIRECT).
-    /// `fallocate`: `keep-size`, `punch-hole`, `zero-range`.
+    /// `fallocate`: `keep-size`, `punch-hole`, `zero-range`. `mmap-write`: `sync` (msync of it all).
     pub flags: Vec<String>,
     /// Program and arguments of `run`, started in the mount point.
     pub argv: Vec<String>,

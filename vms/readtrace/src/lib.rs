@@ -13,7 +13,11 @@ use std::fs::OpenOptions;
 use std::io::{Read as _, Seek, Write};
 use std::mem::transmute;
 use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
-use std::sync::{Mutex, OnceLock};
+use std::ptr::null_mut;
+use std::sync::{
+    atomic::{AtomicPtr, Ordering},
+    Mutex,
+};
 
 use libc::{dlsym, mode_t, off64_t, size_t, ssize_t, FILE, RTLD_NEXT};
 
@@ -179,16 +183,19 @@ fn lose(descriptor: c_int) {
     }
 }
 
-/// The next definition of a function, looked up once. Stands in an `unsafe` block: the type must be that of
-/// the C library's function of that name.
+/// The next definition of a function. Stands in an `unsafe` block: the type must be that of the C library's
+/// function of that name. Looked up once, or by threads that meet here more than once: waiting for each other
+/// they would come by `syscall`, which is looked up here too.
 macro_rules! real {
     ($name:literal as $type:ty) => {{
-        static REAL: OnceLock<$type> = OnceLock::new();
-        *REAL.get_or_init(|| {
-            let found = dlsym(RTLD_NEXT, $name.as_ptr());
+        static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+        let mut found = REAL.load(Ordering::Relaxed);
+        if found.is_null() {
+            found = dlsym(RTLD_NEXT, $name.as_ptr());
             assert!(!found.is_null(), "the C library has no {:?}", $name);
-            transmute::<*mut c_void, $type>(found)
-        })
+            REAL.store(found, Ordering::Relaxed);
+        }
+        transmute::<*mut c_void, $type>(found)
     }};
 }
 
