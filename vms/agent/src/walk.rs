@@ -103,7 +103,9 @@ impl Walker {
 
     fn error(&mut self, call: &str, path: &[u8], errno: Errno) {
         let what = format!("{call} {}", String::from_utf8_lossy(path));
-        self.walked.errors.push(describe(what.trim_end(), errno));
+        let line = describe(what.trim_end(), errno);
+        self.told_bytes += line.len();
+        self.walked.errors.push(line);
     }
 
     /// Take the entry `name` of `parent`, and what is below it.
@@ -177,7 +179,7 @@ impl Walker {
         let (names, repeated) = ordered(self.names(directory, path));
         for name in repeated {
             // The host keeps one entry of a path: the other would be hidden.
-            let what = format!("getdents: {} is listed twice in", name.to_string_lossy());
+            let what = format!("getdents ({} twice)", name.to_string_lossy());
             self.error(&what, path, Errno::EXIST);
         }
         let length = path.len();

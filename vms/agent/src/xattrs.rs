@@ -82,7 +82,7 @@ impl Reader {
             let shown = name.to_string_lossy();
             if i > 0 && names[i - 1] == *name {
                 // The host keeps one of a name: the other would be hidden.
-                let what = format!("listxattr: {shown} is listed twice");
+                let what = format!("listxattr ({shown} twice)");
                 found.errors.push((what, Errno::EXIST));
                 continue;
             }
@@ -105,7 +105,7 @@ fn split<'a>(list: &'a [u8], errors: &mut Vec<(String, Errno)>) -> Vec<&'a CStr>
     for name in list.split_inclusive(|b| *b == 0) {
         match CStr::from_bytes_with_nul(name) {
             Ok(name) => names.push(name),
-            Err(_) => errors.push(("listxattr: a name without end".to_owned(), Errno::IO)),
+            Err(_) => errors.push(("listxattr (a name without end)".to_owned(), Errno::IO)),
         }
     }
     names
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(split(b"user.a\0user.b", &mut errors), [c"user.a"]);
         assert_eq!(
             errors,
-            [("listxattr: a name without end".to_owned(), Errno::IO)]
+            [("listxattr (a name without end)".to_owned(), Errno::IO)]
         );
         assert!(split(b"", &mut errors).is_empty());
     }
