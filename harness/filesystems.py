@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -33,7 +34,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A host program: `arguments` go before the image's path; in them `{image}` and `{second}` stand for the
     files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck;
     every other code means that it could not do its work. `environment` is added to the process's own.
-    `writes`: it changes an image that it only checks, so it is given a copy.
+    `writes`: it changes an image that it only checks, so it is given a copy. `chatter`: regular expressions
+    of whole lines of an fsck's output that are no complaint.
     """
 
     program: str
@@ -43,6 +45,15 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clean: tuple[int, ...] = (0,)
     dirty: tuple[int, ...] = ()
     writes: bool = False
+    chatter: list[str] = []
+
+    def complaint(self, output: str) -> str:
+        """The first line that says what is wrong; empty where there is none, or no chatter is known."""
+        if not self.chatter:
+            return ""
+        lines = (line.strip() for line in output.splitlines())
+        no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
+        return next((line for line in lines if not no_complaint.fullmatch(line)), "")
 
     def path(self) -> str:
         """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""
@@ -201,7 +212,7 @@ class Profile:
         if done.returncode in self.fsck.clean:
             return FsckResult(FsckClass.CLEAN, done.returncode, output)
         if done.returncode in self.fsck.dirty:
-            return FsckResult(FsckClass.DIRTY, done.returncode, output)
+            return FsckResult(FsckClass.DIRTY, done.returncode, output, self.fsck.complaint(output))
         return FsckResult(FsckClass.FAILED, done.returncode, output)
 
 

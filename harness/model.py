@@ -324,6 +324,7 @@ class FsckResult:
     classified: FsckClass
     exit_code: int
     output: str
+    complaint: str = ""  # its first line that says what is wrong, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def fsck(case: Case) -> Iterator[Violation | Doubt]:
             f"fsck could not do its work: exit code {result.exit_code}: {result.output.strip()[:200]}"
         )
     elif result.classified is not FsckClass.CLEAN:
-        complaint = _first_complaint(result.output)
+        complaint = result.complaint or _first_complaint(result.output)
         yield Violation(
             "fsck",
             "file system",

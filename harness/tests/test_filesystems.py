@@ -119,3 +119,86 @@ def test_a_mode_may_leave_out_arguments_of_mkfs() -> None:
 def with_tools(**tools: Tool | None) -> Profile:
     """ext4/ordered with other programs."""
     return dataclasses.replace(ALL["ext4/ordered"], **tools)  # type: ignore[arg-type]  # the caller's tools
+
+
+JFS = """/usr/sbin/fsck.jfs version 1.1.15, 04-Mar-2011
+processing started: 11/21/2026 0:00:17
+The current device is:  IMAGE
+Block size in bytes:  4096
+Filesystem size in blocks:  16384
+**Phase 1 - Check Blocks, Files/Directories, and  Directory Entries
+**Phase 3 - Duplicate Block Rescan and Directory Connectedness
+Directories with illegal hard links have been detected.
+**Phase 4 - Report Problems
+    65536 kilobytes total disk space.
+ERRORS HAVE BEEN DETECTED.  Run fsck with the -f parameter to repair.
+"""
+XFS = """Cannot get host filesystem geometry.
+Repair may fail if there is a sector size mismatch between
+the image and the host filesystem.
+Phase 1 - find and verify superblock...
+Phase 2 - using internal log
+        - zero log...
+        - scan filesystem freespace and inode maps...
+bad CRC for inode 139
+        - found root inode chunk
+"""
+F2FS = """Info: Dry run
+Info: MKFS version
+  "Linux version 6.12 (builder) #1 SMP"
+Info: FSCK version
+  from "Linux version 6.12 (builder) #1 SMP"
+    to "Linux version 6.12 (builder) #1 SMP"
+Info: checkpoint state = 85 :  nat_bits compacted_summary unmount
+
+NID[0x28] is unreachable, blkaddr:0x4000
+[FSCK] Unreachable nat entries                        [Fail] [0x1]
+"""
+REISERFS = """reiserfsck 3.6.27
+
+Will read-only check consistency of the filesystem on IMAGE
+Will put log info to 'stdout'
+###########
+reiserfsck --check started at Sat Nov 21 02:06:35 2026
+###########
+Replaying journal: No transactions found
+Checking internal tree..  \\finished
+Comparing bitmaps..Checking Semantic tree:
+vpf-10640: The on-disk and the correct bitmaps differs.
+1 found corruptions can be fixed when running with --fix-fixable
+"""
+GFS2 = """Initializing fsck
+Validating resource group index.
+Level 1 resource group check: Checking if all rgrp and rindex values are good.
+(level 1 passed)
+Starting pass1
+Block 18 (0x12) bitmap says 3 (inode) but FSCK saw 0 (free)
+"""
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "output", "complaint"),
+    [
+        ("jfs", JFS, "Directories with illegal hard links have been detected."),
+        ("xfs", XFS, "bad CRC for inode 139"),
+        ("f2fs", F2FS, "NID[0x28] is unreachable, blkaddr:0x4000"),
+        ("reiserfs", REISERFS, "vpf-10640: The on-disk and the correct bitmaps differs."),
+        ("gfs2", GFS2, "Block 18 (0x12) bitmap says 3 (inode) but FSCK saw 0 (free)"),
+        (
+            "btrfs",
+            "[1/7] checking root items\nref mismatch\n",
+            "ref mismatch",
+        ),
+    ],
+)
+def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
+    filesystem: str, output: str, complaint: str
+) -> None:
+    """All faults of one case were one finding, called `/usr/sbin/fsck.jfs version 1.1.15`."""
+    fsck = select_profiles([filesystem])[0].fsck
+    assert fsck is not None
+    assert fsck.complaint(output) == complaint
+
+
+def test_without_known_chatter_no_line_is_picked() -> None:
+    assert Tool("fsck", "util-linux").complaint("fsck 1.0\nbad\n") == ""

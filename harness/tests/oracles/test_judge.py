@@ -188,6 +188,12 @@ def test_the_first_complaint_of_fsck_is_told() -> None:
     assert done.violations[0].signature == "fsck: Inode N is wrong."
 
 
+def test_a_complaint_that_the_profile_knows_goes_first() -> None:
+    dirty = FsckResult(FsckClass.DIRTY, 4, "fsck.jfs version 1.1\nstarted: 1/2\nBad.\n", "Bad.")
+    done = judge(ORDERED, (), history(["create f"]), Position(1, 1), good(fsck=dirty))
+    assert done.violations[0].summary == "fsck finds errors after recovery: Bad."
+
+
 # --- programs ---
 
 
