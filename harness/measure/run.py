@@ -139,10 +139,12 @@ def lacking(chosen: Comparison[object], plan: Plan, samples: Samples) -> tuple[s
     why = {(s.configuration, s.round): s.reason for s in samples.taken if s.reason}
     wanted = [(c.name, n) for n in range(plan.rounds) for c in _configurations(chosen, plan)]
     missing = [key for key in wanted if not samples.has(*key)]
-    return tuple(
-        f"{name}, round {number + 1}: {why.get((name, number), 'it was not come to')}"
-        for name, number in missing
-    )
+    told = [f"{name}, round {n + 1}: {why[name, n]}" for name, n in missing if (name, n) in why]
+    left = [f"{name}, round {n + 1}" for name, n in missing if (name, n) not in why]
+    if left:
+        names = left[0] if len(left) == 1 else f"{len(left)} of {len(wanted)} samples, from {left[0]} on"
+        told.append(f"{names}: not come to")
+    return tuple(told)
 
 
 def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, samples: Samples) -> None:
