@@ -441,7 +441,7 @@ def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, .
     floors = [0] * (operations + 1)
     for point in persistence:
         if point.inode is None:
-            floors[point.index + 1] = max(floors[point.index + 1], point.floor)
+            floors[point.index + 1] = point.floor
     return tuple(itertools.accumulate(floors, max))
 
 

@@ -257,6 +257,14 @@ def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
     assert "not deterministic" in examiner.doubt
 
 
+def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GuestLost("gone")]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert look(examiner, worker, 3) == Look(Unseen("gone"))
+    assert not examiner.doubt
+
+
 def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +360,7 @@ def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     (profile,) = select_profiles(["jfs/default"])
     examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
     worker = FakeWorker({0: [GOOD]})
-    for prefix in (1, 3):
+    for prefix in (2, 4):
         assert not look(examiner, worker, prefix).recalled
     assert worker.looked == [0, 0], "the repaired image is shown as it is"
 

@@ -140,11 +140,11 @@ def test_attributes_come_in_no_order() -> None:
 
 
 def test_directories_inherit_the_group_bit_and_files_do_not() -> None:
-    operations = ["mkdir d", "chmod d 2755", "mkdir d/e", "create d/f", "sync"]
+    operations = ["mkdir d", "chmod d 2775", "mkdir d/e", "create d/f", "sync"]
     inner = (directory("d/e", 0o2755), file("d/f"))
-    assert judged(operations, tree(directory("d", 0o2755), *inner)).verdict is Verdict.PASS
+    assert judged(operations, tree(directory("d", 0o2775), *inner)).verdict is Verdict.PASS
     plain = (directory("d/e"), file("d/f"))
-    assert oracles(judged(operations, tree(directory("d", 0o2755), *plain))) == {"atomicity"}
+    assert oracles(judged(operations, tree(directory("d", 0o2775), *plain))) == {"atomicity"}
 
 
 def test_the_roots_own_attributes_are_not_judged() -> None:
@@ -251,7 +251,7 @@ CHANGES = [
 ]
 NO_CHANGES = [
     "truncate f 8296",
-    "write f 100 0",
+    "write f 9000 0",
     "append f 0 sync",
     "fallocate f 0 4096",
     "fallocate f 8296 4096 punch-hole",
@@ -268,6 +268,13 @@ def test_what_changes_an_inode_has_its_fsync_keep_the_operations_before(change: 
     f = file("f", written(1, 0, 8296), xattrs={"user.a": b"x"})
     names = {v.summary.startswith("`mkdir d`") for v in judged(operations, tree(f)).violations}
     assert names == ({True} if change in CHANGES else set())
+
+
+def test_a_write_into_a_hole_changes_the_inode_and_a_write_of_nothing_does_nothing() -> None:
+    operations = ["create f", "truncate f 8192", "sync", "mkdir d", "write f 0 4096", "fsync f"]
+    filled = tree(file("f", written(4, 0, 4096), zeros(4096, 4096)))
+    assert oracles(judged(operations, filled)) == {"durability"}
+    assert judged(["create f", "append f 0 sync"], tree()).verdict is Verdict.PASS
 
 
 def test_fsync_keeps_a_removed_attribute_removed() -> None:
@@ -312,6 +319,13 @@ def test_fdatasync_promises_not_the_name_that_tmpfile_came_by_last() -> None:
     assert oracles(judged(operations, tree())) == {"durability"}
     operations[-1] = "fsync f"
     assert oracles(judged(operations, tree(file("a")))) == {"durability"}
+
+
+@pytest.mark.parametrize("persist", ["fsync .", "fdatasync ."])
+def test_an_unchanged_root_directory_promises_nothing(persist: str) -> None:
+    assert judged([persist, "create f", "create g"], tree()).verdict is Verdict.PASS
+    expected = {"durability"} if persist == "fsync ." else set()
+    assert oracles(judged(["create f", persist, "create g"], tree())) == expected
 
 
 def test_a_sync_in_flight_promises_nothing() -> None:
