@@ -353,6 +353,27 @@ def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
     assert "@2" in examiner.doubt
 
 
+def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_asked_every_time(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: None)
+    (yes, again, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
+    left = answers_of_fsck(monkeypatch, CLEAN, CLEAN, DIRTY, CLEAN)
+    worker = FakeWorker({prefix: [GOOD] for prefix in (1, yes, again, no)})
+    examiner = Examiner(recording, memo=True, sample_rate=0.5)
+    for prefix, runs, doubt in (
+        (1, 1, False),
+        (no, 1, False),
+        (yes, 2, False),
+        (again, 3, True),
+        (no, 4, True),
+    ):
+        look(examiner, worker, prefix)
+        assert (4 - len(left), bool(examiner.doubt)) == (runs, doubt)
+
+
 def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
