@@ -268,11 +268,35 @@ def test_evidence_is_that_of_the_smallest_state(store: RunStore, run: Run) -> No
         assert "confirmed" not in evidence.notes
 
 
+def test_a_smaller_state_that_is_looked_at_later_gives_the_evidence(store: RunStore, run: Run) -> None:
+    """@3 stands in the group of @0, which comes before @1; @4 after it."""
+    run(Script(holds=lambda p: {3: 0}.get(p, p), says=lambda p, _: ("x",) if p in (1, 3, 4) else ()))
+    (finding,) = store.findings()
+    evidence = store.evidence(finding)
+    assert evidence is not None
+    assert (str(finding.state), str(evidence.state)) == ("@1", "@1")
+
+
+def test_the_log_is_there_until_all_findings_are_confirmed(store: RunStore, run: Run, tmp_path: Path) -> None:
+    there: list[bool] = []
+
+    def says(prefix: int, machine: str) -> tuple[str, ...]:
+        there.append((tmp_path / "w.log").exists())
+        return ("x", "y") if prefix == 2 else ()
+
+    run(Script(says=says), confirms=True)
+    assert all(there)
+    assert len(there) == 5 + 2
+    assert not (tmp_path / "w.log").exists()
+
+
 def test_a_finding_is_looked_at_again_on_the_machine_that_people_run(store: RunStore, run: Run) -> None:
     says: dict[tuple[int, str], tuple[str, ...]] = {(2, "uml"): ("x", "y", "z"), (2, "qemu"): ("x",)}
     script = Script(says=lambda prefix, machine: says.get((prefix, machine), ()))
     run(script, confirms=True)
-    told = {f.signature: e.notes["confirmed"] for f in store.findings() if (e := store.evidence(f))}
+    kept = {f.signature: e for f in store.findings() if (e := store.evidence(f))}
+    assert {e.kernel_log for e in kept.values()} == {"uml"}, "what was seen first stays"
+    told = {signature: e.notes["confirmed"] for signature, e in kept.items()}
     assert told == {"x": "qemu: yes", "y": "qemu: no: fail there", "z": "qemu: no: fail there"}
     assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)] * 3
     assert status(store)[0] is CaseStatus.DONE
