@@ -98,6 +98,10 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         good(fsck=FsckResult(FsckClass.FAILED, 8, "operational error")),
         good(mount_errno=errno.ENODEV, tree={}),
         good(unmount_errno=errno.EBUSY),
+        good(
+            walk_errors=("read f: EFBIG (27)",),
+            tree=tree(file("f", zeros(0, 0), Run(RunKind.UNREADABLE, 0, 0, errno.EFBIG))),
+        ),
     ],
     ids=["no fsck", "fsck failed", "no such file system", "busy"],
 )
