@@ -157,7 +157,8 @@ class Examiner:
     def _try_checks(self, worker: Worker, stop: threading.Event) -> None:
         """Controls: after the workload's end and a clean unmount every check must say yes, and so must an
         application's of the file system that mkfs made. One that does not cannot do its work here (a kernel
-        without what the program needs), and its answer is worth nothing.
+        without what the program needs), and its answer is worth nothing; nor is that of an application which
+        never acknowledged anything, since its check was never asked for anything.
         """
         checks = self.recording.workload.checks
         with self._trying:
@@ -167,7 +168,14 @@ class Examiner:
             useless = self._refusing(worker, end, "after a clean unmount", stop)
             if any(c.application for c in checks):
                 useless |= self._refusing(worker, start, "of an empty file system", stop)
-            self._useless = useless
+            self._useless = useless | self._silent()
+
+    def _silent(self) -> dict[int, str]:
+        """The operations whose application never acknowledged anything."""
+        acknowledged = {a.operation for a in self.recording.history.acknowledgements}
+        why = "run never called powercut-ack, so that nothing was promised that could be lost"
+        checks = (c for c in self.recording.workload.checks if c.application)
+        return {c.operation: why for c in checks if c.operation not in acknowledged}
 
     def _refusing(
         self, worker: Worker, state: CrashState, when: str, stop: threading.Event

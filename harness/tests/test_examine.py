@@ -611,6 +611,16 @@ def test_states_of_one_content_answer_for_their_own_acknowledgements(
     assert " ".join(v.name for v in found) == expected
 
 
+def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Recording) -> None:
+    history = dataclasses.replace(application.history, acknowledgements=())
+    examiner = Examiner(dataclasses.replace(application, history=history))
+    worker = application_worker({1: 3})
+    seen = look_at(examiner, worker, 1).seen
+    judgement = examiner.judge(CrashState(1), seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "never called powercut-ack" in judgement.unknown[0]
+
+
 def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:
     """Of the whole, which the log's end had as well, nothing is asked again; of less, twice."""
     worker = application_worker({1: 3})

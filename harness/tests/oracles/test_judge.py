@@ -103,7 +103,7 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
             tree=tree(file("f", zeros(0, 0), Run(RunKind.UNREADABLE, 0, 0, errno.EFBIG))),
         ),
     ],
-    ids=["no fsck", "fsck failed", "no such file system", "busy"],
+    ids=["no fsck", "fsck failed", "no such file system", "busy", "larger than what is looked at"],
 )
 def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
     assert verdict_on(outcome) == (UNKNOWN, set())
