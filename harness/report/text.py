@@ -285,10 +285,14 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
         return f"Nothing was checked (exit code {int(shell_code(summary))})"
     if by[CaseVerdict.UNKNOWN] or summary.interrupted:
         return f"Undecided {len(by[CaseVerdict.UNKNOWN])} of {plural(of, 'case')}"
-    passed = f"Passed all {plural(of - len(by[CaseVerdict.XFAIL]), 'case')}"
-    expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
+    others = of - len(by[CaseVerdict.XFAIL])
+    if not others:
+        told = f"Failed as expected: all {plural(of, 'case')}"
+    else:
+        expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
+        told = f"Passed all {plural(others, 'case')}{expected}"
     left_out = len(by[CaseVerdict.NOT_RUN])
-    return f"{passed}{expected}" + (f"; {number(left_out)} not run" if left_out else "")
+    return told + (f"; {number(left_out)} not run" if left_out else "")
 
 
 def _names(cases: Sequence[CaseSummary], limits: Limits) -> str:

@@ -80,6 +80,11 @@ def test_expected_failures_take_one_line_a_case_and_one_reason(summary: Summary)
     assert sum("barrier=0 sends no flush" in line for line in lines) == 1
 
 
+def test_a_run_that_only_failed_as_expected_does_not_say_passed(summary: Summary) -> None:
+    only = replace(summary, cases=many(summary, expected=1, unexpected=0).cases[:1])
+    assert summary_text(only, SOURCE).splitlines()[-1] == "Failed as expected: all 1 case"
+
+
 def test_a_terminal_shows_three_alike_and_summary_txt_all(summary: Summary) -> None:
     crowded = many(summary, expected=0, unexpected=10, oracles=2)
     one = replace(crowded, cases=crowded.cases[:1])
