@@ -246,7 +246,7 @@ class Worker:
                 if result.errno:
                     raise GuestError(
                         f"operation {result.index} ({operations[result.index]}) failed while recording: "
-                        f"{os.strerror(result.errno)} (errno {result.errno}) {result.detail}",
+                        f"{_why(operations[result.index], result.errno)}: {result.detail.strip()}",
                         "the workload does not fit this file system: correct it, or leave it out",
                     )
             on_progress(len(batch))
@@ -335,6 +335,13 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
             f"replaying the whole log does not give the data disk: first difference at byte {difference}",
             "a page was changed while it was being written, or the log is incomplete: record again",
         )
+
+
+def _why(operation: Operation, number: int) -> str:
+    """The agent tells a program that ended with another code than 0 as EIO."""
+    if operation.kind is OperationKind.RUN and number == errno.EIO:
+        return "the program did not exit with 0"
+    return f"{os.strerror(number)} (errno {number})"
 
 
 def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:

@@ -11,11 +11,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from harness.errors import DiskError, GuestError, GuestLost
+from harness.errors import DiskError, GuestError, GuestLost, NotSupported
 from harness.machines import wire, worker
 from harness.machines.machine import Machine
 from harness.machines.worker import LOST_LINE, GuestKit, Target, Worker
-from harness.model import CrashState
+from harness.model import CrashState, Operation, OperationKind
 
 GOOD = wire.Recovered(0, [], [], 0, ["mounted"], 1, 1, 1)
 COUNTED = wire.Counted(reads=5, writes=0, flushes=0, discards=0, errors=0, overlay_bytes=0)
@@ -136,3 +136,32 @@ def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) ->
 def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
     played = Played(tmp_path, msgspec.structs.replace(GOOD, mount_errno=errno.EINVAL), reads=0)
     assert played.worker.recover(played.target, STATE).outcome.mount_errno == errno.EINVAL
+
+
+class Fails:
+    """A guest whose first operation fails."""
+
+    def __init__(self, number: int, detail: str) -> None:
+        self._result = wire.OperationResult(0, number, detail)
+
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.OperationsDone:
+        return wire.OperationsDone([self._result])
+
+
+@pytest.mark.parametrize(
+    ("operation", "number", "detail", "error", "told"),
+    [
+        ("run", errno.EIO, "no space in the log", GuestError, "the program did not exit with 0: no space in"),
+        ("run", errno.ETIMEDOUT, "stopped", GuestError, r"Connection timed out \(errno 110\): stopped"),
+        ("append", errno.EIO, "append f", GuestError, r"Input/output error \(errno 5\): append f"),
+        ("append", errno.EOPNOTSUPP, "", NotSupported, "does not support"),
+    ],
+)
+def test_why_an_operation_failed_while_recording(
+    tmp_path: Path, operation: str, number: int, detail: str, error: type[Exception], told: str
+) -> None:
+    argv = ("./run",) if operation == "run" else ()
+    wanted = Operation(OperationKind(operation), "" if argv else "f", argv=argv)
+    guest = cast(Any, Fails(number, detail))
+    with pytest.raises(error, match=told):
+        Played(tmp_path).worker._run(guest, [wanted], lambda _: None)
