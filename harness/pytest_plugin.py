@@ -5,8 +5,8 @@
         crash_case.check()
 
 gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
-guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass; what this
-host or kernel cannot run is skipped, with what it lacks.
+guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass; so is what
+this host or kernel cannot run, with what it lacks: a test suite of nothing but skips would be green.
 """
 
 from __future__ import annotations
@@ -112,8 +112,6 @@ class CrashCase:
     def check(self) -> None:
         """Fail the test with the findings and how to reproduce them, or with why nothing could be decided."""
         seen = self.summary()
-        if seen.verdict is CaseVerdict.NOT_RUN:
-            pytest.skip(f"{seen.case}: not run: {seen.reason}")
         if seen.verdict is not CaseVerdict.PASS:
             _fail(seen, self._runs.source(self.case))
 
@@ -124,7 +122,9 @@ def _fail(seen: CaseSummary, source: str) -> NoReturn:
         lines += [f"{finding.oracle}: {finding.summary}"]
         lines += [f"  expected: {v.expected}\n  found:    {v.found}" for v in finding.violations[:1]]
         lines += [f"reproduce: {reproduce(finding.case, finding.state, source)}"]
-    if seen.undecided:
+    if seen.verdict is CaseVerdict.NOT_RUN:
+        lines += [f"not run: {seen.reason}"]
+    elif seen.undecided:
         lines += [f"undecided: {seen.undecided}"]
     pytest.fail("\n".join(lines), pytrace=False)
 

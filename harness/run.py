@@ -20,7 +20,7 @@ import msgspec
 
 from harness import __version__
 from harness.casework import Casework
-from harness.errors import EnvironmentLacks, ExitCode, StoreError
+from harness.errors import EnvironmentLacks, StoreError
 from harness.files import write_atomically
 from harness.filesystems import Profile, select_profiles
 from harness.kernels import Kernel, find_kernel, look_up_kernel, need_replaced
@@ -34,7 +34,7 @@ from harness.recording import is_kept, make_base
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
-from harness.summary import Summary, shell_code, summarise
+from harness.summary import Summary, summarise
 from harness.workloads import select_workloads
 
 
@@ -226,8 +226,3 @@ def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
             f"{path} has {free >> 20} MiB free; this run needs about {need >> 20} MiB for images and logs",
             "free some space, or put the run elsewhere: --out DIR",
         )
-
-
-def code_of(summary: Summary) -> ExitCode:
-    """What the shell is told."""
-    return shell_code(summary)

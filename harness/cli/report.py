@@ -18,9 +18,8 @@ from harness.generate.chance import name_of as random_name
 from harness.guard import guarded
 from harness.kernels import pins
 from harness.report import print_summary, shown_path, write_reports
-from harness.run import code_of
 from harness.store import RunStore
-from harness.summary import summarise
+from harness.summary import shell_code, summarise
 from harness.workloads import select_workloads
 
 
@@ -43,7 +42,7 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
         summary = summarise(store)
         print_summary(summary, shown_path(store.path), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
-        return code_of(summary)
+        return shell_code(summary)
 
 
 @click.command("compare")

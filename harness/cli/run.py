@@ -24,9 +24,10 @@ from harness.machines.machine import Boot
 from harness.plan import Plan, load_plan
 from harness.progress import progress_for
 from harness.report import print_summary, shown_path
-from harness.run import code_of, create_run, execute
+from harness.run import create_run, execute
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
+from harness.summary import shell_code
 from harness.workloads import select_workloads, workload_files
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
@@ -181,7 +182,7 @@ def _execute(plan: Plan, store: RunStore) -> ExitCode:
             f"interrupted; go on with: powercut run --resume {shown_path(store.path)}", highlight=False
         )
     console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
-    return code_of(summary)
+    return shell_code(summary)
 
 
 def _show(plan: Plan) -> ExitCode:

@@ -24,7 +24,7 @@ from harness.progress import Lines
 from harness.run import create_run, execute, need_space
 from harness.store import RunStore
 from harness.store.records import CaseInfo
-from harness.summary import CaseVerdict
+from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
 
 Usage = namedtuple("Usage", "total used free")
@@ -118,6 +118,6 @@ def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
         summary = execute(plan, store, Lines(Console(quiet=True)))
     assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 4
     assert summary.cases[3].reason == "no mkfs for jfs/default"
-    assert run.code_of(summary) is ExitCode.NOTHING_RUN
+    assert shell_code(summary) is ExitCode.NOTHING_RUN
     assert "not run" in (store.path / "report.html").read_text()
     assert not (store.path / "scratch").exists()

@@ -9,10 +9,9 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.plan import Plan
-from harness.run import code_of
 from harness.shrink import finding_to_shrink, shrink, workload_file
 from harness.store import RunStore
-from harness.summary import CaseSummary, CaseVerdict, Summary
+from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
 from harness.workloads import load_workload
 
@@ -51,7 +50,7 @@ def test_what_a_file_system_does_not_have_is_not_run_and_says_why(generated: tup
     assert seen.verdict is CaseVerdict.NOT_RUN
     assert seen.reason == "this file system does not support `fallocate A/foo 20384 10000`"
     assert case(generated, "ext3/ordered", MAPPED).verdict is CaseVerdict.PASS
-    assert code_of(generated[0]) is ExitCode.INCONSISTENT  # for nobarrier's sake
+    assert shell_code(generated[0]) is ExitCode.INCONSISTENT  # for nobarrier's sake
 
 
 def test_a_finding_is_made_short(generated: tuple[Summary, Path], tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
 from harness.progress import Lines
 from harness.repro import reproduce, scene
-from harness.run import code_of, create_run, execute
+from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus
-from harness.summary import CaseVerdict, Summary
+from harness.summary import CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")
@@ -52,7 +52,7 @@ def test_without_barriers_fsynced_data_is_lost(compared: tuple[Summary, Path]) -
     case = next(c for c in summary.cases if c.case == NOBARRIER)
     assert case.verdict is CaseVerdict.FAIL
     assert any(f.oracle == "durability" for f in case.findings)
-    assert code_of(summary) is ExitCode.INCONSISTENT
+    assert shell_code(summary) is ExitCode.INCONSISTENT
 
 
 def test_reports_are_written(compared: tuple[Summary, Path]) -> None:
@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
         judged = _judged(store.path)
     assert judged > 5
     assert summary.interrupted
-    assert code_of(summary) is ExitCode.INTERRUPTED
+    assert shell_code(summary) is ExitCode.INTERRUPTED
     assert threading.active_count() < 8, "workers' threads have ended"
     assert not children("qemu-system")
 
@@ -176,7 +176,7 @@ def test_a_full_log_device_is_unknown(tmp_path: Path) -> None:
     (case,) = summary.cases
     assert case.verdict is CaseVerdict.UNKNOWN
     assert "--log-size" in case.undecided
-    assert code_of(summary) is ExitCode.UNDECIDED
+    assert shell_code(summary) is ExitCode.UNDECIDED
 
 
 def test_a_kernel_without_dm_log_writes_says_so(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pyt
     image.write_bytes(real[:0x10000] + bytes(len(real) - 0x10000))  # a header that promises a kernel
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], kernel=str(image), accel="tcg")
     summary, _ = run_plan(plan, tmp_path)
-    assert code_of(summary) is ExitCode.UNDECIDED
+    assert shell_code(summary) is ExitCode.UNDECIDED
     assert "guest lost" in summary.cases[0].undecided
 
 
@@ -225,7 +225,7 @@ def test_a_replaced_module_is_the_one_that_is_loaded(tmp_path: Path) -> None:
         jobs=2,
     )
     summary, path = run_plan(plan, tmp_path)
-    assert code_of(summary) is ExitCode.CONSISTENT
+    assert shell_code(summary) is ExitCode.CONSISTENT
     assert "ext4.ko" in (path / "run.json").read_text()
 
 

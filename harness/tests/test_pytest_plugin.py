@@ -1,0 +1,51 @@
+"""What the plugin makes of a verdict; that it runs what it should is in `vm/test_pytest_plugin.py`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from harness.model import CaseId
+from harness.pytest_plugin import CrashCase
+from harness.store.records import CaseInfo, CaseStatus, Counts
+from harness.summary import CaseSummary, CaseVerdict
+
+CASE = CaseId("jfs", "default", "append-fsync")
+
+
+class Told:
+    """Runs that came to this."""
+
+    def __init__(self, summary: CaseSummary) -> None:
+        self._summary = summary
+
+    def result(self, case: CaseId) -> CaseSummary:
+        return self._summary
+
+    def source(self, case: CaseId) -> str:
+        return "RUN"
+
+
+def of(status: CaseStatus, counts: Counts, reason: str = "") -> CrashCase:
+    summary = CaseSummary(CaseInfo(CASE), status, reason, 0.0, counts, (), (), {})
+    return CrashCase(CASE, cast(Any, Told(summary)))
+
+
+def test_a_case_that_kept_every_promise_passes() -> None:
+    kept = of(CaseStatus.DONE, Counts(3, 3, passed=3, contents=3))
+    assert kept.summary().verdict is CaseVerdict.PASS
+    kept.check()
+
+
+def test_what_cannot_be_run_here_fails_with_what_it_lacks() -> None:
+    """It was skipped once, and a suite of nothing but skips is green."""
+    lacking = of(CaseStatus.NOT_RUN, Counts(), "mkfs.jfs is not installed; apt-get install jfsutils")
+    with pytest.raises(pytest.fail.Exception, match=r"not run: mkfs\.jfs is not installed"):
+        lacking.check()
+
+
+def test_what_is_undecided_fails() -> None:
+    undecided = of(CaseStatus.UNKNOWN, Counts(3, 3, passed=2, unknown=1, contents=3), "a guest was lost")
+    with pytest.raises(pytest.fail.Exception, match="undecided: a guest was lost"):
+        undecided.check()
