@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cache import cache_dir
 from harness.errors import PowercutError
-from harness.filesystems import profiles
-from harness.kernels import pins
-from harness.machines import qemu
-from harness.machines.disk import find_binary
-from harness.machines.worker import find_agent
-from harness.rootfs import cached_root, recipe
-from harness.workloads import select_workloads
+from harness.filesystems.profiles import profiles
+from harness.guests import qemu
+from harness.guests.disk import find_binary
+from harness.guests.worker import find_agent
+from harness.host.cache import cache_dir
+from harness.kernels.find import pins
+from harness.toolbox.rootfs import cached_root, recipe
+from harness.workloads.load import select_workloads
 
 SPACE_BYTES = 4 << 30
 ALWAYS = "ext4/ordered"

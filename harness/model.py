@@ -408,8 +408,8 @@ class CaseId:
 
     @property
     def family(self) -> str:
-        """What a table calls the workload: of a generated one (`harness.generate`) the set, since those are
-        hundreds: `ace1`, `ace2`, `random`.
+        """What a table calls the workload: of a generated one (`harness.workloads.generate`) the set,
+        since those are hundreds: `ace1`, `ace2`, `random`.
         """
         if re.fullmatch(r"random\d+-\d+-\d+", self.workload):
             return "random"

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+from harness.cases.examine import SAMPLE_RATE
 from harness.errors import StoreError
-from harness.examine import SAMPLE_RATE
-from harness.machines.worker import LOG_BYTES
+from harness.guests.worker import LOG_BYTES
 from harness.store import RunStore
 
 

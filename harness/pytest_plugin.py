@@ -21,14 +21,14 @@ import pytest
 from rich.console import Console
 
 from harness.errors import PowercutError
-from harness.filesystems import select_profiles
+from harness.filesystems.profiles import select_profiles
+from harness.host.progress import Lines
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.progress import Lines
 from harness.report.words import reproduce
 from harness.run import create_run, execute
 from harness.summary import CaseSummary, CaseVerdict
-from harness.workloads import select_workloads
+from harness.workloads.load import select_workloads
 
 MARKER = "crash_consistency"
 

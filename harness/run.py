@@ -1,7 +1,7 @@
 """A run, from a kernel to a verdict: record, enumerate, recover, judge, store. Read this first.
 
 The nine steps stand in `execute`. What one step does in detail is in the module it calls; what happens
-to a single crash state is in `harness.examine`.
+to a single crash state is in `harness.cases.examine`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pathlib import Path
 import msgspec
 
 from harness import __version__
-from harness.casework import Casework
+from harness.cases.casework import Casework
+from harness.cases.pool import Pool, Station
+from harness.cases.recording import is_kept, make_base
 from harness.errors import EnvironmentLacks, StoreError
-from harness.files import write_atomically
-from harness.filesystems import Profile, select_profiles
-from harness.kernels import Kernel, find_kernel, look_up_kernel, need_replaced
-from harness.kits import Kits, make_kits, missing_for, missing_program
-from harness.machines import qemu
-from harness.machines.worker import Worker
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests import qemu
+from harness.guests.kits import Kits, make_kits, missing_for, missing_program
+from harness.guests.worker import Worker
+from harness.host.files import write_atomically
+from harness.kernels.find import Kernel, find_kernel, look_up_kernel, need_replaced
 from harness.model import CaseId, Workload
 from harness.plan import Plan, Progress
-from harness.pool import Pool, Station
-from harness.recording import is_kept, make_base
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
 from harness.summary import Summary, summarise
-from harness.workloads import select_workloads
+from harness.workloads.load import select_workloads
 
 
 def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from harness.bench.figures import Host, Memory
 from harness.errors import EnvironmentLacks
-from harness.filesystems import Profile
-from harness.machines import qemu
-from harness.machines.worker import Worker
+from harness.filesystems.profiles import Profile
+from harness.guests import qemu
+from harness.guests.worker import Worker
 
 # --- mounts ----------------------------------------------------------------------------------
 

@@ -29,13 +29,13 @@ from harness.bench.host import (
 )
 from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
+from harness.cases.examine import Examiner
+from harness.cases.recording import Recording
 from harness.errors import EnvironmentLacks, PowercutError
-from harness.examine import Examiner
-from harness.machines.disk import Disk
-from harness.machines.worker import Target, Worker
+from harness.guests.disk import Disk
+from harness.guests.worker import Target, Worker
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
 from harness.plan import Plan
-from harness.recording import Recording
 from harness.run import create_run, execute
 from harness.states import enumerate_prefixes
 from harness.writelog import WriteLog, read_log

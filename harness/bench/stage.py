@@ -10,15 +10,15 @@ from pathlib import Path
 
 from harness.bench.figures import NotMeasured
 from harness.bench.work import make_workload, spaced
+from harness.cases.recording import Recording, make_base, record
 from harness.errors import EnvironmentLacks
-from harness.filesystems import Profile, profiles
-from harness.kernel_build import matching_uml
-from harness.kernels import Kernel, find_kernel, resolve_modules
-from harness.machines import initramfs, qemu, uml
-from harness.machines.machine import Machine
-from harness.machines.worker import GuestKit, Worker, find_agent
+from harness.filesystems.profiles import Profile, profiles
+from harness.guests import initramfs, qemu, uml
+from harness.guests.machine import Machine
+from harness.guests.worker import GuestKit, Worker, find_agent
+from harness.kernels.build import matching_uml
+from harness.kernels.find import Kernel, find_kernel, resolve_modules
 from harness.model import CaseId, CrashState
-from harness.recording import Recording, make_base, record
 
 PROFILE = "ext4/ordered"
 MACHINES = ("qemu", "uml")

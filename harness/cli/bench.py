@@ -9,9 +9,9 @@ import click
 
 from harness import bench
 from harness.cli.console import console
+from harness.cli.guard import errors, guarded
 from harness.cli.options import accel_option
-from harness.files import write_atomically
-from harness.guard import errors, guarded
+from harness.host.files import write_atomically
 
 
 @click.command("bench")

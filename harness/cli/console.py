@@ -1,4 +1,4 @@
-"""Where the commands write to. Errors go to `harness.guard.errors`."""
+"""Where the commands write to. Errors go to `harness.cli.guard.errors`."""
 
 from __future__ import annotations
 

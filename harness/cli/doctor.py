@@ -9,9 +9,9 @@ from rich.text import Text
 
 from harness import doctor
 from harness.cli.console import console
+from harness.cli.guard import guarded
 from harness.cli.options import out_option
 from harness.errors import ExitCode
-from harness.guard import guarded
 
 
 @click.command("doctor")

@@ -6,10 +6,10 @@ import os
 
 import click
 
-from harness.cache import cache_dir
 from harness.cli.console import console
-from harness.guard import guarded
-from harness.kernel_build import FLAVOURS, build
+from harness.cli.guard import guarded
+from harness.host.cache import cache_dir
+from harness.kernels.build import FLAVOURS, build
 
 
 @click.group("kernel")

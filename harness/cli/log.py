@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
+from harness.cases.recording import unpack
+from harness.cli.guard import guarded
 from harness.errors import UsageError
-from harness.guard import guarded
-from harness.recording import unpack
 from harness.writelog import read_log, select
 
 

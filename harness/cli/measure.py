@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from harness.cli.console import console
+from harness.cli.guard import guarded
 from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
-from harness.guard import guarded
+from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
 from harness.measure.run import Plan, Result, comparison, create, load_plan, measure, said_size
 from harness.model import Verdict
-from harness.progress import progress_for
 from harness.report.measurements import print_measurements
 from harness.report.words import shown_path
 

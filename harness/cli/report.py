@@ -8,19 +8,19 @@ import click
 import msgspec
 
 from harness.cli.console import console
+from harness.cli.guard import guarded
 from harness.cli.options import REPORTS, out_option
-from harness.compare import compare
 from harness.errors import ExitCode
 from harness.expectations import read_expectations
-from harness.filesystems import profiles
-from harness.generate import SETS as GENERATED_SETS
-from harness.generate.chance import name_of as random_name
-from harness.guard import guarded
-from harness.kernels import pins
+from harness.filesystems.profiles import profiles
+from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, write_reports
+from harness.revisit.compare import compare
 from harness.store import RunStore
 from harness.summary import shell_code, summarise
-from harness.workloads import select_workloads
+from harness.workloads.generate import SETS as GENERATED_SETS
+from harness.workloads.generate.chance import name_of as random_name
+from harness.workloads.load import select_workloads
 
 
 @click.command("report")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import click
 
+from harness.cases.examine import Unseen
 from harness.cli.console import console
+from harness.cli.guard import errors, guarded
 from harness.cli.options import accel_option, source_option
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
-from harness.examine import Unseen
-from harness.files import write_atomically
-from harness.guard import errors, guarded
+from harness.host.files import write_atomically
 from harness.model import Verdict
 from harness.report import shown_path
-from harness.repro import Reproduction, export, find_point, reproduce, scene, shell
-from harness.shrink import finding_to_shrink, shrink, workload_file
+from harness.revisit.repro import Reproduction, export, find_point, reproduce, scene, shell
+from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
 from harness.store import RunStore
 
 

@@ -10,25 +10,25 @@ from typing import Any
 
 import click
 
+from harness.cases.examine import SAMPLE_RATE
 from harness.cli.console import console
+from harness.cli.guard import guarded
 from harness.cli.options import kernel_options, listed, out_option, with_options
 from harness.errors import ExitCode, UsageError
-from harness.examine import SAMPLE_RATE
 from harness.expectations import read_expectations
-from harness.filesystems import select_profiles
-from harness.generate.chance import name_of as random_name
-from harness.guard import guarded
-from harness.kernels import find_kernel
-from harness.machines import qemu
-from harness.machines.machine import Boot
+from harness.filesystems.profiles import select_profiles
+from harness.guests import qemu
+from harness.guests.machine import Boot
+from harness.host.progress import progress_for
+from harness.kernels.find import find_kernel
 from harness.plan import Plan, load_plan
-from harness.progress import progress_for
 from harness.report import print_summary, shown_path
 from harness.run import create_run, execute
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.summary import shell_code
-from harness.workloads import select_workloads, workload_files
+from harness.workloads.generate.chance import name_of as random_name
+from harness.workloads.load import select_workloads, workload_files
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
 SMOKE = (["ext4/ordered"], ["append-fsync"])

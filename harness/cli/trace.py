@@ -11,18 +11,18 @@ import click
 import msgspec
 
 from harness.cli.console import console
+from harness.cli.guard import guarded
 from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
-from harness.files import write_atomically
-from harness.filesystems import select_profiles
-from harness.guard import guarded
-from harness.kernels import find_kernel, look_up_qemu_kernel
-from harness.measure.results import Histogram, Measurement, Spread, Table
+from harness.filesystems.profiles import select_profiles
+from harness.host.files import write_atomically
+from harness.host.progress import progress_for
+from harness.kernels.find import find_kernel, look_up_qemu_kernel
 from harness.measure.run import make_directory
-from harness.progress import progress_for
+from harness.measurements.results import Histogram, Measurement, Spread, Table
 from harness.report import shown_path
 from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
-from harness.rootfs import Progress
+from harness.toolbox.rootfs import Progress
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from harness.errors import UsageError
-from harness.filesystems import Profile, profiles
-from harness.kernels import Kernel
-from harness.measure.results import Histogram, Ratio, Series, Table
-from harness.measure.samples import Sample, Samples, ratios
+from harness.filesystems.profiles import Profile, profiles
+from harness.kernels.find import Kernel
+from harness.measurements.results import Histogram, Ratio, Series, Table
+from harness.measurements.samples import Sample, Samples, ratios
 from harness.model import Verdict
 
 Sizes = Mapping[str, int]
@@ -47,7 +47,7 @@ class Configuration:
 
 
 class Progress(Protocol):
-    """Told of what goes on; see `harness.progress`."""
+    """Told of what goes on; see `harness.host.progress`."""
 
     def say(self, text: str) -> None: ...
     def begin(self, what: str, total: int) -> None: ...

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GuestError, GuestLost
-from harness.filesystems import Profile
-from harness.machines import wire
-from harness.machines.worker import GuestKit, Target, Worker
+from harness.filesystems.profiles import Profile
+from harness.guests import wire
+from harness.guests.worker import GuestKit, Target, Worker
 from harness.model import (
     CrashState,
     History,

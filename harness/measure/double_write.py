@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from harness.errors import GuestError
 from harness.measure.comparison import Configuration, Sizes, Surroundings, Told, ratio, scaled, spread_table
-from harness.measure.results import Ratio
 from harness.measure.rig import InGuest, Rig
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Ratio
+from harness.measurements.samples import Sample, Samples
 from harness.tracing.probes import FAMILIES
 from harness.tracing.records import Commit
 

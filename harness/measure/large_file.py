@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from harness.errors import GuestError
 from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
-from harness.measure.results import Ratio
 from harness.measure.rig import InGuest, Rig
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Ratio
+from harness.measurements.samples import Sample, Samples
 
 FAST_EXT3 = "noatime,data=writeback,barrier=0"
 FAST = f"{FAST_EXT3},journal_checksum"

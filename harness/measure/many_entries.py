@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, Told, ratio, spread_table
-from harness.measure.results import Ratio, Series
 from harness.measure.rig import InGuest, Rig
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Ratio, Series
+from harness.measurements.samples import Sample, Samples
 
 FULL_ENTRIES = 500_000
 ENTRIES = 6_250  # at scale 1

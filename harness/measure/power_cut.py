@@ -10,18 +10,18 @@ from pathlib import Path
 
 import msgspec
 
+from harness.cases.recording import make_base, pack
 from harness.errors import EnvironmentLacks
-from harness.filesystems import Profile
-from harness.kits import make_kits, missing_for
-from harness.machines import qemu
-from harness.machines.worker import GuestKit
+from harness.filesystems.profiles import Profile
+from harness.guests import qemu
+from harness.guests.kits import make_kits, missing_for
+from harness.guests.worker import GuestKit
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings, Told
 from harness.measure.cutting import Seen, cut_and_judge, plan_cut
-from harness.measure.results import Cell, Table
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Cell, Table
+from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.plan import Plan
-from harness.recording import make_base, pack
 
 MODES = (
     "ext4/journal",

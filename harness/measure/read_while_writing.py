@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
-from harness.measure.results import Ratio
 from harness.measure.rig import InGuest, Rig
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Ratio
+from harness.measurements.samples import Sample, Samples
 
 JOURNAL = "ext3/journal"
 MODES = (JOURNAL, "ext3/ordered", "ext3/writeback", "ext4/journal", "ext4/ordered", "ext4/writeback")

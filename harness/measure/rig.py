@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from harness.errors import GuestError, KernelError, PowercutError
-from harness.kernels import resolve_modules
+from harness.kernels.find import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
-from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
 from harness.tracing.probes import Family, Probes, start_probes
 
 MKFS_TIMEOUT_S = 300.0

@@ -24,13 +24,13 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
-from harness.files import write_atomically
-from harness.kernels import find_kernel, look_up_qemu_kernel
+from harness.host.files import write_atomically
+from harness.kernels.find import find_kernel, look_up_qemu_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
-from harness.measure.results import FILE_NAME, Measurement
-from harness.measure.samples import FILE_NAME as SAMPLES_NAME
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import FILE_NAME, Measurement
+from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
+from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
 

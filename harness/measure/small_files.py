@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
-from harness.measure.results import Cell, Ratio, Table
 from harness.measure.rig import InGuest, Rig
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import Cell, Ratio, Table
+from harness.measurements.samples import Sample, Samples
 
 MODES = ("ext2/default", "ext3/ordered", "ext4/ordered", "xfs/default", "btrfs/default", "reiserfs/ordered")
 BASE = "ext2/default"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.files import write_atomically
+from harness.host.files import write_atomically
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from harness.files import json_text, write_atomically
+from harness.host.files import json_text, write_atomically
 from harness.report.words import history_lines, kernel_name, machine_name, printable, reproduce, where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, Finding, RunInfo

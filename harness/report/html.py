@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 import jinja2
 
+from harness.host.resources import resource
 from harness.report import words
 from harness.report.timeline import Timeline, draw
-from harness.resources import resource
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
 from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, shell_code, worst

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from harness.files import write_atomically
-from harness.measure.results import Cell, Histogram, Measurement, Ratio, Spread, Table, read_measurements
+from harness.host.files import write_atomically
+from harness.host.resources import resource
+from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table, read_measurements
 from harness.report import plot, words
-from harness.resources import resource
 
 NOT_MEASURED = "not measured"
 _PLAIN_WIDTH = 140

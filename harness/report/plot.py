@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.measure.results import Histogram, Ratio, Series, Spread
+from harness.measurements.results import Histogram, Ratio, Series, Spread
 from harness.report.words import number
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 300

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from harness.files import json_text
+from harness.host.files import json_text
 from harness.report.words import EXIT_WORDS, headline, reproduce
 from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, exit_code, shell_code

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.files import json_text, write_atomically
+from harness.host.files import json_text, write_atomically
 from harness.store.database import damaged, other_schema
 from harness.store.records import SCHEMA, RunInfo
 

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from harness.expectations import Expectation
-from harness.files import valid_text
+from harness.host.files import valid_text
 from harness.model import (
     CaseId,
     CrashPoint,

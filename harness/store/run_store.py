@@ -15,7 +15,7 @@ import msgspec
 
 from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, first_match
-from harness.files import json_bytes, valid_text
+from harness.host.files import json_bytes, valid_text
 from harness.model import CaseId, CrashState, Verdict, Violation
 from harness.store.database import Database
 from harness.store.directory import make_directory, point_latest, read_info, write_info

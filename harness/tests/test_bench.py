@@ -35,7 +35,7 @@ from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
 from harness.oracles.pattern import poison
 from harness.states import replay
 from harness.tests.states.logs import logs
-from harness.workloads import load_workload
+from harness.workloads.load import load_workload
 from harness.writelog import Discard, Flush, MarkText, Step, Write, read_log, write_log
 
 K = OperationKind

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness import run
-from harness.casework import group_by_content
+from harness.cases.casework import group_by_content
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
-from harness.filesystems import select_profiles
-from harness.kernels import Kernel
+from harness.filesystems.profiles import select_profiles
+from harness.host.progress import Lines
+from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
 from harness.plan import Plan, load_plan
-from harness.progress import Lines
 from harness.run import create_run, execute, need_space
 from harness.store import RunStore
 from harness.store.records import CaseInfo

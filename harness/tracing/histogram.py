@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.measure.results import Bucket, Histogram
+from harness.measurements.results import Bucket, Histogram
 
 _MAX_BITS = 64
 

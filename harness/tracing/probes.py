@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import GuestError
-from harness.tracing.guest import Toolbox
+from harness.toolbox.guest import Toolbox
 from harness.tracing.records import Record, decode_lines
 from harness.tracing.tracefs import parse_trace
 

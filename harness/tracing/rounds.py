@@ -1,7 +1,7 @@
 """`powercut trace`: modes side by side in one guest, each with an empty file system, under one workload.
 
 What the kernel's events say of each round goes into `<mode>.jsonl` in the run's directory, what it comes to
-into `measurements.json`; see `harness.measure.results`.
+into `measurements.json`; see `harness.measurements.results`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GuestError, KernelError, UsageError
-from harness.files import write_atomically
-from harness.filesystems import Profile
-from harness.kernels import Kernel, resolve_modules
-from harness.measure.results import FILE_NAME, Histogram, Measurement
+from harness.filesystems.profiles import Profile
+from harness.host.files import write_atomically
+from harness.kernels.find import Kernel, resolve_modules
 from harness.measure.rig import MKFS
-from harness.rootfs import Progress
-from harness.tracing.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.measurements.results import FILE_NAME, Histogram, Measurement
+from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.toolbox.rootfs import Progress
 from harness.tracing.histogram import histogram
 from harness.tracing.probes import FAMILIES, Family, Probes, TracefsProbes, start_probes, wanted_families
 from harness.tracing.records import Record, encode_lines, latencies_us

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.measure.results import Cell, Histogram, Ratio, Series, Spread, Table
+from harness.measurements.results import Cell, Histogram, Ratio, Series, Spread, Table
 from harness.tracing.histogram import histogram
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, latencies_us
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.cases.recording import pack
 from harness.errors import ExitCode
 from harness.model import EntryFlag
-from harness.recording import pack
 from harness.tests.cli.runner import powercut
 from harness.writelog import MarkText, Write, write_log
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.filesystems import profiles
+from harness.filesystems.profiles import profiles
 from harness.measure.cutting import (
     MOST_LATE,
     history,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.measure.power_cut import PowerCut, answer
-from harness.measure.samples import Sample, Samples
+from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 
 

@@ -18,9 +18,9 @@ from harness.measure.large_file import LargeFile
 from harness.measure.many_entries import ManyEntries
 from harness.measure.read_while_writing import ReadWhileWriting
 from harness.measure.rig import MKFS, Rig
-from harness.measure.samples import Samples
 from harness.measure.small_files import MEDIANS_BYTES, SmallFiles
-from harness.tracing.guest import MOUNT_POINT, Ran, Toolbox
+from harness.measurements.samples import Samples
+from harness.toolbox.guest import MOUNT_POINT, Ran, Toolbox
 from harness.tracing.records import Commit, Record
 
 SAMPLES = Path(__file__).parent / "samples"

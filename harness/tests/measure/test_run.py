@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli.measure import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
-from harness.kernels import Kernel
+from harness.kernels.find import Kernel
 from harness.measure import many_entries
 from harness.measure import run as running
 from harness.measure.comparison import (
@@ -25,9 +25,9 @@ from harness.measure.comparison import (
     spread_table,
 )
 from harness.measure.registry import COMPARISONS
-from harness.measure.results import read_measurements
 from harness.measure.run import Plan, Result, create, load_plan, measure, said_size
-from harness.measure.samples import Sample, Samples
+from harness.measurements.results import read_measurements
+from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 
 NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")

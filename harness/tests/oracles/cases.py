@@ -24,7 +24,7 @@ from harness.oracles import Judge
 from harness.oracles.contract import Contract
 from harness.oracles.replay import replay
 from harness.tests.oracles.simple_disk import PowerCut, SimpleDisk
-from harness.workloads import parse_operation
+from harness.workloads.load import parse_operation
 
 K = OperationKind
 CLEAN = FsckResult(FsckClass.CLEAN, 0, "")

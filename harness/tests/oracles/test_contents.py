@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.filesystems import profiles
+from harness.filesystems.profiles import profiles
 from harness.model import Judgement, Run, RunKind, Verdict, Violation
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import fill

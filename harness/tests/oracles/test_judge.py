@@ -47,7 +47,7 @@ from harness.tests.oracles.cases import (
     written,
     zeros,
 )
-from harness.workloads import load_workload, parse_operation, workload_files
+from harness.workloads.load import load_workload, parse_operation, workload_files
 
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 DIRTY = FsckResult(FsckClass.DIRTY, 4, "e2fsck 1.47.0 (5-Feb-2023)\nPass 1: Checking\nInode 12 is wrong.\n")

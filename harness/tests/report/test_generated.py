@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from harness.generate import names_of
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
@@ -20,6 +19,7 @@ from harness.store import RunStore
 from harness.store.records import CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import run_info
+from harness.workloads.generate import names_of
 
 NAMES = [*itertools.islice(names_of("ace1"), 60), "random1-17-20", "append-fsync"]
 BROKEN = "ace-creat.A_foo+none"

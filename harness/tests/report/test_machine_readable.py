@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it ships no types
 
+from harness.host.resources import resource
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report import write_reports
 from harness.report.findings import repro_script
 from harness.report.junit import junit_xml
 from harness.report.results import results, results_json
-from harness.resources import resource
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Evidence, JudgedState
 from harness.summary import Summary, summarise

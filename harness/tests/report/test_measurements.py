@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.measure.results import (
+from harness.measurements.results import (
     FILE_NAME,
     Bucket,
     Histogram,

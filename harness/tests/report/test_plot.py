@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measure.results import Bucket, Histogram, Ratio, Series, Spread
+from harness.measurements.results import Bucket, Histogram, Ratio, Series, Spread
 from harness.report import plot
 
 FIGURES = st.floats(1e-6, 1e9)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from harness.errors import GuestError
-from harness.tracing.guest import Ran, Toolbox
+from harness.toolbox.guest import Ran, Toolbox
 from harness.tracing.probes import FAMILIES, FSYNC, IN_GUEST, program, start_probes, wanted_families
 from harness.tracing.records import Commit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.measure.results import Spread
+from harness.measurements.results import Spread
 from harness.tracing.records import Commit, Lost, Record, Span
 from harness.tracing.rounds import Overhead, Plan, throughput_mib_s
 from harness.tracing.told import Mode, Round, tell

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.kernels import find_kernel
-from harness.machines import qemu
-from harness.machines.disk import find_binary
-from harness.machines.worker import find_agent
+from harness.guests import qemu
+from harness.guests.disk import find_binary
+from harness.guests.worker import find_agent
+from harness.host.progress import Lines
+from harness.kernels.find import find_kernel
 from harness.plan import Plan
-from harness.progress import Lines
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import Summary

@@ -13,7 +13,7 @@ from harness import bench
 from harness.bench.figures import NotMeasured
 from harness.bench.measure import PARTS
 from harness.cli import main
-from harness.kernel_build import built_kernels
+from harness.kernels.build import built_kernels
 
 TINY = dataclasses.replace(bench.QUICK, operations=40, growth_operations=40, states=3, growth_states=2)
 

@@ -9,11 +9,11 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.plan import Plan
-from harness.shrink import finding_to_shrink, shrink, workload_file
+from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
-from harness.workloads import load_workload
+from harness.workloads.load import load_workload
 
 MAPPED = "ace-mmap-hole.A_foo+msync"
 NAMELESS = "ace-tmpfile.A_foo+fsync.A_foo"

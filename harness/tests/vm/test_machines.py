@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.compare import compare
-from harness.kernel_build import build, matching_uml
-from harness.kernels import find_kernel
+from harness.host.progress import Lines
+from harness.kernels.build import build, matching_uml
+from harness.kernels.find import find_kernel
 from harness.plan import Plan
-from harness.progress import Lines
+from harness.revisit.compare import compare
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import CaseVerdict

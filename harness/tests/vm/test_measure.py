@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.kernels import find_kernel
+from harness.host.progress import Lines
+from harness.kernels.find import find_kernel
 from harness.measure.comparison import Configuration, Host
 from harness.measure.cutting import cut_and_judge, judge, plan_cut
 from harness.measure.power_cut import PowerCut
 from harness.model import Operation, OperationKind, Position, Verdict
-from harness.progress import Lines
 
 OPERATIONS = 40
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import ExitCode, UsageError
 from harness.model import CrashPoint, CrashState, Verdict
-from harness.repro import export, find_point, reproduce, scene
+from harness.revisit.repro import export, find_point, reproduce, scene
 from harness.states import replay
 from harness.store import RunStore
 from harness.summary import Summary

@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from harness.errors import ExitCode
-from harness.kernels import find_kernel, read_module, resolve_modules
-from harness.machines import qemu
+from harness.guests import qemu
+from harness.host.progress import Lines
+from harness.kernels.find import find_kernel, read_module, resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
-from harness.progress import Lines
-from harness.repro import reproduce, scene
+from harness.revisit.repro import reproduce, scene
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from harness.errors import GuestError, GuestLost
-from harness.filesystems import select_profiles
-from harness.kernels import find_kernel
-from harness.measure.results import read_measurements
-from harness.progress import Lines
-from harness.rootfs import root_image
+from harness.filesystems.profiles import select_profiles
+from harness.host.progress import Lines
+from harness.kernels.find import find_kernel
+from harness.measurements.results import read_measurements
 from harness.tests.needs import needed
+from harness.toolbox.rootfs import root_image
 from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
 from harness.tracing.rounds import Plan, overhead, trace, tracing

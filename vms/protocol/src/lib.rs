@@ -2,7 +2,7 @@
 //!
 //! One frame is a little-endian `u32` length followed by that many bytes of MessagePack. Every
 //! message is a map with a `type` entry that names the variant. The host's side is
-//! `harness/machines/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
+//! `harness/guests/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
 
 use std::io::{self, Read, Write};
 

@@ -1,0 +1,1 @@
+"""Casework: recording a workload, looking at its crash states, judging each."""

@@ -1,0 +1,102 @@
+"""fsck with what it read of the image: the blocks on which its answer depends.
+
+`vms/readtrace` is loaded into the program (LD_PRELOAD) and notes every read of the image, and of its second
+device, if it has one. Where it could
+not see a read (a program linked statically, one that maps the image or reads through stdio), the blocks
+are None, and nobody may rely on them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.filesystems.profiles import Profile
+from harness.filesystems.second import file_for
+from harness.guests.disk import Disk
+from harness.host.resources import built_part
+from harness.model import BLOCK_BYTES, FsckResult
+
+_COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class FsckReads:
+    """`blocks`: numbers of the 4 KiB blocks that were read, or None where that is not known."""
+
+    result: FsckResult
+    blocks: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, profile: Profile, image: Path) -> FsckReads:
+        """Run the profile's fsck on an image file."""
+        if profile.fsck is None:
+            return cls(profile.check_filesystem(image), ())
+        if profile.fsck.writes:
+            image = Path(shutil.copyfile(image, image.with_suffix(".copy")))
+        with tempfile.NamedTemporaryFile(prefix="powercut-reads-", dir=image.parent) as trace:
+            environment = {
+                "LD_PRELOAD": str(find_library()),
+                "POWERCUT_TRACE_FILE": str(image.resolve()),
+                "POWERCUT_TRACE_OUT": trace.name,
+            }
+            if profile.second:
+                tail = f"{profile.second_offset}:{file_for(image).resolve()}"
+                environment["POWERCUT_TRACE_TAIL"] = tail
+            result = profile.check_filesystem(image, environment)
+            return cls(result, parse_trace(Path(trace.name).read_text()))
+
+
+class FsckMemo:
+    """Answers of an fsck, found again by the contents of the blocks that it read. For all threads.
+
+    A program that reads the same blocks with the same contents does the same: so an image that agrees with
+    one that was checked on every block which was read there has the same answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], FsckReads]] = {}
+        self._blocks: list[int] = []
+
+    def recall(self, disk: Disk) -> FsckReads | None:
+        """The answer for what the disk shows now, if it is known."""
+        with self._lock:
+            blocks, shapes = list(self._blocks), list(self._answers.items())
+        if not shapes:
+            return None
+        hashes = dict(zip(blocks, disk.block_hashes(blocks), strict=True))
+        for read, answers in shapes:
+            found = answers.get(tuple(hashes[b] for b in read))
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, disk: Disk, answer: FsckReads) -> None:
+        """Keep the answer for what the disk shows now. One whose reads are not known is not kept."""
+        if answer.blocks is None:
+            return
+        contents = tuple(disk.block_hashes(answer.blocks))
+        with self._lock:
+            self._answers.setdefault(answer.blocks, {})[contents] = answer
+            self._blocks = sorted({*self._blocks, *answer.blocks})
+
+
+def parse_trace(text: str) -> tuple[int, ...] | None:
+    """Blocks of a trace: lines `offset length` in bytes, and at the end a line that it is complete."""
+    lines = text.splitlines()
+    if not lines or lines[-1] != _COMPLETE:
+        return None
+    blocks: set[int] = set()
+    for line in lines[:-1]:
+        offset, length = map(int, line.split())
+        blocks.update(range(offset // BLOCK_BYTES, -(-(offset + length) // BLOCK_BYTES)))
+    return tuple(sorted(blocks))
+
+
+def find_library() -> Path:
+    """The library that notes what fsck reads; see `vms/readtrace`."""
+    return built_part("POWERCUT_READTRACE", "release", "libpowercut_readtrace.so")

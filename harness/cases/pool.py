@@ -1,0 +1,62 @@
+"""A pool of stations, each with its own guests and disk processes, fed from one queue."""
+
+from __future__ import annotations
+
+import concurrent.futures as cf
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.guests.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What one thread works with. `recorder` and `judge` are one worker where one machine does both."""
+
+    recorder: Worker
+    judge: Worker
+
+    @property
+    def workers(self) -> tuple[Worker, Worker]:
+        return (self.recorder, self.judge)
+
+
+Task = Callable[[Station], Callable[[], None]]
+"""Done in a station's thread; answers with what is then to be done in the thread that owns the store."""
+
+
+class Pool:
+    """Threads with a station each. `stop` is set when no further state should be begun; `confirms`:
+    what the judges find is to be looked at again by the recorders.
+    """
+
+    def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:
+        self.confirms = confirms
+        self.stop = threading.Event()
+        self._local = threading.local()
+        self._stations: list[Station] = []
+        self._lock = threading.Lock()
+        self._make = make_station
+        self._threads = cf.ThreadPoolExecutor(jobs, "station")
+
+    def submit(self, task: Task) -> cf.Future[Callable[[], None]]:
+        return self._threads.submit(lambda: task(self._station()))
+
+    def _station(self) -> Station:
+        if not hasattr(self._local, "station"):
+            with self._lock:
+                self._local.station = self._make(len(self._stations))
+                self._stations.append(self._local.station)
+        station: Station = self._local.station
+        return station
+
+    def close(self) -> None:
+        """Begin nothing more, end the guests, wait for the threads."""
+        self.stop.set()
+        workers = [worker for station in self._stations for worker in station.workers]
+        for worker in workers:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()

@@ -1,0 +1,1 @@
+"""File systems and their modes, as files describe them."""

@@ -1,0 +1,320 @@
+"""File systems and their modes: the TOML profiles of `vms/filesystems/`.
+
+`vms/filesystems/<name>/filesystem.toml` holds what all modes share (mkfs, fsck, kernel messages);
+each other file beside it is a mode (mount options, contract). A new mode is a new file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import EnvironmentLacks, UsageError
+from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
+from harness.host.resources import resource
+from harness.model import FsckClass, FsckResult
+from harness.oracles.contract import Contract
+
+FSCK_TIMEOUT_S = 120
+IMAGE, SECOND = "{image}", "{second}"
+
+
+class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host program: `arguments` go before the image's path; in them `{image}` and `{second}` stand for the
+    files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck;
+    every other code means that it could not do its work. `environment` is added to the process's own.
+    `writes`: it changes an image that it only checks, so it is given a copy. `chatter`: regular expressions
+    of whole lines of an fsck's output that are no complaint.
+    """
+
+    program: str
+    package: str
+    arguments: list[str] = []
+    environment: dict[str, str] = {}
+    clean: tuple[int, ...] = (0,)
+    dirty: tuple[int, ...] = ()
+    writes: bool = False
+    chatter: list[str] = []
+
+    def complaint(self, output: str) -> str:
+        """The first line that says what is wrong; empty where there is none, or no chatter is known."""
+        if not self.chatter:
+            return ""
+        lines = (line.strip() for line in output.splitlines())
+        no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
+        return next((line for line in lines if not no_complaint.fullmatch(line)), "")
+
+    def path(self) -> str:
+        """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""
+        found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+        if not found:
+            raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
+        return found
+
+    def run(
+        self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run it on an image file, output and errors together in `stdout`."""
+        return self.run_line([*self.arguments, *more, IMAGE], image, environment)
+
+    def run_line(
+        self, words: Sequence[str], image: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run it with these arguments and no others, placeholders filled in."""
+        second = str(file_for(image))
+        return subprocess.run(
+            [self.path(), *(w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **self.environment, **environment},
+            timeout=FSCK_TIMEOUT_S,
+            check=False,
+        )
+
+
+class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A second device behind the first. `fsck_arguments`: with which the fsck finds it. `steps`: programs
+    that are run after mkfs, whose arguments are the whole line; `patches`: what is written after them.
+    """
+
+    size_mib: int
+    fsck_arguments: list[str] = []
+    steps: list[Tool] = []
+    patches: list[Patch] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_mib << 20
+
+
+class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Regular expressions over kernel messages: `errors` say that the driver met corruption,
+    `recovered` that it replayed its journal.
+    """
+
+    errors: list[str] = []
+    recovered: list[str] = []
+
+
+class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    fstype: str
+    size_mib: int
+    modules: list[str]
+    mkfs: Tool
+    console: ConsolePatterns
+    fsck: Tool | None = None
+    repair: Tool | None = None
+
+
+class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    contract: dict[str, object]
+    mount_options: list[str] = []
+    mkfs_arguments: list[str] = []
+    mkfs_without: list[str] = []  # shared arguments that this mode leaves out
+    second: Second | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, the second device with it.
+    `fsck` is None where there is no such program.
+    `repair`: what must be run on the image before a mount; its `clean` exit codes say that it did its work.
+    """
+
+    filesystem: str
+    mode: str
+    summary: str
+    fstype: str
+    size_bytes: int
+    modules: tuple[str, ...]
+    mkfs: Tool
+    mkfs_arguments: tuple[str, ...]
+    fsck: Tool | None
+    repair: Tool | None
+    console: ConsolePatterns
+    mount_options: str
+    contract: Contract
+    second: Second | None = None
+
+    @property
+    def second_offset(self) -> int:
+        """Byte of the disk at which the second device begins; 0 where there is none."""
+        return self.size_bytes - self.second.size_bytes if self.second else 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.filesystem}/{self.mode}"
+
+    @property
+    def mkfs_line(self) -> str:
+        """How it is made, for people: the programs with their arguments."""
+        lines = [[self.mkfs.program, *self.mkfs.arguments, *self.mkfs_arguments]]
+        if self.second:
+            lines += [[step.program, *step.arguments] for step in self.second.steps]
+        return "; ".join(map(shlex.join, lines))
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Every host program that a run of this mode needs."""
+        steps = self.second.steps if self.second else ()
+        return tuple(t for t in (self.mkfs, self.fsck, self.repair, *steps) if t)
+
+    def lacks(self) -> str:
+        """What is missing on this host to run this mode, and how to get it; empty where nothing is."""
+        for tool in self.tools:
+            try:
+                tool.path()
+            except EnvironmentLacks as e:
+                return e.line
+        return ""
+
+    def make_filesystem(self, image: Path) -> None:
+        """mkfs on an image file that has its final size. Raises EnvironmentLacks with what mkfs said."""
+        if self.second is None:
+            _succeed(self.mkfs, self.mkfs.run(image, self.mkfs_arguments))
+            return
+        second = cut(image, self.second_offset)
+        os.truncate(image, self.second_offset)
+        _succeed(self.mkfs, self.mkfs.run(image, self.mkfs_arguments))
+        for step in self.second.steps:
+            _succeed(step, step.run_line(step.arguments, image))
+        patch(second, self.second.patches)
+        join(image, second, self.second_offset, self.second.size_bytes)
+
+    def check_filesystem(
+        self, image: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> FsckResult:
+        """The native fsck on an image file, its exit code decoded as the profile says."""
+        if self.fsck is None:
+            return FsckResult(FsckClass.FAILED, -1, f"there is no fsck for {self.filesystem}")
+        if self.second is not None:
+            cut(image, self.second_offset)
+        try:
+            done = self.fsck.run(image, self.second.fsck_arguments if self.second else (), environment)
+        except (EnvironmentLacks, subprocess.TimeoutExpired) as e:
+            return FsckResult(FsckClass.FAILED, -1, str(e))
+        output = done.stdout.decode(errors="replace")
+        output = output.replace(str(file_for(image)), "SECOND").replace(str(image), "IMAGE")
+        if done.returncode in self.fsck.clean:
+            return FsckResult(FsckClass.CLEAN, done.returncode, output)
+        if done.returncode in self.fsck.dirty:
+            return FsckResult(FsckClass.DIRTY, done.returncode, output, self.fsck.complaint(output))
+        return FsckResult(FsckClass.FAILED, done.returncode, output)
+
+
+def _succeed(tool: Tool, done: subprocess.CompletedProcess[bytes]) -> None:
+    """Raises EnvironmentLacks with what the program said."""
+    if done.returncode:
+        said = done.stdout.decode(errors="replace").strip()
+        raise EnvironmentLacks(f"{tool.program} failed with {done.returncode}: {said}")
+
+
+def profiles() -> dict[str, Profile]:
+    """Every file system and mode, by name, in order. Raises UsageError for a profile that does not parse."""
+    found = {}
+    for shared_path in sorted(resource("vms", "filesystems").glob("*/filesystem.toml")):
+        shared = _decode(shared_path, _FilesystemFile)
+        for path in sorted(shared_path.parent.glob("*.toml")):
+            if path != shared_path:
+                profile = _profile(shared_path.parent.name, path, shared)
+                found[profile.name] = profile
+    return found
+
+
+FileT = TypeVar("FileT")
+
+
+def _decode(path: Path, kind: type[FileT]) -> FileT:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except msgspec.MsgspecError as e:
+        raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
+
+
+def _without(tool: Tool, left_out: Sequence[str]) -> Tool:
+    kept = [a for a in tool.arguments if a not in left_out]
+    return msgspec.structs.replace(tool, arguments=kept)
+
+
+def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
+    mode = _decode(path, _ModeFile)
+    if wrong := next(_wrong_with_second(mode, shared), None):
+        raise UsageError(f"{path}: {wrong}", "see vms/filesystems/ext4/external-journal.toml")
+    second_mib = mode.second.size_mib if mode.second else 0
+    return Profile(
+        filesystem=filesystem,
+        mode=path.stem,
+        summary=mode.summary,
+        fstype=shared.fstype,
+        size_bytes=(shared.size_mib + second_mib) << 20,
+        modules=tuple(shared.modules),
+        mkfs=_without(shared.mkfs, mode.mkfs_without),
+        mkfs_arguments=tuple(mode.mkfs_arguments),
+        fsck=shared.fsck,
+        repair=shared.repair,
+        console=shared.console,
+        mount_options=",".join(mode.mount_options),
+        contract=Contract.from_table(mode.contract),
+        second=mode.second,
+    )
+
+
+def _wrong_with_second(mode: _ModeFile, shared: _FilesystemFile) -> Iterator[str]:
+    """What does not fit together about a second device."""
+    mounted = any(o.endswith(f"={NODE}") for o in mode.mount_options)
+    if mode.second is None:
+        if mounted or any(SECOND in a for a in mode.mkfs_arguments):
+            yield f"{SECOND} and {NODE} need a second device: add [second] with size_mib"
+        return
+    if mode.second.size_mib <= 0:
+        yield f"second.size_mib = {mode.second.size_mib}: a device has a size"
+    if not mounted:
+        yield f"no mount option names the second device: end one of them in ={NODE}"
+    if shared.fsck and not any(SECOND in a for a in mode.second.fsck_arguments):
+        yield f"{shared.fsck.program} needs the second device: name {SECOND} in second.fsck_arguments"
+    if shared.repair:
+        yield f"{shared.repair.program} before the mount is not told of a second device"
+    yield from _wrong_patches(mode.second)
+
+
+def _wrong_patches(second: Second) -> Iterator[str]:
+    for p in second.patches:
+        try:
+            end = p.at + len(p.data)
+        except ValueError:
+            yield f"second.patches: {p.hex!r} is not hexadecimal"
+        else:
+            if not 0 <= p.at < end <= second.size_bytes:
+                yield f"second.patches: {p.at} to {end} is not within the second device"
+
+
+def select_profiles(wanted: Sequence[str]) -> list[Profile]:
+    """Those named: `ext4/ordered`, `ext4` (every mode), `all`. Raises UsageError with the nearest names."""
+    known = profiles()
+    return list({p.name: p for name in wanted for p in _named(name, known)}.values())
+
+
+def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
+    if name == "all":
+        return list(known.values())
+    found = [p for p in known.values() if name in (p.name, p.filesystem)]
+    if not found:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        raise UsageError(
+            f"no file system or mode {name!r}", f"try one of: {', '.join(near)} (powercut list filesystems)"
+        )
+    return found

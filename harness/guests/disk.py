@@ -1,0 +1,221 @@
+"""The disk of one guest: starting `powercut-disk` and asking it to show crash states.
+
+A switch costs what the guest wrote on the state before; neither the base image nor the log is ever
+written, and both must stay as they are while the disk is open. Whoever uses an image file
+(`Disk.image`) only reads it: a program that repairs works on a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from harness.errors import DiskError, EnvironmentLacks
+from harness.guests import wire
+from harness.model import CrashState
+
+_BINARY_VARIABLE = "POWERCUT_DISK"
+_START_TIMEOUT_S = 20.0
+_REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
+_CLOSE_TIMEOUT_S = 5.0
+_STDERR_TAIL_BYTES = 4000
+_STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+def find_binary() -> Path:
+    """The disk's program: where POWERCUT_DISK points, or what `cargo build --release` left."""
+    named = os.environ.get(_BINARY_VARIABLE)
+    built = Path(__file__).resolve().parents[2] / "target" / "release" / "powercut-disk"
+    binary = Path(named) if named else built
+    if not os.access(binary, os.X_OK):
+        raise EnvironmentLacks(
+            f"the disk's program {binary} is not there or cannot be run",
+            f"cargo build --release -p powercut-disk, or set {_BINARY_VARIABLE} to the program",
+        )
+    return binary
+
+
+class Disk:
+    """One `powercut-disk` process. Use as a context manager, or call `close`.
+
+    Every method raises DiskError with what the process said when it refuses, has died, or does not
+    answer within `timeout_s` seconds; after the last two the disk is of no more use.
+    """
+
+    def __init__(self, timeout_s: float = _REQUEST_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        binary = find_binary()
+        # of our own and short: the path of a Unix socket has at most 107 bytes
+        self._directory = Path(tempfile.mkdtemp(prefix="powercut-disk-"))
+        self._stderr_path = self._directory / "stderr"
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket = self._directory / "vhost"
+        try:
+            self._process = self._start(binary)
+        except BaseException:
+            self._control.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, binary: Path) -> subprocess.Popen[bytes]:
+        control = self._directory / "control"
+        argv = [str(binary), "--socket", str(self.socket), "--control", str(control)]
+        with self._stderr_path.open("wb") as stderr:
+            try:
+                return subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    start_new_session=True,  # Ctrl-C is for the orchestrator, which ends the disk
+                )
+            except OSError as error:
+                raise EnvironmentLacks(f"cannot start {binary}: {error}") from error
+
+    def _await_ready(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - asked for above; tells mypy
+        poller = select.poll()
+        poller.register(self._process.stdout, select.POLLIN)
+        said = self._process.stdout.readline() if poller.poll(_START_TIMEOUT_S * 1000) else b""
+        if said.strip() != b"ready":
+            raise DiskError(self._told(f"the disk did not start: it said {said!r}"))
+        try:
+            self._control.connect(str(self._directory / "control"))
+        except OSError as error:
+            raise DiskError(self._told(f"the disk takes no control connection: {error}")) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the process and remove its sockets. Safe to call twice."""
+        self._control.close()
+        try:
+            self._process.wait(_CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def open(self, base: Path, log: Path | None = None) -> wire.Opened:
+        """Show `base` with nothing of `log` on it (@0). Forgets guest's writes, images and outcomes."""
+        request = wire.Open(base=str(base.resolve()), log=str(log.resolve()) if log else None)
+        return self._ask(request, wire.Opened)
+
+    def switch(self, state: CrashState) -> None:
+        """Show `state` of the log that is open, and drop what the guest wrote on the one before."""
+        self._ask(wire.Switch(state=wire.State.of(state)), wire.Switched)
+
+    def image(self, path: Path) -> str:
+        """Make the file at `path` hold what the guest sees now; return the hash of that content.
+
+        Comparable with `hashes` of the same base image. Costs what changed since the last call with
+        this path. The file is for reading only; who changes it must unlink it.
+        """
+        return self._ask(wire.Image(path=str(path.absolute())), wire.Imaged).hash
+
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        """One 128-bit hexadecimal hash a state, equal exactly when the contents are."""
+        found: list[str] = []
+        for part in _parts(states):
+            found += self._ask(wire.Hashes(states=part), wire.Hashed).hashes
+        return found
+
+    def compare(self, log: Path) -> int | None:
+        """First byte of the first sector in which what the guest left differs from base plus whole log."""
+        return self._ask(wire.Compare(log=str(log.resolve())), wire.Compared).first_difference
+
+    def also_read(self, blocks: Iterable[int]) -> None:
+        """Count 4 KiB blocks of the device as read in this visit: a program of the host saw them in the
+        image. Needed before `remember` for every read that the guest did not make itself.
+        """
+        self._ask(wire.AlsoRead(blocks=sorted(set(blocks))), wire.Noted)
+
+    def remember(self, outcome: int) -> int | None:
+        """Keep the number `outcome` with the contents of all blocks that were read since the `switch`.
+
+        Returns the outcome that `recall` already gives for this state, if any; it is kept instead. If the
+        two do not mean the same, the outcome depends on more than what was read, and nothing that was
+        recalled in this run can be trusted. Refused when nothing was read: the guest saw its own cache.
+        """
+        return self._ask(wire.Remember(outcome=outcome), wire.Remembered).earlier
+
+    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
+        """For each state the outcome of a remembered one that agrees with it on every block that was read
+        there, or None. Never wrong where outcomes depend on what was read only; may miss.
+        """
+        found: list[int | None] = []
+        for part in _parts(states):
+            found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
+        return found
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        """16 bytes for each 4 KiB block as the guest sees it now: equal exactly when the contents are."""
+        hashes = self._ask(wire.BlockHashes(blocks=list(blocks)), wire.BlocksHashed).hashes
+        return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
+
+    def stats(self) -> wire.Counted:
+        """Counters since the last `switch` or `open`."""
+        return self._ask(wire.Stats(), wire.Counted)
+
+    def _ask(self, request: msgspec.Struct, expected: type[M]) -> M:
+        deadline = time.monotonic() + self._timeout_s
+        name = type(request).__name__
+        try:
+            wire.send(self._control, request, deadline)
+            reply = wire.receive(self._control, wire.DiskReply, deadline)
+        except (wire.WireError, OSError) as error:
+            raise DiskError(self._told(f"{name}: {error}")) from error
+        if isinstance(reply, wire.DiskFailed):
+            raise DiskError(f"{name}: {reply.what}")
+        if not isinstance(reply, expected):
+            raise DiskError(f"{name} was answered by {type(reply).__name__}, expected {expected.__name__}")
+        return reply
+
+    def _told(self, what: str) -> str:
+        """`what`, with how the process fares and the end of what it printed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)  # a process that has just died may not be reaped yet
+        code = self._process.returncode
+        fate = "still runs" if code is None else f"ended with code {code}"
+        try:
+            said = self._stderr_path.read_bytes()[-_STDERR_TAIL_BYTES:].decode(errors="replace").strip()
+        except OSError:
+            said = ""
+        return f"{what}; the process {self.pid} {fate}" + (f" and said:\n{said}" if said else "")
+
+
+def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
+    """`states` in messages of bounded size."""
+    for start in range(0, len(states), _STATES_PER_REQUEST):
+        yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]

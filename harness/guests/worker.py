@@ -1,0 +1,405 @@
+"""A disk process and a guest on it: what records, and what recovers one crash state after another.
+
+Owned by one thread. When either of the two is lost, both are thrown away, and the next request
+starts them anew: nothing of a state that went wrong reaches the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import (
+    DiskError,
+    GuestError,
+    GuestLost,
+    KernelError,
+    NotSupported,
+    PowercutError,
+    WriteLogError,
+)
+from harness.guests import wire
+from harness.guests.disk import Disk
+from harness.guests.guest import Guest
+from harness.guests.machine import Boot, Machine
+from harness.host.resources import built_part
+from harness.model import (
+    Check,
+    CheckResult,
+    CrashState,
+    Operation,
+    OperationKind,
+    Outcome,
+    Run,
+    RunKind,
+    Tree,
+    TreeEntry,
+)
+
+CLOCK_S = 1_700_100_000
+"""The guest's time at every recovery: equal states must give equal recovered images."""
+LOG_BYTES = 1 << 30
+RECOVER_TIMEOUT_S = 120.0
+OPERATIONS_TIMEOUT_S = 600.0
+PROGRAM_TIMEOUT_S = 120
+BATCH = 16  # operations a request: UML's serial line loses its way in requests of more than some 4 KiB
+PUT_BYTES = 2048  # of a file, for the same reason
+LOST_LINE = "(kernel messages were lost)"  # of the agent, `vms/agent/src/kmsg.rs`
+ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is put on the disk: a mount, and the images it is made from. `second_offset`: byte at which the
+    second device begins, or 0.
+    """
+
+    fstype: str
+    mount_options: str
+    base: Path
+    log: Path | None
+    second_offset: int = 0
+
+    @property
+    def mount(self) -> wire.MountSpec:
+        return wire.MountSpec(self.fstype, self.mount_options, self.second_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GuestKit:
+    """What guests are made of: machine, kernel image, initramfs."""
+
+    machine: Machine
+    kernel_image: Path
+    initramfs: Path
+
+
+RunCheck = Callable[[Check, Sequence[str]], CheckResult]
+"""Runs a check in the guest; an application's is handed these acknowledgements."""
+
+Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
+"""What is to be known of a recovered tree that is still mounted."""
+
+
+class Worker:
+    """See the module. `directory` is its own: console, log device, recovered image."""
+
+    def __init__(self, kit: GuestKit, directory: Path, log_bytes: int = LOG_BYTES) -> None:
+        self._kit = kit
+        self.directory = directory
+        self._log_bytes = log_bytes
+        self._disk: Disk | None = None
+        self._guest: Guest | None = None
+        self._shown: tuple[Path, Path | None] | None = None
+        self._size_bytes = 0
+        self._spent = False
+        self.image = directory / "recovered.img"
+        self.log_device = directory / "log.img"
+        directory.mkdir(parents=True, exist_ok=True)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End guest and disk. Their files stay."""
+        guest, disk = self._guest, self._disk
+        self._guest = self._disk = self._shown = None
+        self._spent = False
+        if guest:
+            guest.kill()
+        if disk:
+            with contextlib.suppress(DiskError):
+                disk.close()
+
+    def kill(self) -> None:
+        """From another thread: end the guest, so that the owner's request ends with GuestLost."""
+        if guest := self._guest:
+            guest.end()
+
+    @property
+    def machine_name(self) -> str:
+        return self._kit.machine.name
+
+    @property
+    def guest_pid(self) -> int | None:
+        """For those who want to see what happens when it is killed."""
+        return self._guest.process.pid if self._guest else None
+
+    @property
+    def disk(self) -> Disk:
+        """The disk process, started where it is not."""
+        if self._disk is None:
+            self._disk = Disk()
+            self._shown = None
+            self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
+        return self._disk
+
+    def show(self, base: Path, log: Path | None) -> Disk:
+        """Put another base image and log behind the device. A guest stays, unless the size changes."""
+        if self._shown != (base, log):
+            size = base.stat().st_size
+            if self._guest and size != self._size_bytes:
+                self.close()
+            self.disk.open(base, log)
+            self._shown, self._size_bytes = (base, log), size
+        return self.disk
+
+    def guest(self) -> Guest:
+        """The guest, booted where it is not running. Something must be shown first.
+
+        Raises GuestLost where it does not come up, KernelError where it cannot record.
+        """
+        if self._guest is None:
+            with self.log_device.open("ab") as f:
+                os.ftruncate(f.fileno(), self._log_bytes)
+            boot = Boot(
+                kernel_image=self._kit.kernel_image,
+                initramfs=self._kit.initramfs,
+                disk_socket=self.disk.socket,
+                log=self.log_device,
+                directory=self.directory,
+            )
+            self._guest = self._kit.machine.start(boot)
+            _need_modules(self._guest.hello)
+        return self._guest
+
+    def _renew(self) -> None:
+        """Throw away a guest that holds something of the state before. Its disk was needed until now."""
+        if self._spent:
+            self.close()
+
+    @contextlib.contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Throw both away when anything went wrong: what they still hold is not known."""
+        try:
+            yield
+        except PowercutError:
+            self.close()
+            raise
+
+    # --- record -------------------------------------------------------------------------------
+
+    def record(
+        self,
+        target: Target,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
+
+        Raises KernelError for a kernel without dm-log-writes, WriteLogError where the log is not
+        what the disk shows, NotSupported where the file system does not have an operation, GuestError
+        where one fails, GuestLost.
+        """
+        lacks: NotSupported | None = None
+        self._renew()
+        with self._losing():
+            disk = self.show(target.base, None)
+            disk.switch(CrashState(0))  # drops what an earlier attempt wrote
+            guest = self.guest()
+            if "log-writes" not in guest.hello.dm_targets:
+                raise KernelError(
+                    f"this kernel ({guest.hello.release}) has no dm-log-writes target",
+                    "enable CONFIG_DM_LOG_WRITES; with modules, name them by --modules DIR",
+                )
+            machine = self._kit.machine
+            start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
+            guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
+            try:
+                self._run(guest, operations, on_progress)
+            except NotSupported as e:
+                lacks = e  # nothing is wrong with the guest
+            finished = guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
+            if lacks is None:
+                _check_recording(finished, disk, self.log_device, self._log_bytes)
+            if disk.stats().errors:
+                raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
+        if lacks is not None:
+            raise lacks
+
+    def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
+        for first in range(0, len(operations), BATCH):
+            batch = operations[first : first + BATCH]
+            request = wire.RunOperations(
+                first_index=first,
+                operations=[_to_wire(op) for op in batch],
+                deadline_s=PROGRAM_TIMEOUT_S,
+            )
+            programs = sum(op.kind is OperationKind.RUN for op in batch)
+            timeout_s = OPERATIONS_TIMEOUT_S + programs * PROGRAM_TIMEOUT_S
+            done = guest.request(request, wire.OperationsDone, timeout_s)
+            for result in done.results:
+                if result.errno == errno.EOPNOTSUPP:
+                    raise NotSupported(f"this file system does not support `{operations[result.index]}`")
+                if result.errno:
+                    raise GuestError(
+                        f"operation {result.index} ({operations[result.index]}) failed while recording: "
+                        f"{_why(operations[result.index], result.errno)}: {result.detail.strip()}",
+                        "the workload does not fit this file system: correct it, or leave it out",
+                    )
+            on_progress(len(batch))
+
+    # --- recover ------------------------------------------------------------------------------
+
+    def recover(self, target: Target, state: CrashState, ask: Ask | None = None) -> Recovery:
+        """Show `state`, let the kernel recover it, walk it, `ask` what checks say of it, unmount.
+
+        The recovered device can then be had from `self.disk.image`. Raises GuestLost, also for a guest that
+        did not let go of the file system or cannot have looked at this state; GuestError, DiskError.
+        """
+        self._renew()
+        with self._losing():
+            disk = self.show(target.base, target.log)
+            guest = self.guest()
+            disk.switch(state)
+            request = wire.Recover(
+                device=self._kit.machine.data_device,
+                mount=target.mount,
+                clock_s=CLOCK_S,
+                keep_mounted=ask is not None,
+            )
+            seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
+            outcome = _to_outcome(seen)
+            if ask is not None and not seen.mount_errno:
+                results = ask(outcome.tree, functools.partial(_run_check, guest))
+                after = guest.request(wire.Unmount(), wire.Unmounted, RECOVER_TIMEOUT_S)
+                outcome = dataclasses.replace(
+                    outcome,
+                    checks=results,
+                    unmount_errno=after.unmount_errno,
+                    kernel_log=(*outcome.kernel_log, *after.kernel_log),
+                )
+            self._check_visit(state, outcome, disk.stats(), guest)
+            return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+
+    def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
+        """Raise where `outcome` may not be that of `state`; note a guest of no use for the next one."""
+        if counted.errors:
+            raise DiskError(f"the disk refused {counted.errors} requests in state {state}")
+        if LOST_LINE in outcome.kernel_log:
+            raise GuestError(f"a part of the kernel's log of state {state} was lost")
+        if errno.EBUSY in (outcome.mount_errno, outcome.unmount_errno):
+            # What is still mounted would be what the next mount shows (`sget_dev`, fs/super.c).
+            raise GuestLost(f"something still uses the disk at state {state}: EBUSY", guest.console())
+        if not outcome.mount_errno and not counted.reads:
+            raise GuestLost(f"state {state} was mounted without a read of the disk", guest.console())
+        self._spent = bool(outcome.unmount_errno)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What came back (no fsck yet), and the microseconds of mount, walk and unmount in the guest."""
+
+    outcome: Outcome
+    times_us: tuple[int, int, int]
+
+
+def _need_modules(hello: wire.Hello) -> None:
+    """Raises KernelError for modules that were built for another kernel. What hardware or firmware a module
+    misses is no matter: which of them a kernel loads softly depends on the processor.
+    """
+    refused = [e for e in hello.module_errors if re.search(r"\b(ENOEXEC|ENOENT|EKEYREJECTED|EBADMSG)\b", e)]
+    if refused:
+        raise KernelError(
+            f"this kernel ({hello.release}) refuses modules: {'; '.join(refused)}",
+            "build them for this very kernel: from its source and configuration, or against its headers",
+        )
+
+
+def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:
+    if "logging_disabled" in finished.status:
+        raise WriteLogError(
+            f"dm-log-writes stopped logging (status: {finished.status.strip()}): the log device of "
+            f"{log_bytes >> 20} MiB is full, or the guest is out of memory",
+            "record a shorter workload, or give --log-size a larger value",
+        )
+    if finished.unmount_errno:
+        raise WriteLogError(
+            f"the recorded file system could not be unmounted: {os.strerror(finished.unmount_errno)}"
+        )
+    difference = disk.compare(log)
+    if difference is not None:
+        raise WriteLogError(
+            f"replaying the whole log does not give the data disk: first difference at byte {difference}",
+            "a page was changed while it was being written, or the log is incomplete: record again",
+        )
+
+
+def _why(operation: Operation, number: int) -> str:
+    """The agent tells a program that ended with another code than 0 as EIO."""
+    if operation.kind is OperationKind.RUN and number == errno.EIO:
+        return "the program did not exit with 0"
+    return f"{os.strerror(number)} (errno {number})"
+
+
+def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:
+    argv = list(check.argv)
+    if check.application:
+        text = "".join(f"{line}\n" for line in acknowledged).encode()
+        for at in range(0, max(len(text), 1), PUT_BYTES):
+            part = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text[at : at + PUT_BYTES], append=at > 0)
+            guest.request(part, wire.Done, RECOVER_TIMEOUT_S)
+        argv = ["powercut-on-copy", argv[0], ACKNOWLEDGED, *argv[1:]]
+    request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
+    done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
+    code = None if done.exit_code == -1 else done.exit_code
+    return CheckResult(check.operation, code, done.output.decode(errors="replace"))
+
+
+def _to_wire(op: Operation) -> wire.Operation:
+    return wire.Operation(
+        kind=op.kind.value,
+        path=op.path,
+        target=op.target,
+        offset=op.offset,
+        length=op.length,
+        name=op.name,
+        value=op.value,
+        flags=list(op.flags),
+        argv=list(op.argv),
+    )
+
+
+def _to_outcome(seen: wire.Recovered) -> Outcome:
+    return Outcome(
+        mount_errno=seen.mount_errno,
+        unmount_errno=seen.unmount_errno,
+        tree={e.path: e for e in map(_to_entry, seen.entries)},
+        walk_errors=tuple(seen.walk_errors),
+        kernel_log=tuple(seen.kernel_log),
+    )
+
+
+def _to_entry(e: wire.TreeEntry) -> TreeEntry:
+    return TreeEntry(
+        path=os.fsdecode(e.path),
+        kind=e.kind,
+        inode=e.inode,
+        mode=e.mode,
+        links=e.links,
+        uid=e.uid,
+        gid=e.gid,
+        size=e.size,
+        blocks=e.blocks,
+        target=e.target,
+        xattrs={x.name: x.value for x in e.xattrs},
+        runs=tuple(Run(RunKind(r.kind), r.start, r.length, r.value, r.origin, r.data) for r in e.runs),
+        digest=e.digest,
+    )
+
+
+def find_agent() -> Path:
+    """The static agent that becomes PID 1."""
+    return built_part("POWERCUT_AGENT", "x86_64-unknown-linux-gnu", "release", "powercut-agent")

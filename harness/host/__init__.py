@@ -1,0 +1,1 @@
+"""What the host offers: cache, files, resources, progress."""

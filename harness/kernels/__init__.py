@@ -1,0 +1,1 @@
+"""Kernels under test: found, unpacked, built."""

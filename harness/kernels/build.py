@@ -1,0 +1,230 @@
+"""Build kernels for judging: User Mode Linux, or a minimal one for QEMU, from a distribution's source
+package or from a user's tree. Kept in the cache by the content of what they were built from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import EnvironmentLacks, KernelError
+from harness.host.cache import cache_dir
+from harness.host.resources import resource
+
+TOOLS = {
+    "make": "make",
+    "gcc": "gcc",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "xz": "xz-utils",
+    "lz4": "lz4",
+}
+
+
+class Flavour(msgspec.Struct, frozen=True):
+    """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
+    `headers`: of the host's C library folder, with the package that each is in.
+    """
+
+    arch: str
+    target: str
+    image: str
+    fragments: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+FLAVOURS = {
+    "uml": Flavour("um", "linux", "linux", ("common.config", "uml.config")),
+    "qemu": Flavour(
+        "x86_64",
+        "bzImage",
+        "arch/x86/boot/bzImage",
+        ("common.config", "qemu.config"),
+        (("gelf.h", "libelf-dev"),),  # for objtool
+    ),
+}
+
+
+class Built(msgspec.Struct, frozen=True):
+    """`built.json` beside an image. `source_version`: of the package that it was built from, or empty."""
+
+    machine: str
+    source: str
+    source_version: str
+    release: str
+    key: str
+
+
+def built_kernels() -> list[tuple[Path, Built]]:
+    """Images in the cache with what they are, newest last."""
+    files = sorted(cache_dir("kernels").glob("built-*/built.json"), key=lambda p: p.stat().st_mtime)
+    return [(p.parent / "image", msgspec.json.decode(p.read_bytes(), type=Built)) for p in files]
+
+
+def matching_uml(package_version: str) -> Path | None:
+    """The UML kernel of the source that a distribution's kernel was built from, if it is in the cache with
+    the configuration of today: an older one may lack a file system.
+    """
+    found = [p for p, b in _of_version(package_version) if b.key == _key_of(b)]
+    return found[-1] if found else None
+
+
+def outdated_uml(package_version: str) -> bool:
+    """Whether there is one of the right source, but of another configuration only."""
+    return bool(_of_version(package_version)) and matching_uml(package_version) is None
+
+
+def _of_version(package_version: str) -> list[tuple[Path, Built]]:
+    if not package_version:
+        return []
+    return [(p, b) for p, b in built_kernels() if b.machine == "uml" and b.source_version == package_version]
+
+
+def _key_of(built: Built) -> str:
+    """The key that a build of the same package has today."""
+    return _key(_package_identity(built.source, built.source_version), FLAVOURS[built.machine])
+
+
+def _package_identity(source: str, version: str) -> str:
+    return f"{source} {version}"
+
+
+def build(source: str, machine: str, jobs: int, log: Path, say: Callable[[str], None]) -> tuple[Path, Built]:
+    """Build from `source`: a source package's name (linux-source-6.12) or a tree of the user's.
+
+    What make prints goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError where the
+    source cannot be had, is not clean, or does not build.
+    """
+    flavour = FLAVOURS[machine]
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
+    if missing:
+        packages = " ".join(missing)
+        raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
+    with (
+        tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch,
+        _tree(source, Path(scratch), say) as (tree, version, identity),
+    ):
+        key = _key(identity, flavour)
+        for image, built in built_kernels():
+            if built.key == key:
+                say(f"built already: {image}")
+                return image, built
+        say(f"building for {machine} with {jobs} jobs; what make prints goes to {log}")
+        out = Path(scratch) / "out"
+        out.mkdir()
+        _make(tree, out, flavour, jobs, log)
+        release = (out / "include/config/kernel.release").read_text().strip()
+        built = Built(machine, source, version, release, key)
+        return _keep(out, flavour, built), built
+
+
+def _keep(out: Path, flavour: Flavour, built: Built) -> Path:
+    """Into the cache, whole or not at all."""
+    final = cache_dir("kernels") / f"built-{built.machine}-{built.release}-{built.key[:12]}"
+    part = out.parent / "keep"
+    part.mkdir()
+    shutil.copy2(out / flavour.image, part / "image")
+    shutil.copy2(out / ".config", part / "config")
+    (part / "built.json").write_bytes(msgspec.json.encode(built))
+    shutil.rmtree(final, ignore_errors=True)
+    part.rename(final)
+    return final / "image"
+
+
+def _make(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
+    fragments = [resource("kernels", name) for name in flavour.fragments]
+    common = ["make", "-s", "-C", str(tree), f"O={out}", f"ARCH={flavour.arch}"]
+    merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
+    steps = [
+        [*common, "allnoconfig"],
+        [*merge, *map(str, fragments)],
+        [*common, "olddefconfig"],
+        [*common, f"-j{jobs}", flavour.target],
+    ]
+    with log.open("wb") as f:
+        for step in steps:
+            done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=f, stderr=f, check=False)
+            if done.returncode:
+                tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+                raise KernelError(
+                    f"{' '.join(step[-2:])} failed with {done.returncode}:\n{tail}", f"the whole log is {log}"
+                )
+    _check_options(out / ".config", fragments)
+
+
+def _check_options(config: Path, fragments: list[Path]) -> None:
+    """What cannot be done without must have come out: olddefconfig drops what a tree does not know."""
+    have = set(config.read_text().splitlines())
+    wanted = [line for f in fragments for line in f.read_text().splitlines() if line.startswith("CONFIG_")]
+    lost = [line for line in wanted if not line.endswith("=n") and line not in have]
+    essential = [line for line in lost if line.split("=")[0] in ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")]
+    if essential:
+        raise KernelError(
+            f"the tree's configuration lacks {', '.join(essential)}", "is it a kernel of 4.1 or later?"
+        )
+
+
+@contextmanager
+def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tuple[Path, str, str]]:
+    """The source tree, its package's version (or empty), and what identifies its content."""
+    if Path(source).is_dir():
+        tree = Path(source).resolve()
+        if not (tree / "Kconfig").exists():
+            raise KernelError(
+                f"{tree} is no kernel tree (no Kconfig in it)", "name the top folder of a kernel's source"
+            )
+        if (tree / ".config").exists():
+            raise KernelError(f"{tree} was built in place", f"run: make -C {tree} mrproper")
+        yield tree, "", _identity(tree)
+        return
+    say(f"downloading {source}")
+    got = subprocess.run(
+        ["apt-get", "download", "-q", source], cwd=scratch, capture_output=True, text=True, check=False
+    )
+    debs = list(scratch.glob("*.deb"))
+    if got.returncode or not debs:
+        raise KernelError(f"apt-get download {source} failed: {got.stderr.strip()}", "run: apt-get update")
+    field = ["dpkg-deb", "-f", str(debs[0]), "Version"]
+    version = subprocess.run(field, capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run(["dpkg-deb", "-x", debs[0], scratch / "deb"], check=True)
+    archive = next((scratch / "deb/usr/src").glob("*.tar.xz"), None)
+    if archive is None:
+        raise KernelError(
+            f"the package {source} {version} holds no kernel source (usr/src/*.tar.xz)",
+            "name a package like linux-source-6.12, or the top folder of a kernel tree",
+        )
+    (scratch / "tree").mkdir()
+    say(f"unpacking {archive.name}, {version}")
+    subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)
+    yield scratch / "tree", version, _package_identity(source, version)
+
+
+def _identity(tree: Path) -> str:
+    """What a user's tree holds: its commit and what is changed against it, or every file's size and time."""
+    git = ["git", "-C", str(tree)]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode == 0:
+        changed = subprocess.run([*git, "diff", "HEAD"], capture_output=True, check=True).stdout
+        return head.stdout.strip() + hashlib.sha256(changed).hexdigest()
+    digest = hashlib.sha256()
+    for folder, _, files in sorted(os.walk(tree)):
+        for name in sorted(files):
+            path = Path(folder) / name
+            info = path.lstat()
+            digest.update(f"{path.relative_to(tree)} {info.st_size} {info.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _key(identity: str, flavour: Flavour) -> str:
+    fragments = b"".join(resource("kernels", name).read_bytes() for name in flavour.fragments)
+    return hashlib.sha256(identity.encode() + fragments).hexdigest()

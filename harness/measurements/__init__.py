@@ -1,0 +1,1 @@
+"""Results and samples of measurements: nouns that measure, tracing and report share."""

@@ -1,0 +1,1 @@
+"""Looking at a finding again: repro, shrink, compare."""

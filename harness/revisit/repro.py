@@ -1,0 +1,186 @@
+"""One crash point again: the same bytes, in a fresh guest, with the same verdict; or a look at it by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.cases.examine import Examiner, Unseen
+from harness.cases.recording import Recording, load_recording
+from harness.errors import UsageError
+from harness.filesystems.profiles import select_profiles
+from harness.guests import qemu
+from harness.guests.kits import make_kits
+from harness.guests.machine import Boot
+from harness.guests.worker import GuestKit, Worker
+from harness.kernels.find import Kernel, find_kernel, need_replaced
+from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
+from harness.plan import load_plan
+from harness.store import RunStore
+from harness.workloads.load import find_workload
+from harness.writelog.log import changes
+
+_SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What one crash point came to, this time."""
+
+    point: CrashPoint
+    kernel: Kernel
+    outcome: Outcome | Unseen
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A crash point of a run with everything that is needed to show it: a context made by `scene`."""
+
+    point: CrashPoint
+    recording: Recording
+    kernel: Kernel
+    kit: GuestKit
+    accel: str
+    directory: Path
+
+
+def find_point(text: str, store: RunStore) -> CrashPoint:
+    """The crash point that `text` names, if the run has it: `ext4-ordered/append-fsync@417`, or the twelve
+    digits of a finding. Raises UsageError that says what the run has.
+    """
+    findings = {f.id: f for f in store.findings()}
+    if text in findings:
+        return findings[text].crash_point
+    if re.fullmatch("[0-9a-f]{12}", text):
+        known = ", ".join(list(findings)[:6]) or "none"
+        raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {known}")
+    try:
+        point = CrashPoint.parse(text)
+    except ValueError as e:
+        raise UsageError(str(e), "the report and `powercut list runs` show what there is") from e
+    record = store.case(point.case)
+    if record is None:
+        cases = ", ".join(str(c.case) for c in store.cases()[:6])
+        raise UsageError(f"the run {store.path.name} has no case {point.case}", f"it has: {cases}")
+    entries = len(store.timeline(point.case))
+    if not point.state.prefix <= entries:
+        raise UsageError(
+            f"{point}: the log of {point.case} has {entries} entries; the crash point lies behind its end",
+            f"name one from {point.case}@0 to {point.case}@{entries}",
+        )
+    return point
+
+
+@contextlib.contextmanager
+def scene(
+    store: RunStore, point: CrashPoint, kernel: str | None, replaced: Sequence[Path], accel: str
+) -> Iterator[Scene]:
+    """Unpack the recording into a temporary folder and make a kit for guests: the run's own kernel, unless
+    another is named. Raises StoreError where the recording is gone.
+    """
+    plan = load_plan(store)
+    machine = "auto" if kernel else plan.machine  # another kernel may be for another machine
+    case = point.case
+    (profile,) = select_profiles([case.configuration])
+    workload = find_workload(plan.workloads, case.workload)
+    found = find_kernel(
+        kernel or store.info.kernel.name,
+        Path(plan.modules) if plan.modules and not kernel else None,
+        [*replaced] or ([] if kernel else [*map(Path, plan.replaced)]),
+    )
+    if replaced:
+        need_replaced(found, [*qemu.profile().modules, *profile.modules])
+    directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
+    try:
+        recording = load_recording(case, profile, workload, store.path / "cases", directory)
+        need_possible(point, recording.write_log.entries)
+        plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
+        kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
+        yield Scene(point, recording, found, kits.recorder, kits.accel.name, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
+    """Raises UsageError for a state in which no disk that heeds flushes can be: its verdict would accuse a
+    file system of what it was never asked.
+    """
+    state = point.state
+    if state.prefix > len(entries):
+        raise UsageError(f"{point} lies behind the end of the log, which has {len(entries)} entries", _SEE)
+    for number in state.dropped:
+        entry = entries[number]
+        if not changes(entry) or EntryFlag.FUA in entry.flags:
+            raise UsageError(f"{point}: entry {number} is no write that a cache could lose", _SEE)
+        later = entries[number + 1 : state.prefix]
+        if flush := next((e.index for e in later if EntryFlag.FLUSH in e.flags), None):
+            raise UsageError(f"{point}: entry {number} had been made durable by the flush {flush}", _SEE)
+    if state.torn_sectors is not None:
+        _need_tearable(point, entries[state.prefix - 1] if state.prefix else None, state.torn_sectors)
+
+
+def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) -> None:
+    if last is None or not changes(last) or EntryFlag.DISCARD in last.flags:
+        raise UsageError(f"{point}: the last entry is no write that could be torn", _SEE)
+    if not 0 < torn_sectors < last.sectors:
+        raise UsageError(
+            f"{point}: entry {last.index} has {last.sectors} sectors: it cannot be torn after {torn_sectors}",
+            _SEE,
+        )
+
+
+def reproduce(shown: Scene) -> Reproduction:
+    """Recover the crash point in a fresh guest and judge it."""
+    examiner = Examiner(shown.recording)
+    state = shown.point.state
+    with Worker(shown.kit, shown.directory / "worker") as worker:
+        outcome = examiner.look(worker, [state], threading.Event()).seen
+    return Reproduction(shown.point, shown.kernel, outcome, examiner.judge(state, outcome))
+
+
+def export(shown: Scene, file: Path) -> None:
+    """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` is there."""
+    if file.exists():
+        raise UsageError(f"{file} exists already", "name a file that does not")
+    with Worker(shown.kit, shown.directory / "worker") as worker:
+        disk = worker.show(shown.recording.base, shown.recording.log)
+        disk.switch(shown.point.state)
+        disk.image(file)
+
+
+def shell(shown: Scene) -> int:
+    """A console in a fresh guest with the crashed disk attached, not yet mounted. What is written to it is
+    dropped at the end. Returns QEMU's exit code.
+    """
+    if shown.kit.machine.name != "qemu":
+        raise UsageError(
+            f"a console can be had in QEMU only, and this run was judged in {shown.kit.machine.name}",
+            "name a kernel for QEMU: --kernel debian-6.12",
+        )
+    with Worker(shown.kit, shown.directory / "worker") as worker:
+        disk = worker.show(shown.recording.base, shown.recording.log)
+        disk.switch(shown.point.state)
+        worker.log_device.touch()
+        with worker.log_device.open("r+b") as f:
+            f.truncate(1 << 20)
+        profile = shown.recording.profile
+        boot = Boot(
+            kernel_image=shown.kit.kernel_image,
+            initramfs=shown.kit.initramfs,
+            disk_socket=disk.socket,
+            log=worker.log_device,
+            directory=worker.directory,
+            shell_mount=f"{profile.fstype}:{profile.mount_options}",
+            shell_second=profile.second_offset,
+        )
+        return subprocess.run(qemu.command(boot, shown.accel, None), check=False).returncode

@@ -1,0 +1,190 @@
+"""Make the workload of a finding short: what of its operations is needed for it to be found?
+
+Each candidate is a part of the operations that the reference model accepts. It is recorded anew, and all its
+crash states are judged, on the configuration and kernel of the run; it is kept where the same oracle still
+finds something. What comes out is a workload file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cases.casework import enumerate_states, group_by_content, look_at
+from harness.cases.examine import Examiner
+from harness.cases.recording import make_base, record
+from harness.errors import NotSupported, PowercutError, UsageError
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.kits import make_kits
+from harness.guests.worker import Worker
+from harness.kernels.find import find_kernel
+from harness.model import CaseId, Operation, Workload
+from harness.oracles.replay import fitting
+from harness.plan import Plan, load_plan
+from harness.revisit.ddmin import ddmin
+from harness.store import RunStore
+from harness.store.records import CaseStatus, Finding
+from harness.workloads.load import find_workload
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """`summary`: the violation that the last recording showed. `tried`: candidates recorded."""
+
+    workload: Workload
+    oracle: str
+    summary: str
+    tried: int
+
+
+def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None:
+    """The finding of a case (`ext4-nobarrier/random1-17-20`, or one of its crash points) that is to remain:
+    the first, those that are not expected before the others; of that oracle, where one is named. None where
+    the case has none: it passed. Raises UsageError for what the run does not have.
+    """
+    try:
+        case = CaseId.parse(text.partition("@")[0])
+    except ValueError as e:
+        raise UsageError(str(e), "the report names the cases") from e
+    known = store.case(case)
+    if known is None:
+        raise UsageError(f"the run {store.path.name} has no case {case}", "the report names the cases")
+    findings = [f for f in store.findings() if f.case == case]
+    if not findings and known.status is not CaseStatus.DONE:
+        raise UsageError(
+            f"{case} was not decided: {known.reason or known.status.value}", "run it again first"
+        )
+    found = [f for f in findings if oracle in ("", f.oracle)]
+    if findings and not found:
+        has = ", ".join(dict.fromkeys(f.oracle for f in findings))
+        raise UsageError(f"{case} has no finding of {oracle!r}", f"it has: {has}")
+    return min(found, key=lambda f: f.expectation is not None, default=None)
+
+
+def shrink(store: RunStore, finding: Finding, say: Say) -> Shrunk | None:
+    """The shortest workload found that shows a violation of the finding's oracle; None where the whole one,
+    recorded anew, does not show it. Raises UsageError for a workload that is no list of operations.
+    """
+    plan, case = load_plan(store), finding.case
+    (profile,) = select_profiles([case.configuration])
+    workload = find_workload(plan.workloads, case.workload)
+    if workload.opaque:
+        raise UsageError(f"{workload.name} runs programs", "only lists of operations can be made shorter")
+    with _bench(plan, store, profile, workload) as bench:
+        trial = _Trial(bench, profile, case, finding.oracle, say)
+        if not trial.holds(workload.operations):
+            return None
+        # An operation may occur twice: places in the list are what is taken out.
+        places = tuple(range(len(workload.operations)))
+
+        def mended(part: tuple[int, ...]) -> tuple[int, ...]:
+            kept = fitting(profile.contract, [workload.operations[i] for i in part])
+            return tuple(part[i] for i in kept)
+
+        left = ddmin(places, lambda part: trial.holds([workload.operations[i] for i in part]), mended)
+    return Shrunk(
+        Workload(f"{case.workload}-shrunk", workload.summary, tuple(workload.operations[i] for i in left)),
+        finding.oracle,
+        trial.seen,
+        trial.tried,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What candidates are tried with."""
+
+    plan: Plan
+    recorder: Worker
+    judge: Worker
+    base: Path
+    directory: Path
+
+
+@contextlib.contextmanager
+def _bench(plan: Plan, store: RunStore, profile: Profile, workload: Workload) -> Iterator[_Bench]:
+    """Guests as the run had them, on the run's own base image."""
+    kernel = find_kernel(
+        store.info.kernel.name, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
+    )
+    with tempfile.TemporaryDirectory(prefix="powercut-shrink-") as name, contextlib.ExitStack() as guests:
+        directory = Path(name)
+        kept = store.path / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
+        base = make_base(profile, kept, directory)
+        kits = make_kits(plan, kernel, [profile], [workload], base, directory)
+        judge = guests.enter_context(Worker(kits.judge, directory / "judge", plan.log_bytes))
+        recorder = judge
+        if kits.recorder is not kits.judge:
+            recorder = guests.enter_context(Worker(kits.recorder, directory / "recorder", plan.log_bytes))
+        yield _Bench(plan, recorder, judge, base, directory)
+
+
+class _Trial:
+    """Records and judges candidates. `seen`: the violation that the last one which held showed."""
+
+    def __init__(self, bench: _Bench, profile: Profile, case: CaseId, oracle: str, say: Say) -> None:
+        self._bench, self._profile, self._case, self._oracle, self._say = bench, profile, case, oracle, say
+        self.tried = 0
+        self.seen = ""
+
+    def holds(self, operations: Sequence[Operation]) -> bool:
+        """Whether some crash state of these operations shows a violation of the oracle. What cannot be
+        recorded shows none.
+        """
+        self.tried += 1
+        # A name of its own: a disk that shows one log is asked for the next by its path.
+        workload = Workload(f"candidate-{self.tried}", "", tuple(operations))
+        try:
+            found = self._violation(workload)
+        except NotSupported as e:
+            raise UsageError(e.what) from e
+        except PowercutError as e:
+            self._say(f"{len(operations):3} operations: cannot be tried: {e.what}")
+            return False
+        self._say(f"{len(operations):3} operations: {found or 'does not show it'}")
+        self.seen = found or self.seen
+        return bool(found)
+
+    def _violation(self, workload: Workload) -> str:
+        bench, stop = self._bench, threading.Event()
+        kept = bench.directory / "kept"
+        recording = record(
+            bench.recorder, self._profile, workload, self._case, bench.base, kept, bench.directory
+        )
+        try:
+            examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
+            states = enumerate_states(bench.plan.fault_models, recording)
+            hashes = bench.judge.show(recording.base, recording.log).hashes(states)
+            for group in group_by_content(states, hashes):
+                for judged in look_at(examiner, bench.judge, group, stop).judged:
+                    for violation in judged.judgement.violations:
+                        if violation.oracle == self._oracle:
+                            return f"{judged.state} {violation.oracle}: {violation.summary}"
+            return ""
+        finally:
+            recording.log.unlink()
+
+
+def workload_file(shrunk: Shrunk, finding: Finding) -> str:
+    """The workload as a file of `workloads/`, with what it shows."""
+    lines = [
+        f"# Shows on {finding.case.configuration}: {shrunk.summary}",
+        f"# Made shorter from {finding.case}.",
+        f"summary = {_quoted(f'{shrunk.oracle}, made shorter from {finding.case.workload}')}",
+        "operations = [",
+        *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),
+        "]",
+    ]
+    return "\n".join(lines).replace("\t", " ") + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As a basic string of TOML, of which JSON's strings in ASCII are a part."""
+    return json.dumps(text)

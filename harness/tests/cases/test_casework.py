@@ -1,0 +1,426 @@
+"""All cases from recording to verdict without guests: nothing left out, nothing counted that was not seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.cases.casework import Casework, enumerate_states
+from harness.cases.examine import Look, Unseen
+from harness.cases.pool import Pool, Station
+from harness.cases.recording import Recording
+from harness.errors import GuestError, KernelError, NotSupported, PowercutError
+from harness.filesystems.profiles import select_profiles
+from harness.guests.worker import Worker
+from harness.model import (
+    CaseId,
+    CrashState,
+    FsckClass,
+    FsckResult,
+    History,
+    HistoryStep,
+    Judgement,
+    Outcome,
+    Verdict,
+    Violation,
+    Workload,
+)
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseStatus, How
+from harness.tests.store.samples import INFO
+from harness.workloads.load import parse_operation
+from harness.writelog import MarkText, Step, Write, read_log, write_log
+
+PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
+(PROFILE,) = select_profiles(["ext4/ordered"])
+FSCK = FsckResult(FsckClass.CLEAN, 0, "fsck said so")
+
+
+def case_of(workload: str) -> CaseId:
+    return CaseId("ext4", "ordered", workload)
+
+
+def violation(signature: str) -> Violation:
+    return Violation("durability", "f", f"{signature} is lost", "f", "nothing", signature)
+
+
+@dataclass
+class Script:
+    """What the guests would show. Of a state, by its prefix: what it holds, who is lost on it, and what the
+    judge of a machine says. `doubts_at`: the look, counted from 1, at which the memo is given up.
+    """
+
+    entries: int = 4
+    holds: Callable[[int], object] = lambda prefix: prefix
+    lost: set[int] = field(default_factory=set)
+    recalled: set[int] = field(default_factory=set)
+    says: Callable[[int, str], tuple[str, ...]] = lambda prefix, machine: ()
+    doubts_at: int = 0
+    refuses: dict[str, PowercutError] = field(default_factory=dict)
+    looks: list[tuple[str, int]] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+
+
+class FakeWorker:
+    """`show` is what tells contents apart."""
+
+    def __init__(self, script: Script, machine_name: str) -> None:
+        self.script, self.machine_name = script, machine_name
+
+    def show(self, *_: object) -> FakeWorker:
+        return self
+
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        return [f"{self.script.holds(s.prefix)}" for s in states]
+
+    def kill(self) -> None:
+        """No guest to end."""
+
+    close = kill
+
+
+class FakeExaminer:
+    """Looks and judges as the script says."""
+
+    def __init__(self, recording: Recording, script: Script) -> None:
+        self.recording, self.script, self.doubt = recording, script, ""
+
+    def look(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        script, prefix = self.script, states[0].prefix
+        script.looks.append((worker.machine_name, prefix))
+        if len(script.looks) == script.doubts_at:
+            self.doubt = "two outcomes"
+        if prefix in script.lost:
+            return Look(Unseen("the guest was lost"))
+        seen = Outcome(kernel_log=(worker.machine_name,), fsck=FSCK)
+        return Look(seen, recalled=prefix in script.recalled and not self.doubt)
+
+    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
+        if isinstance(seen, Unseen):
+            return Judgement(unknown=(seen.reason,))
+        machine = seen.kernel_log[0] + ("" if not self.doubt else ", doubted")
+        return Judgement(tuple(map(violation, self.script.says(state.prefix, machine))))
+
+
+class Silent:
+    """Progress; adds up what it is told."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = {}
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def begin(self, what: str, total: int) -> None:
+        self.left[what] = self.left.get(what, 0) + total
+
+    def advance(self, what: str, count: int) -> None:
+        self.left[what] -= count
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    with RunStore.create(tmp_path, "t", INFO) as made:
+        yield made
+
+
+Run = Callable[..., Silent]
+
+
+@pytest.fixture
+def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Work through cases of these workloads."""
+
+    def fake_record(script: Script) -> Callable[..., Recording]:
+        def record(_: object, profile: Any, workload: Workload, case: CaseId, *__: object) -> Recording:
+            script.recorded.append(workload.name)
+            if workload.name in script.refuses:
+                raise script.refuses[workload.name]
+            log = tmp_path / f"{workload.name}.log"
+            write_log(log, [MarkText(f"{n}") for n in range(script.entries)])
+            history = History((HistoryStep(0, parse_operation("sync"), 0, 1),))
+            return Recording(case, profile, workload, tmp_path / "base", log, read_log(log), history)
+
+        return record
+
+    def work(
+        script: Script,
+        *names: str,
+        confirms: bool = False,
+        jobs: int = 1,
+        lacking: dict[str, str] | None = None,
+        stopped: bool = False,
+        recordings: str | None = None,
+    ) -> Silent:
+        progress = Silent()
+        monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
+        monkeypatch.setattr("harness.cases.casework.Examiner", lambda r, **_: FakeExaminer(r, script))
+        workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
+        plan = Plan(
+            configurations=["ext4/ordered"],
+            workloads=[w.name for w in workloads],
+            jobs=jobs,
+            recordings=recordings,
+        )
+        bases = {PROFILE.name: tmp_path / "base"}
+        judge = cast(Worker, cast(Any, FakeWorker(script, "uml")))
+        recorder = cast(Worker, cast(Any, FakeWorker(script, "qemu")))
+        pool = Pool(lambda number: Station(recorder, judge), jobs, confirms=confirms)
+        if stopped:
+            pool.stop.set()
+        try:
+            Casework(plan, store, progress, tmp_path, bases).work(
+                pool, [(PROFILE, w) for w in workloads], lacking or {}
+            )
+        finally:
+            pool.close()
+        return progress
+
+    return work
+
+
+def verdicts(store: RunStore, workload: str = "w") -> dict[str, tuple[Verdict, How]]:
+    return {str(v.state): (v.verdict, v.how) for v in store.iter_verdicts(case_of(workload))}
+
+
+def status(store: RunStore, workload: str = "w") -> tuple[CaseStatus, str]:
+    record = store.case(case_of(workload))
+    assert record is not None
+    return record.status, record.reason
+
+
+def test_every_state_has_a_verdict_and_every_content_is_looked_at_once(
+    store: RunStore, run: Run, tmp_path: Path
+) -> None:
+    script = Script(holds=lambda prefix: min(prefix, 2), recalled={1})
+    progress = run(script)
+    assert script.looks == [("uml", 0), ("uml", 1), ("uml", 2)]
+    assert verdicts(store) == {
+        "@0": (PASS, How.JUDGED),
+        "@1": (PASS, How.MEMO),
+        "@2": (PASS, How.JUDGED),
+        "@3": (PASS, How.SAME_CONTENT),
+        "@4": (PASS, How.SAME_CONTENT),
+    }
+    assert status(store) == (CaseStatus.DONE, "")
+    record = store.case(case_of("w"))
+    assert record is not None
+    assert (record.info.generated, record.info.distinct) == (5, 3)
+    assert progress.left == {"recorded": 0, "states": 0}
+    assert not (tmp_path / "w.log").exists(), "logs do not pile up"
+
+
+def test_states_of_one_content_are_judged_each(store: RunStore, run: Run) -> None:
+    run(Script(holds=lambda _: "same", says=lambda prefix, _: ("x",) if prefix == 3 else ()))
+    assert {s: v for s, (v, _) in verdicts(store).items() if v is not PASS} == {"@3": FAIL}
+
+
+def test_more_contents_than_one_task_takes_are_all_looked_at(store: RunStore, run: Run) -> None:
+    script = Script(entries=100)
+    run(script, jobs=2)
+    assert sorted(prefix for _, prefix in script.looks) == list(range(101))
+    assert len(verdicts(store)) == 101
+    assert status(store)[0] is CaseStatus.DONE
+
+
+def test_what_could_not_be_looked_at_is_unknown_and_looked_at_by_the_next_run(
+    store: RunStore, run: Run
+) -> None:
+    run(Script(lost={2}))
+    assert {s for s, (v, _) in verdicts(store).items() if v is UNKNOWN} == {"@2"}
+    again = Script(says=lambda prefix, _: ("x",))
+    progress = run(again)
+    assert again.looks == [("uml", 2)], "what was decided stays"
+    assert verdicts(store)["@2"][0] is FAIL
+    assert progress.left["states"] == 0
+
+
+def test_of_one_content_with_an_open_state_all_is_looked_at_again(store: RunStore, run: Run) -> None:
+    run(Script(holds=lambda _: "same", lost={0}))
+    again = Script(holds=lambda _: "same")
+    run(again)
+    assert again.looks == [("uml", 0)]
+    assert {v for v, _ in verdicts(store).values()} == {PASS}
+
+
+def test_another_recording_is_judged_anew(store: RunStore, run: Run) -> None:
+    run(Script())
+    again = Script(entries=5)
+    run(again)
+    assert len(again.looks) == 6
+
+
+def test_evidence_is_that_of_the_smallest_state(store: RunStore, run: Run) -> None:
+    run(Script(says=lambda prefix, _: {2: ("x", "y"), 3: ("x", "z")}.get(prefix, ())))
+    found = {f.signature: f for f in store.findings()}
+    assert {s: str(f.state) for s, f in found.items()} == {"x": "@2", "y": "@2", "z": "@3"}
+    for finding in found.values():
+        evidence = store.evidence(finding)
+        assert evidence is not None
+        assert (evidence.state, evidence.kernel_log, evidence.fsck) == (finding.state, "uml", "fsck said so")
+        assert "confirmed" not in evidence.notes
+
+
+def test_a_smaller_state_that_is_looked_at_later_gives_the_evidence(store: RunStore, run: Run) -> None:
+    """@3 stands in the group of @0, which comes before @1; @4 after it."""
+    run(Script(holds=lambda p: {3: 0}.get(p, p), says=lambda p, _: ("x",) if p in (1, 3, 4) else ()))
+    (finding,) = store.findings()
+    evidence = store.evidence(finding)
+    assert evidence is not None
+    assert (str(finding.state), str(evidence.state)) == ("@1", "@1")
+
+
+def test_the_log_is_there_until_all_findings_are_confirmed(store: RunStore, run: Run, tmp_path: Path) -> None:
+    there: list[bool] = []
+
+    def says(prefix: int, machine: str) -> tuple[str, ...]:
+        there.append((tmp_path / "w.log").exists())
+        return ("x", "y") if prefix == 2 else ()
+
+    run(Script(says=says), confirms=True)
+    assert all(there)
+    assert len(there) == 5 + 2
+    assert not (tmp_path / "w.log").exists()
+
+
+def test_a_finding_is_looked_at_again_on_the_machine_that_people_run(store: RunStore, run: Run) -> None:
+    says: dict[tuple[int, str], tuple[str, ...]] = {(2, "uml"): ("x", "y", "z"), (2, "qemu"): ("x",)}
+    script = Script(says=lambda prefix, machine: says.get((prefix, machine), ()))
+    run(script, confirms=True)
+    kept = {f.signature: e for f in store.findings() if (e := store.evidence(f))}
+    assert {e.kernel_log for e in kept.values()} == {"uml"}, "what was seen first stays"
+    told = {signature: e.notes["confirmed"] for signature, e in kept.items()}
+    assert told == {"x": "qemu: yes", "y": "qemu: no: fail there", "z": "qemu: no: fail there"}
+    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)] * 3
+    assert status(store)[0] is CaseStatus.DONE
+    assert verdicts(store)["@2"][0] is FAIL, "one machine's no takes nothing back"
+
+
+def test_a_finding_of_an_earlier_part_of_the_run_is_confirmed_in_its_own_case(
+    store: RunStore, run: Run
+) -> None:
+    broken = Script(says=lambda prefix, _: ("x",) if prefix == 2 else ())
+    run(broken, "w")
+    again = Script(says=broken.says)
+    run(again, "w", confirms=True)
+    assert again.looks == [("qemu", 2)]
+    whole = Script()
+    run(whole, "a", confirms=True)
+    assert {machine for machine, _ in whole.looks} == {"uml"}
+    (finding,) = store.findings()
+    evidence = store.evidence(finding)
+    assert evidence is not None
+    assert (finding.case, evidence.notes["confirmed"]) == (case_of("w"), "qemu: yes")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_recording_that_is_kept_is_loaded_and_not_made(
+    store: RunStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    copied: list[tuple[CaseId, Path]] = []
+
+    def keep() -> None:
+        kept = store.path / "cases" / "ext4-ordered" / "w"
+        kept.mkdir(parents=True)
+        (kept / "history.json").touch()
+
+    def copy(case: CaseId, source: Path, cases: Path) -> None:
+        assert cases == store.path / "cases"
+        copied.append((case, source))
+        keep()
+
+    def load(case: CaseId, profile: Any, workload: Workload, cases: Path, scratch: Path) -> Recording:
+        assert cases == store.path / "cases"
+        write_log(scratch / "w.log", [MarkText("0")])
+        return Recording(
+            case, profile, workload, scratch, scratch / "w.log", read_log(scratch / "w.log"), History(())
+        )
+
+    monkeypatch.setattr("harness.cases.casework.copy_recording", copy)
+    monkeypatch.setattr("harness.cases.casework.load_recording", load)
+    if not elsewhere:
+        keep()
+    script = Script()
+    run(script, "w", recordings=str(tmp_path / "other") if elsewhere else None)
+    assert (script.recorded, len(script.looks)) == ([], 2)
+    assert copied == ([(case_of("w"), tmp_path / "other" / "cases")] if elsewhere else [])
+    run(script, "w", recordings=str(tmp_path / "other"))
+    assert len(copied) == elsewhere, "once it is there it stays"
+
+
+def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknown(
+    store: RunStore, run: Run
+) -> None:
+    script = Script(
+        recalled={1, 2},
+        doubts_at=4,
+        says=lambda prefix, machine: ("x",) if (prefix, machine) == (2, "uml, doubted") else (),
+    )
+    progress = run(script)
+    assert [prefix for _, prefix in script.looks] == [0, 1, 2, 3, 4, 1, 2]
+    assert verdicts(store)["@1"] == (PASS, How.JUDGED)
+    assert verdicts(store)["@2"] == (FAIL, How.JUDGED)
+    assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
+    assert progress.left["states"] == 0
+    assert "looking again" in progress.said[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (NotSupported("no O_TMPFILE here"), CaseStatus.NOT_RUN),
+        (GuestError("the guest says no"), CaseStatus.UNKNOWN),
+        (KernelError("no such kernel"), CaseStatus.UNKNOWN),
+    ],
+    ids=str,
+)
+def test_a_case_that_cannot_be_recorded_says_why_and_stops_nobody(
+    store: RunStore, run: Run, error: PowercutError, expected: CaseStatus
+) -> None:
+    script = Script(refuses={"a": error})
+    progress = run(script, "a", "b")
+    assert status(store, "a") == (expected, str(error))
+    assert verdicts(store, "a") == {}
+    assert status(store, "b")[0] is CaseStatus.DONE
+    assert progress.left == {"recorded": 0, "states": 0}
+
+
+@pytest.mark.parametrize("name", ["b", PROFILE.name])
+def test_what_is_lacking_here_is_not_run(store: RunStore, run: Run, name: str) -> None:
+    script = Script()
+    run(script, "a", "b", lacking={name: "no such program"})
+    assert status(store, "b") == (CaseStatus.NOT_RUN, "no such program")
+    assert script.recorded == (["a"] if name == "b" else [])
+
+
+def test_every_case_is_worked_on_however_few_the_stations(store: RunStore, run: Run) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    for jobs in (1, 2):
+        script = Script()
+        run(script, *names, jobs=jobs)
+        assert sorted(script.recorded) == names
+    assert {status(store, name)[0] for name in names} == {CaseStatus.DONE}
+
+
+def test_a_case_that_was_stopped_is_not_done(store: RunStore, run: Run) -> None:
+    script = Script()
+    run(script, stopped=True)
+    assert script.looks == []
+    assert status(store)[0] is CaseStatus.RECORDED
+
+
+def test_states_of_several_fault_models_come_once_each(tmp_path: Path) -> None:
+    steps: list[Step] = [Write(0, b"1" * 4096), Write(8, b"2" * 4096)]
+    write_log(tmp_path / "log", steps)
+    log = read_log(tmp_path / "log")
+    recording = Recording(case_of("w"), PROFILE, cast(Any, None), tmp_path, tmp_path, log, History(()))
+    states = enumerate_states(["prefix", "drop", "torn", "prefix"], recording)
+    assert len(states) == len(set(states)) == 3 + 1 + 14
+    assert [str(s) for s in states[:4]] == ["@0", "@1", "@2", "@2-0"]

@@ -1,0 +1,674 @@
+"""One crash state without guests: lost guests, the memo, and what happens when the memo was wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.cases.examine import ATTEMPTS, Examiner, Look, Unseen
+from harness.cases.fsck_reads import FsckMemo, FsckReads, parse_trace
+from harness.cases.recording import Recording, history_of
+from harness.errors import DiskError, GuestError, GuestLost
+from harness.filesystems.profiles import select_profiles
+from harness.guests.disk import Disk
+from harness.guests.worker import Ask, Recovery, Worker
+from harness.model import (
+    CaseId,
+    Check,
+    CheckResult,
+    CrashState,
+    FsckClass,
+    FsckResult,
+    History,
+    HistoryStep,
+    Judgement,
+    Operation,
+    OperationKind,
+    Outcome,
+    TreeEntry,
+    Verdict,
+    Workload,
+)
+from harness.workloads.load import load_workload, parse_operation
+from harness.writelog import MarkText, read_log, write_log
+
+ROOT = TreeEntry("", "directory", 2, 0o755, 2, 0, 0, 4096, 8)
+CLEAN = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (1, 2))
+
+
+class FakeDisk:
+    """Remembers outcomes by prefix parity: two states of equal parity agree in all that was read."""
+
+    def __init__(self) -> None:
+        self.memo: dict[int, int] = {}
+        self.state = CrashState(0)
+        self.noted: list[int] = []
+        self.imaged: list[int] = []
+
+    def image(self, _: Path) -> str:
+        self.imaged.append(self.state.prefix)
+        return "content"
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        return [f"{self.state.prefix} {block}".encode() for block in blocks]
+
+    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
+        return [self.memo.get(s.prefix % 2) for s in states]
+
+    def also_read(self, blocks: Sequence[int]) -> None:
+        self.noted += blocks
+
+    def remember(self, number: int) -> int | None:
+        earlier = self.memo.get(self.state.prefix % 2)
+        self.memo.setdefault(self.state.prefix % 2, number)
+        return earlier
+
+
+class FakeWorker:
+    """Answers with what `outcomes` holds for a prefix; an exception there is raised."""
+
+    def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
+        self.disk = FakeDisk()
+        self.image = Path("image")
+        self.machine_name = "fake"
+        self.outcomes = outcomes
+        self.looked: list[int] = []
+        self.application: dict[int, Callable[[Sequence[str]], int | None]] = {}
+        self.asked: list[tuple[int, int]] = []
+        self.closed = False
+
+    def show(self, *_: object) -> FakeDisk:
+        return self.disk
+
+    def close(self) -> None:
+        self.closed = True
+
+    def recover(self, _: object, state: CrashState, ask: Ask | None) -> Recovery:
+        self.looked.append(state.prefix)
+        self.disk.state = state
+        answers = self.outcomes[state.prefix]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if self.application and ask:
+            answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
+        return Recovery(answer, (0, 0, 0))
+
+    def run_check(self, check: Check, acknowledged: Sequence[str]) -> CheckResult:
+        """An application that has kept what the digest of its file says."""
+        self.asked.append((self.looked[-1], len(acknowledged)))
+        return CheckResult(check.operation, self.application[self.looked[-1]](acknowledged), "it says")
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """One operation, `sync`, acknowledged at once."""
+    write_log(tmp_path / "log", [MarkText("begin 0"), MarkText("ack 0")])
+    (profile,) = select_profiles(["ext4/ordered"])
+    history = History((HistoryStep(0, parse_operation("sync"), 0, 1),))
+    case = CaseId("ext4", "ordered", "append-fsync")
+    workload = load_workload("append-fsync")
+    log = read_log(tmp_path / "log")
+    return Recording(case, profile, workload, tmp_path / "base", tmp_path / "log", log, history)
+
+
+@pytest.fixture(autouse=True)
+def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
+
+
+GOOD = Outcome(tree={"": ROOT})
+OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=12)})
+
+
+def look(examiner: Examiner, worker: FakeWorker, prefix: int) -> Look:
+    return look_at(examiner, worker, prefix)
+
+
+def look_at(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> Look:
+    """States of one content."""
+    states = [CrashState(p) for p in prefixes]
+    return examiner.look(cast(Worker, cast(Any, worker)), states, threading.Event())
+
+
+def test_a_lost_guest_is_replaced(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone"), GOOD]})
+    seen = look(Examiner(recording), worker, 1).seen
+    assert isinstance(seen, Outcome)
+    assert seen.fsck == CLEAN.result
+    assert len(worker.looked) == 2
+
+
+def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
+    examiner = Examiner(recording)
+    seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1).seen
+    assert isinstance(seen, Unseen)
+    judgement = examiner.judge(CrashState(1), seen)
+    assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
+
+
+def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
+    worker = FakeWorker({1: [DiskError("the disk is gone")]})
+    examiner = Examiner(recording)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
+    assert len(worker.looked) == ATTEMPTS
+    again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
+    assert look(Examiner(recording), again, 1).seen == dataclasses.replace(GOOD, fsck=CLEAN.result)
+
+
+def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone", "Kernel panic - not syncing")]})
+    examiner = Examiner(recording)
+    seen = look(examiner, worker, 1).seen
+    assert len(worker.looked) == ATTEMPTS
+    judgement = examiner.judge(CrashState(1), seen)
+    assert {v.oracle for v in judgement.violations} == {"mountable"}
+
+
+def test_a_kernel_that_died_once_and_was_lost_once_is_unknown(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestLost("gone", "Oops: 1"), GuestLost("gone"), GuestLost("gone", "Oops: 1")]})
+    assert isinstance(look(Examiner(recording), worker, 1).seen, Unseen)
+
+
+def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
+    worker = FakeWorker({1: [GuestError("no such device")]})
+    seen = look(Examiner(recording), worker, 1).seen
+    assert isinstance(seen, Unseen)
+    assert worker.looked == [1]
+
+
+def test_the_memo_spares_the_guest(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    assert not look(examiner, worker, 1).recalled
+    again = look(examiner, worker, 3)
+    assert again.recalled
+    assert worker.looked == [1]
+    assert worker.disk.noted == [1, 2], "what fsck read counts as read"
+
+
+def test_without_the_memo_every_state_is_looked_at(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+    assert worker.looked == [1, 3]
+
+
+def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+    assert worker.looked == [1, 3]
+    assert not examiner.doubt
+
+
+def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert "not deterministic" in examiner.doubt
+    assert not look(examiner, worker, 5).recalled
+
+
+def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
+    """Odd prefixes above 3 that are, or are not, looked at all the same at this rate."""
+    drawn = {p: zlib.crc32(f"{recording.case}@{p}".encode()) / 2**32 for p in range(5, 200, 2)}
+    return [p for p, share in drawn.items() if (share < rate) == wanted]
+
+
+def test_samples_are_a_share_of_the_states(recording: Recording) -> None:
+    drawn = [Examiner(recording, sample_rate=0.01)._sampled(CrashState(p)) for p in range(20_000)]
+    assert 150 < sum(drawn) < 250
+    assert len(sampled(recording, 0.5, True)) == sum(
+        Examiner(recording, sample_rate=0.5)._sampled(CrashState(p)) for p in range(5, 200, 2)
+    )
+
+
+def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
+    (yes, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
+    worker = FakeWorker({1: [GOOD], no: [GOOD], yes: [OTHER]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.5)
+    look(examiner, worker, 1)
+    assert look(examiner, worker, no).recalled
+    look(examiner, worker, yes)
+    assert f"@{yes}" in examiner.doubt
+    assert not look(examiner, worker, no).recalled
+
+
+@pytest.mark.parametrize("seen", [OTHER, GuestLost("gone", "Oops: 1")], ids=["other", "died"])
+def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, seen: Outcome | Exception
+) -> None:
+    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: disk.memo.setdefault(1, number) and None)
+    worker = FakeWorker({1: [GOOD], 3: [seen]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert "not deterministic" in examiner.doubt
+
+
+def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [GuestLost("gone")]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert look(examiner, worker, 3) == Look(Unseen("gone"))
+    assert not examiner.doubt
+
+
+def test_two_outcomes_of_the_same_reads_give_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at side by side, so that neither could be recalled."""
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    for other, doubt in ((GOOD, False), (OTHER, True)):
+        worker = FakeWorker({1: [GOOD], 3: [other]})
+        examiner = Examiner(recording, memo=True, sample_rate=0.0)
+        look(examiner, worker, 1)
+        look(examiner, worker, 3)
+        assert bool(examiner.doubt) is doubt
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ({"kernel_log": ("EXT4-fs error (device vda): bad",)}, True),
+        ({"kernel_log": ("EXT4-fs (vda): recovery complete",)}, False),
+        ({"mount_errno": 5}, True),
+        ({"unmount_errno": 5}, True),
+        ({"walk_errors": ("opendir d: EIO",)}, True),
+    ],
+    ids=str,
+)
+def test_outcomes_differ_in_all_that_the_oracles_look_at(
+    recording: Recording, change: dict[str, Any], doubt: bool
+) -> None:
+    worker = FakeWorker({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 3)
+    assert bool(examiner.doubt) is doubt
+
+
+def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> list[FsckReads]:
+    """What fsck says, one time after the other; what is left of it."""
+    left = list(answers)
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: left.pop(0)))
+    return left
+
+
+def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers_of_fsck(monkeypatch, CLEAN, FsckReads(DIRTY.result, CLEAN.blocks))
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(3), look(examiner, worker, 3).seen).verdict is Verdict.FAIL
+    assert examiner.doubt
+
+
+def test_fsck_is_run_on_what_recovery_left(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    examiner = Examiner(recording)
+    look_at(examiner, worker, 1)
+    look_at(examiner, worker, 2)
+    assert worker.disk.imaged == [1, 2]
+
+
+def test_an_fsck_of_the_same_blocks_is_not_run_again(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States 1 and 2 are recovered each; all that fsck reads is the same."""
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    left = answers_of_fsck(monkeypatch, DIRTY, CLEAN, CLEAN)
+    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    for prefix in (1, 2):
+        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen).verdict is Verdict.FAIL
+    assert (len(left), worker.looked, examiner.doubt) == (2, [1, 2], "")
+    answers_of_fsck(monkeypatch, CLEAN, CLEAN)
+    without = Examiner(recording, sample_rate=0.0)
+    for prefix in (1, 2):
+        look(without, worker, prefix)
+    assert worker.disk.imaged == [1, 1, 2]
+
+
+def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    answers_of_fsck(monkeypatch, CLEAN, DIRTY)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
+    assert "@2" in examiner.doubt
+
+
+def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_asked_every_time(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: None)
+    (yes, again, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
+    left = answers_of_fsck(monkeypatch, CLEAN, CLEAN, DIRTY, CLEAN)
+    worker = FakeWorker({prefix: [GOOD] for prefix in (1, yes, again, no)})
+    examiner = Examiner(recording, memo=True, sample_rate=0.5)
+    for prefix, runs, doubt in (
+        (1, 1, False),
+        (no, 1, False),
+        (yes, 2, False),
+        (again, 3, True),
+        (no, 4, True),
+    ):
+        look(examiner, worker, prefix)
+        assert (4 - len(left), bool(examiner.doubt)) == (runs, doubt)
+
+
+def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cases.examine.repaired", lambda worker, target, state, tool: target)
+    (profile,) = select_profiles(["jfs/default"])
+    examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
+    worker = FakeWorker({0: [GOOD]})
+    for prefix in (2, 4):
+        assert not look(examiner, worker, prefix).recalled
+    assert worker.looked == [0, 0], "the repaired image is shown as it is"
+
+
+def test_a_disk_that_cannot_recall_is_replaced(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> FakeDisk:
+        raise DiskError("the disk is gone")
+
+    monkeypatch.setattr(FakeWorker, "show", refuse)
+    worker = FakeWorker({1: [GOOD]})
+    found = look(Examiner(recording, memo=True), worker, 1)
+    assert isinstance(found.seen, Outcome)
+    assert (found.recalled, worker.closed) == (False, True)
+
+
+def test_reads_that_cannot_be_traced_turn_the_memo_off(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untraced = FsckReads(CLEAN.result, None)
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
+    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+
+
+def test_a_stopped_run_says_unknown(recording: Recording) -> None:
+    stop = threading.Event()
+    stop.set()
+    worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
+    seen = Examiner(recording).look(worker, [CrashState(1)], stop).seen
+    assert isinstance(seen, Unseen)
+
+
+class Image:
+    """A disk that shows these contents."""
+
+    def __init__(self, **contents: bytes) -> None:
+        self.contents = {int(name[1:]): content for name, content in contents.items()}
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        return [self.contents.get(block, b"") for block in blocks]
+
+
+def memo_of(*answers: tuple[Image, FsckReads]) -> FsckMemo:
+    memo = FsckMemo()
+    for image, answer in answers:
+        memo.remember(cast(Disk, cast(Any, image)), answer)
+    return memo
+
+
+def recalled(memo: FsckMemo, image: Image) -> FsckReads | None:
+    return memo.recall(cast(Disk, cast(Any, image)))
+
+
+DIRTY = FsckReads(FsckResult(FsckClass.DIRTY, 4, ""), (1, 3))
+
+
+def test_an_fsck_is_known_by_all_that_it_read() -> None:
+    memo = memo_of((Image(b1=b"a", b2=b"b"), CLEAN), (Image(b1=b"x", b3=b"c"), DIRTY))
+    assert recalled(memo, Image(b1=b"a", b2=b"b", b3=b"other")) == CLEAN
+    assert recalled(memo, Image(b1=b"x", b2=b"other", b3=b"c")) == DIRTY
+    assert recalled(memo, Image(b1=b"a", b2=b"other", b3=b"c")) is None
+
+
+def test_an_fsck_whose_reads_are_not_known_is_not_kept() -> None:
+    memo = memo_of((Image(b1=b"a"), FsckReads(CLEAN.result, None)))
+    assert recalled(memo, Image(b1=b"a")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("0 4096\n4096 1\ncomplete\n", (0, 1)),
+        ("4095 2\ncomplete\n", (0, 1)),
+        ("complete\n", ()),
+        ("0 4096\n", None),
+        ("", None),
+    ],
+)
+def test_a_trace_counts_only_when_it_is_complete(text: str, blocks: tuple[int, ...] | None) -> None:
+    assert parse_trace(text) == blocks
+
+
+def with_check(recording: Recording) -> Recording:
+    """The same recording with a program that judges operation 0."""
+    workload = dataclasses.replace(recording.workload, checks=(Check(0, ("check",), ("*",)),))
+    return dataclasses.replace(recording, workload=workload)
+
+
+def answered(code: int | None) -> Outcome:
+    return dataclasses.replace(GOOD, checks=(CheckResult(0, code, "it says"),))
+
+
+@pytest.mark.parametrize(
+    ("clean", "crashed", "verdict"),
+    [(0, 0, Verdict.PASS), (0, 1, Verdict.FAIL), (1, 1, Verdict.UNKNOWN), (1, 0, Verdict.UNKNOWN)],
+)
+def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
+    recording: Recording, clean: int, crashed: int, verdict: Verdict
+) -> None:
+    """State 2 is the log's end. A program that fails there cannot work: no alarm, no pass."""
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
+    seen = look(examiner, worker, 3).seen
+    assert worker.looked == [2, 3]
+    assert examiner.judge(CrashState(3), seen).verdict is verdict
+    look(examiner, worker, 3)
+    assert worker.looked == [2, 3, 3], "once is enough"
+
+
+def rejected(judgement: Judgement) -> bool:
+    """By a program; nothing is open."""
+    assert not judgement.unknown
+    return any(v.oracle == "program" for v in judgement.violations)
+
+
+def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recording: Recording) -> None:
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [GuestError("no such device")], 3: [answered(1)]})
+    judgement = examiner.judge(CrashState(3), look(examiner, worker, 3).seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert any("no such device" in why for why in judgement.unknown)
+
+
+def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(recording: Recording) -> None:
+    """At state 1 it had not; one content answers for both."""
+    examiner = Examiner(with_check(recording))
+    worker = FakeWorker({2: [GOOD], 1: [OTHER]})
+    worker.application = {2: lambda _: 0, 1: lambda _: 1}
+    seen = look_at(examiner, worker, 1).seen
+    assert isinstance(seen, Outcome)
+    assert (seen.checks, worker.asked) == ((), [(2, 0)])
+    seen = look_at(examiner, worker, 1, 2).seen
+    assert [rejected(examiner.judge(CrashState(p), seen)) for p in (1, 2)] == [False, True]
+    assert worker.asked == [(2, 0), (1, 0)]
+
+
+def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(recording: Recording) -> None:
+    def holding(**digests: str) -> Outcome:
+        files = {n: dataclasses.replace(ROOT, path=n, inode=12, digest=d) for n, d in digests.items()}
+        return Outcome(tree={"": ROOT, **files})
+
+    plain = with_check(recording)
+    check = Check(0, ("check",), ("a", "b*"))
+    examiner = Examiner(
+        dataclasses.replace(plain, workload=dataclasses.replace(plain.workload, checks=(check,)))
+    )
+    contents = {2: ("1", "1", "1"), 3: ("1", "1", "2"), 4: ("2", "1", "1"), 5: ("1", "2", "1")}
+    worker = FakeWorker({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
+    worker.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
+    found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n).seen)) for n in (3, 4, 5)]
+    assert found == [False, True, True]
+    assert worker.asked == [(2, 0), (4, 0), (5, 0)]
+
+
+# --- applications ----------------------------------------------------------------------------
+
+APPLICATION_MARKS = ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+@pytest.fixture
+def application(recording: Recording, tmp_path: Path) -> Recording:
+    """One application that acknowledges three times; its marks are the whole log."""
+    write_log(tmp_path / "log", [MarkText(text) for text in APPLICATION_MARKS])
+    log = read_log(tmp_path / "log")
+    run = Operation(OperationKind.RUN, argv=("run",))
+    workload = Workload("a", "a", (run,), (Check(0, ("check",), ("*",), application=True),))
+    history = history_of(log.entries, workload.operations)
+    return dataclasses.replace(recording, workload=workload, write_log=log, history=history)
+
+
+def keeps(count: int) -> Callable[[Sequence[str]], int | None]:
+    """What its check says when only the first `count` acknowledged things are there."""
+    return lambda acknowledged: int(len(acknowledged) > count)
+
+
+def holding(count: int) -> Outcome:
+    """A tree with a file whose digest tells how much is in it."""
+    entry = dataclasses.replace(ROOT, path="db", inode=12, digest=str(count))
+    return Outcome(tree={"": ROOT, "db": entry})
+
+
+def application_worker(kept: dict[int, int | None]) -> FakeWorker:
+    """Keeps all at the log's end and on the empty disk; elsewhere so much (None: nobody can say)."""
+    sound: dict[int, int | None] = {0: 0, 5: 3}
+    kept = sound | kept
+    worker = FakeWorker({prefix: [holding(100 if n is None else n)] for prefix, n in kept.items()})
+    worker.application = {prefix: (lambda _: 7) if n is None else keeps(n) for prefix, n in kept.items()}
+    return worker
+
+
+def verdicts(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> list[Verdict]:
+    seen = look_at(examiner, worker, *prefixes).seen
+    return [examiner.judge(CrashState(p), seen).verdict for p in prefixes]
+
+
+def test_marks_of_an_application_are_its_acknowledgements(application: Recording) -> None:
+    history = application.history
+    assert [(a.operation, a.text, a.entry) for a in history.acknowledgements] == [
+        (0, "1", 1),
+        (0, "2", 2),
+        (0, "3", 3),
+    ]
+    assert [history.position(p).told for p in range(6)] == [0, 0, 1, 2, 3, 3]
+    assert history.told(0, 2) == ("1", "2")
+    assert history.told(1, 2) == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (3, "PASS PASS PASS PASS"),
+        (2, "PASS PASS PASS FAIL"),
+        (1, "PASS PASS FAIL FAIL"),
+        (0, "PASS FAIL FAIL FAIL"),
+        (-1, "FAIL FAIL FAIL FAIL"),
+        (None, "UNKNOWN UNKNOWN UNKNOWN UNKNOWN"),
+    ],
+)
+def test_states_of_one_content_answer_for_their_own_acknowledgements(
+    application: Recording, kept: int | None, expected: str
+) -> None:
+    """One content, at four places in the history: what was acknowledged later is nobody's loss before."""
+    worker = application_worker({1: kept})
+    found = verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert " ".join(v.name for v in found) == expected
+
+
+def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Recording) -> None:
+    history = dataclasses.replace(application.history, acknowledgements=())
+    examiner = Examiner(dataclasses.replace(application, history=history))
+    worker = application_worker({1: 3})
+    seen = look_at(examiner, worker, 1).seen
+    judgement = examiner.judge(CrashState(1), seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "never called powercut-ack" in judgement.unknown[0]
+
+
+def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:
+    """Of the whole, which the log's end had as well, nothing is asked again; of less, twice."""
+    worker = application_worker({1: 3})
+    verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert worker.asked == [(5, 3), (0, 0)]
+    worker = application_worker({1: 2})
+    verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    assert [asked for asked in worker.asked if asked[0] == 1] == [(1, 3), (1, 2)]
+
+
+def test_another_machine_answers_for_itself(application: Recording) -> None:
+    examiner = Examiner(application)
+    judge, recorder = application_worker({1: 0}), application_worker({1: 3})
+    recorder.machine_name = "another"
+    assert verdicts(examiner, judge, 1, 2) == [Verdict.PASS, Verdict.FAIL]
+    verdicts(examiner, recorder, 1, 2)
+    assert recorder.asked == [(1, 1)]
+
+
+def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:
+    """States 1 and 3 agree in all that was read, and what is there was enough at 1."""
+    worker = application_worker({1: 0, 3: 0})
+    worker.disk.memo = {}
+    examiner = Examiner(application, memo=True, sample_rate=0.0)
+    verdicts(examiner, worker, 5)  # the controls
+    worker.disk.memo = {}
+    assert verdicts(examiner, worker, 1) == [Verdict.PASS]
+    assert verdicts(examiner, worker, 3) == [Verdict.FAIL]
+    look = look_at(examiner, worker, 3)
+    assert look.recalled, "asked and answered"
+    assert examiner.judge(CrashState(3), look.seen).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (0, 2), (None, 3), (0, None)])
+def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_nothing(
+    application: Recording, start: int | None, end: int | None
+) -> None:
+    worker = application_worker({0: start, 5: end, 1: 0})
+    examiner = Examiner(application)
+    seen = look_at(examiner, worker, 1, 2).seen
+    judgement = examiner.judge(CrashState(2), seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert any("cannot do its work here" in why for why in judgement.unknown)
+
+
+def test_an_application_violation_says_what_the_check_said(application: Recording) -> None:
+    examiner = Examiner(application)
+    seen = look_at(examiner, application_worker({1: 0}), 1, 2).seen
+    (violation,) = examiner.judge(CrashState(2), seen).violations
+    assert violation.oracle == "program"
+    assert "after 1 acknowledgement: it says" in violation.summary

@@ -1,0 +1,73 @@
+"""What is asked of fsck, and that what it read is known only where the trace says that it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.cases.fsck_reads import FsckReads
+from harness.filesystems.profiles import Profile
+from harness.filesystems.second import file_for
+from harness.model import FsckClass, FsckResult
+
+CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
+Check = Callable[..., FsckResult]
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cases.fsck_reads.find_library", lambda: Path("/readtrace.so"))
+
+
+def profile(check: Check, *, writes: bool = False, second: str = "", fsck: bool = True) -> Profile:
+    tool = SimpleNamespace(writes=writes) if fsck else None
+    made = SimpleNamespace(fsck=tool, second=second, second_offset=4096, check_filesystem=check)
+    return cast(Profile, cast(Any, made))
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    made = tmp_path / "recovered.img"
+    made.write_bytes(b"as it was")
+    return made
+
+
+@pytest.mark.parametrize(("trace", "blocks"), [("0 4096\n8192 1\ncomplete\n", (0, 2)), ("0 4096\n", None)])
+def test_the_trace_of_the_image_tells_what_was_read(
+    image: Path, trace: str, blocks: tuple[int, ...] | None
+) -> None:
+    def check(checked: Path, environment: Mapping[str, str]) -> FsckResult:
+        assert (checked, environment["POWERCUT_TRACE_FILE"]) == (image, str(image))
+        assert environment["LD_PRELOAD"] == "/readtrace.so"
+        assert "POWERCUT_TRACE_TAIL" not in environment
+        Path(environment["POWERCUT_TRACE_OUT"]).write_text(trace)
+        return CLEAN
+
+    assert FsckReads.of(profile(check), image) == FsckReads(CLEAN, blocks)
+
+
+def test_an_fsck_that_writes_is_given_a_copy_and_the_copy_is_traced(image: Path) -> None:
+    def check(checked: Path, environment: Mapping[str, str]) -> FsckResult:
+        assert checked.read_bytes() == b"as it was"
+        assert environment["POWERCUT_TRACE_FILE"] == str(checked)
+        checked.write_bytes(b"repaired")
+        return CLEAN
+
+    assert FsckReads.of(profile(check, writes=True), image) == FsckReads(CLEAN, None)
+    assert image.read_bytes() == b"as it was"
+
+
+def test_a_second_device_is_traced_behind_the_first(image: Path) -> None:
+    def check(checked: Path, environment: Mapping[str, str]) -> FsckResult:
+        assert environment["POWERCUT_TRACE_TAIL"] == f"4096:{file_for(image)}"
+        return CLEAN
+
+    FsckReads.of(profile(check, second="journal"), image)
+
+
+def test_where_there_is_no_fsck_nothing_is_read(image: Path) -> None:
+    assert FsckReads.of(profile(lambda checked: CLEAN, fsck=False), image) == FsckReads(CLEAN, ())

@@ -1,0 +1,96 @@
+"""How a command ends: what went wrong is said, with a code, and a traceback is for defects alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+
+import pytest
+
+from harness.cli.guard import guarded
+from harness.errors import ExitCode, UsageError
+
+
+def ended(command: Callable[[], ExitCode | None]) -> int:
+    with pytest.raises(SystemExit) as caught:
+        guarded(command)()
+    return int(caught.value.code or 0)
+
+
+def raises(error: BaseException) -> Callable[[], ExitCode | None]:
+    def command() -> ExitCode | None:
+        raise error
+
+    return command
+
+
+def test_a_code_is_passed_on_and_none_is_good() -> None:
+    assert ended(lambda: ExitCode.INCONSISTENT) == 1
+    assert ended(lambda: None) == 0
+
+
+def test_what_a_message_quotes_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """`root:x:0` became a red cross: rich's names of emoji."""
+    assert ended(raises(UsageError("root:x:0 [bold] :warning:", "look"))) == ExitCode.USAGE
+    assert capsys.readouterr().err == "powercut: root:x:0 [bold] :warning:\n  next: look\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOENT, errno.EISDIR, errno.ENOTDIR])
+def test_a_file_that_the_host_refuses_is_named(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(raises(OSError(number, os.strerror(number), "/a/[b]"))) == ExitCode.UNDECIDED
+    said = capsys.readouterr().err
+    assert said.startswith(f"powercut: /a/[b]: {os.strerror(number)}\n  next: ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left"), sqlite3.OperationalError("database or disk is full")],
+)
+def test_a_full_disk_says_how_to_go_on(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(raises(error)) == ExitCode.UNDECIDED
+    assert "--resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [OSError("closed"), ValueError("x"), sqlite3.OperationalError("no table")])
+def test_a_defect_of_ours_shows_its_traceback_and_accuses_no_file_system(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own exit code for it is 1, which is ours for inconsistent."""
+    assert ended(raises(error)) == ExitCode.UNDECIDED
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert str(error) in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_is_an_interruption(number: signal.Signals) -> None:
+    cleaned = []
+
+    def command() -> ExitCode:
+        try:
+            os.kill(os.getpid(), number)
+            while True:  # another thread may take the signal; Python's handler runs in this one soon after
+                time.sleep(0.001)
+        finally:
+            cleaned.append(number)
+        return ExitCode.CONSISTENT
+
+    before = signal.getsignal(number)
+    assert ended(command) == ExitCode.INTERRUPTED
+    assert cleaned == [number]
+    assert signal.getsignal(number) is before
+
+
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    def command() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert ended(command) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

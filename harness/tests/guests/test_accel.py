@@ -1,0 +1,81 @@
+"""Which accelerator: KVM where a kernel comes up under it, found out once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.errors import GuestError, GuestLost, KernelError
+from harness.guests import qemu, wire
+from harness.guests.worker import _need_modules
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the answer is remembered; the host has a /dev/kvm."""
+    monkeypatch.setattr(qemu, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(qemu, "version", lambda: "7.2")
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    return tmp_path / "accel.json"
+
+
+def comes_up() -> None: ...
+
+
+def is_lost() -> None:
+    raise GuestLost("guest lost: boot: no answer within 20 s; machine still running")
+
+
+def is_broken() -> None:
+    raise GuestError("the agent speaks protocol 1, the harness 2")
+
+
+def never() -> None:
+    raise AssertionError("it was remembered")
+
+
+def test_the_answer_is_remembered(memory: Path) -> None:
+    assert qemu.choose_accel("auto", comes_up).name == "kvm"
+    assert qemu.choose_accel("auto", never).name == "kvm"
+    memory.unlink()
+    assert qemu.choose_accel("auto", is_lost).name == "tcg"
+    assert qemu.choose_accel("auto", never).name == "tcg"
+
+
+def test_a_kernel_of_ones_own_that_does_not_boot_is_not_held_against_kvm(memory: Path) -> None:
+    """One broken bzImage, and every later run was emulated."""
+    assert qemu.choose_accel("auto", is_lost, known_good=False).name == "tcg"
+    assert not memory.exists()
+    assert qemu.choose_accel("auto", comes_up, known_good=False).name == "kvm"
+    assert qemu.choose_accel("auto", never).name == "kvm"
+
+
+def test_what_is_wrong_elsewhere_is_not_held_against_kvm(memory: Path) -> None:
+    with pytest.raises(GuestError):
+        qemu.choose_accel("auto", is_broken)
+    assert not memory.exists()
+
+
+def test_a_memory_that_cannot_be_read_is_made_again(memory: Path) -> None:
+    memory.write_text("{torn")
+    assert qemu.choose_accel("auto", comes_up).name == "kvm"
+    assert qemu.choose_accel("auto", never).name == "kvm"
+
+
+def hello(*errors: str) -> wire.Hello:
+    return wire.Hello(protocol=1, release="6.12", version="", module_errors=list(errors), dm_targets=[])
+
+
+@pytest.mark.parametrize("error", ["ext4: ENOEXEC (8)", "jbd2: ENOENT (2)", "ext4: EKEYREJECTED (129)"])
+def test_a_module_for_another_kernel_is_named(error: str) -> None:
+    """It was told as `mount: ENODEV`."""
+    with pytest.raises(KernelError, match=r"6\.12") as caught:
+        _need_modules(hello("crc32c_intel: ENODEV (19)", error))
+    assert error in str(caught.value)
+    assert "crc32c_intel" not in str(caught.value)
+
+
+def test_a_module_without_its_hardware_is_no_matter() -> None:
+    _need_modules(hello("crc32c_intel: ENODEV (19)"))

@@ -1,0 +1,308 @@
+"""The disk, started for real, against the plain replay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import DiskError, EnvironmentLacks
+from harness.guests import disk as disk_module
+from harness.guests.disk import Disk
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.states import enumerate_prefixes, replay
+from harness.tests.needs import needed
+from harness.tests.states.logs import BASE, logs, states
+from harness.writelog import Discard, Step, Write, read_log, write_log
+
+S = SECTOR_BYTES
+# one process and one folder serve all examples; each opens its own log
+real = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _require_binary() -> None:
+    with needed():
+        disk_module.find_binary()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Disk]:
+    _require_binary()
+    with Disk() as disk:
+        yield disk
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base"
+    path.write_bytes(BASE)
+    return path
+
+
+def _log(tmp_path: Path, steps: list[Step]) -> Path:
+    path = tmp_path / "log"
+    path.unlink(missing_ok=True)  # the disk has the last example's log mapped
+    write_log(path, steps)
+    return path
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_images_agree_with_the_replay(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    opened = shared.open(base, path)
+    assert (opened.size_bytes, opened.entries) == (len(BASE), len(steps))
+    log = read_log(path)
+    image = tmp_path / "image"
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=6)):
+        shared.switch(state)
+        content_hash = shared.image(image)
+        assert image.read_bytes() == replay(BASE, log, state), state
+        assert [content_hash] == shared.hashes([state])
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_hashes_are_equal_exactly_when_contents_are(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    chosen = [*enumerate_prefixes(log), *data.draw(st.lists(states(steps), max_size=8))]
+    contents = [replay(BASE, log, state) for state in chosen]
+    hashes = shared.hashes(chosen)
+    for a, b in combinations(range(len(chosen)), 2):
+        assert (hashes[a] == hashes[b]) == (contents[a] == contents[b]), (chosen[a], chosen[b])
+
+
+@real
+@given(steps=logs)
+def test_compare_finds_the_first_byte(shared: Disk, tmp_path: Path, base: Path, steps: list[Step]) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base)
+    whole = replay(BASE, read_log(path), CrashState(len(steps)))
+    differing = [at for at in range(0, len(BASE), S) if BASE[at : at + S] != whole[at : at + S]]
+    assert shared.compare(path) == (differing[0] if differing else None)
+    shared.open(base, path)
+    shared.switch(CrashState(len(steps)))
+    assert shared.compare(path) is None
+
+
+def _block(content: bytes, block: int) -> bytes:
+    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_block_hashes_are_equal_exactly_when_blocks_are(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    numbers = range(len(BASE) // BLOCK_BYTES)
+    seen: dict[bytes, bytes] = {}
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=4)):
+        shared.switch(state)
+        content = replay(BASE, log, state)
+        for number, found in zip(numbers, shared.block_hashes(numbers), strict=True):
+            assert seen.setdefault(found, _block(content, number)) == _block(content, number)
+    assert len(seen) == len(set(seen.values()))
+
+
+def test_a_block_behind_the_end_has_no_hash(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError):
+        shared.block_hashes([len(BASE) // BLOCK_BYTES])
+
+
+def _recover(content: bytes) -> tuple[list[int], int]:
+    """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
+    blocks = [0]
+    outcome = 0
+    while len(blocks) < 4:
+        outcome = zlib.crc32(_block(content, blocks[-1]), outcome)
+        blocks.append(outcome % 4)
+    return blocks, zlib.crc32(_block(content, blocks[-1]), outcome)
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_recall_gives_what_recovery_would(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Recalled exactly for the states on which recovery reads what it has read before."""
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    chosen = data.draw(st.lists(states(steps), min_size=1, max_size=8))
+    contents = [replay(BASE, log, state) for state in chosen]
+    known: set[tuple[bytes, ...]] = set()
+    for state, content in zip(chosen, contents, strict=True):
+        traces = [tuple(_block(c, b) for b in _recover(c)[0]) for c in contents]
+        expected = [
+            _recover(c)[1] if trace in known else None for c, trace in zip(contents, traces, strict=True)
+        ]
+        assert shared.recall(chosen) == expected
+        shared.switch(state)
+        blocks, outcome = _recover(content)
+        for block in blocks:
+            shared.also_read([block])
+        assert shared.remember(outcome) in (None, outcome)
+        known.add(tuple(_block(content, b) for b in blocks))
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_recall_is_sound_for_any_reads_in_any_order(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Whatever was read: an outcome is recalled only where its visit's blocks have the same contents."""
+    path = _log(tmp_path, steps)
+    shared.open(base, path)
+    log = read_log(path)
+    visits: list[tuple[bytes, list[int]]] = []
+    for state in data.draw(st.lists(states(steps), min_size=1, max_size=8)):
+        read = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
+        shared.switch(state)
+        for block in read:
+            shared.also_read([block])
+        content = replay(BASE, log, state)
+        earlier = shared.remember(len(visits))
+        visits.append((content, read))
+        assert earlier is None or _agree(content, visits[earlier])
+        assert shared.recall([state]) == [len(visits) - 1 if earlier is None else earlier]
+    asked = data.draw(st.lists(states(steps), min_size=1, max_size=8))
+    for state, outcome in zip(asked, shared.recall(asked), strict=True):
+        assert outcome is None or _agree(replay(BASE, log, state), visits[outcome]), state
+
+
+def _agree(content: bytes, visit: tuple[bytes, list[int]]) -> bool:
+    other, read = visit
+    return all(_block(content, block) == _block(other, block) for block in read)
+
+
+def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -> None:
+    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    image = tmp_path / "image"
+    shared.image(image)
+    inode = image.stat().st_ino
+    shared.switch(CrashState(1))
+    shared.image(image)
+    assert image.stat().st_ino == inode
+    assert image.read_bytes()[:S] == b"x" * S
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (CrashState(3), "3 entries, the log has 2"),
+        (CrashState(2, (), 2), "torn after 2 sectors, it has 1"),
+        (CrashState(0, (), 0), "no last entry"),
+    ],
+)
+def test_states_that_do_not_fit_are_refused(
+    shared: Disk, tmp_path: Path, base: Path, state: CrashState, says: str
+) -> None:
+    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    with pytest.raises(DiskError, match=says):
+        shared.switch(state)
+    with pytest.raises(DiskError, match=says):
+        shared.hashes([CrashState(0), state])
+    shared.switch(CrashState(1))  # a refusal does no harm
+
+
+def test_logs_that_do_not_fit_are_refused(shared: Disk, tmp_path: Path, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="device ends at sector 28"):
+        shared.open(base, _log(tmp_path, [Discard(28, 1)]))
+    path = _log(tmp_path, [Write(0, b"x" * S)])
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DiskError, match="entry 0 of 1: truncated"):
+        shared.open(base, path)
+    with pytest.raises(DiskError, match="magic"):
+        shared.open(base, base)
+    with pytest.raises(DiskError, match="No such file"):
+        shared.open(base, tmp_path / "none")
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"x" * 700)
+    with pytest.raises(DiskError, match="700 bytes"):
+        shared.open(odd)
+
+
+def test_reads_past_the_device_are_refused(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="block 4 was read, the device has 4"):
+        shared.also_read([3, 4])
+
+
+def test_nothing_can_be_asked_before_open() -> None:
+    _require_binary()
+    with Disk() as disk, pytest.raises(DiskError, match="send Open first"):
+        disk.switch(CrashState(0))
+
+
+def test_the_base_is_never_overwritten(shared: Disk, base: Path) -> None:
+    shared.open(base)
+    with pytest.raises(DiskError, match="itself"):
+        shared.image(base)
+    assert base.read_bytes() == BASE
+
+
+def test_close_ends_the_process_and_leaves_nothing() -> None:
+    _require_binary()
+    disk = Disk()
+    folder, pid = disk.socket.parent, disk.pid
+    assert disk.socket.is_socket()
+    disk.close()
+    disk.close()
+    assert not folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_disk_that_died_says_so(base: Path) -> None:
+    _require_binary()
+    with Disk() as disk:
+        os.kill(disk.pid, signal.SIGKILL)
+        with pytest.raises(DiskError, match=f"process {disk.pid} ended with code -9"):
+            disk.open(base)
+
+
+def test_a_disk_that_hangs_is_given_up(base: Path) -> None:
+    _require_binary()
+    with Disk(timeout_s=0.2) as disk:
+        os.kill(disk.pid, signal.SIGSTOP)
+        before = time.monotonic()
+        try:
+            with pytest.raises(DiskError, match="before the deadline"):
+                disk.open(base)
+            assert time.monotonic() >= before + 0.2
+        finally:
+            os.kill(disk.pid, signal.SIGCONT)
+
+
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POWERCUT_DISK", str(tmp_path / "none"))
+    with pytest.raises(EnvironmentLacks, match="none is not there"):
+        Disk()
+
+
+def test_a_program_that_is_no_disk_is_told_from_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho hello\necho broken pipe dream >&2\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("POWERCUT_DISK", str(script))
+    with pytest.raises(DiskError, match=r"(?s)hello.*broken pipe dream"):
+        Disk()

@@ -1,0 +1,168 @@
+"""The disk from the guest's side, without a guest: requests through a real queue in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DiskError
+from harness.guests.disk import Disk, find_binary
+from harness.model import SECTOR_BYTES, CrashState
+from harness.tests.guests.frontend import Frontend
+from harness.tests.needs import needed
+from harness.writelog import Write, write_log
+
+S = SECTOR_BYTES
+SECTORS = 64
+BASE = b"".join(bytes([ord("a") + s // 8]) * S for s in range(SECTORS))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    with needed():
+        find_binary()
+    (tmp_path / "base").write_bytes(BASE)
+    write_log(tmp_path / "log", [Write(0, b"X" * S), Write(8, b"Y" * 8 * S), Write(16, b"Z" * S)])
+    with Disk() as disk:
+        disk.open(tmp_path / "base", tmp_path / "log")
+        yield disk
+
+
+def test_a_guest_finds_what_it_needs(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        flush, discard, write_zeroes, version_1 = 9, 13, 14, 32
+        for bit in (flush, discard, write_zeroes, version_1):
+            assert guest.features & 1 << bit
+        assert not guest.features & 1 << 11, "the write cache cannot be turned off"
+        assert guest.capacity() == SECTORS
+        assert guest.identity() == b"powercut".ljust(20, b"\0")
+
+
+def test_a_switch_changes_what_the_guest_reads(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        assert guest.read(0, SECTORS) == BASE
+        disk.switch(CrashState(2, (0,)))
+        assert guest.read(0, 16) == BASE[: 8 * S] + b"Y" * 8 * S
+        disk.switch(CrashState(2, (), 1))
+        assert guest.read(0, 16) == b"X" * S + BASE[S : 8 * S] + b"Y" * S + BASE[9 * S : 16 * S]
+
+
+def test_what_the_guest_writes_is_gone_with_the_next_state(disk: Disk, tmp_path: Path) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.write(7, b"G" * 2 * S)
+        assert guest.discard(9, 3) == 0
+        assert guest.flush() == 0
+        shown = b"X" * S + BASE[S : 7 * S] + b"G" * 2 * S + bytes(3 * S) + BASE[12 * S :]
+        assert guest.read(0, SECTORS) == shown
+        disk.image(tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == shown
+        stats = disk.stats()
+        assert (stats.reads, stats.writes, stats.discards, stats.flushes) == (1, 1, 1, 1)
+        disk.switch(CrashState(1))
+        assert guest.read(0, SECTORS) == b"X" * S + BASE[S:]
+        disk.image(tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == b"X" * S + BASE[S:]
+    assert (tmp_path / "base").read_bytes() == BASE
+
+
+def test_a_recording_is_compared_with_its_log(disk: Disk, tmp_path: Path) -> None:
+    disk.open(tmp_path / "base")
+    with Frontend(disk.socket) as guest:
+        guest.write(0, b"X" * S)
+        guest.write(8, b"Y" * 8 * S)
+        assert disk.compare(tmp_path / "log") == 16 * S
+        guest.write(16, b"Z" * S)
+        assert disk.compare(tmp_path / "log") is None
+        guest.write(63, b"Z" * S)
+        assert disk.compare(tmp_path / "log") == 63 * S
+
+
+def test_the_next_guest_finds_what_the_last_one_left(disk: Disk) -> None:
+    with Frontend(disk.socket) as first:
+        first.write(0, b"1" * S)
+    for _ in range(3):
+        with Frontend(disk.socket) as following:
+            assert following.read(0, 1) == b"1" * S
+
+
+def test_requests_past_the_end_fail_alone(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        with pytest.raises(OSError, match="status 1"):
+            guest.read(SECTORS - 1, 2)
+        with pytest.raises(OSError, match="status 1"):
+            guest.write(SECTORS, b"x" * S)
+        assert guest.discard(SECTORS - 1, 2) == 1
+        assert disk.stats().errors == 3
+        assert guest.read(SECTORS - 1, 1) == BASE[-S:]
+
+
+def test_requests_that_cannot_be_answered_are_counted(disk: Disk) -> None:
+    """The guest finds no status, and may take what stood there for one: such a state must not be judged."""
+    with Frontend(disk.socket) as guest:
+        guest.unanswerable()
+        assert disk.stats().errors == 2
+        assert guest.read(0, 1) == BASE[:S]
+
+
+def test_only_what_the_guest_read_of_the_state_decides(disk: Disk) -> None:
+    """Block 0 differs from @1 on, block 1 from @2, block 2 from @3."""
+    states = [CrashState(prefix) for prefix in range(4)]
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.read(1, 1)  # a sector that the log leaves alone, of a block that it changes
+        guest.write(8, b"G" * 8 * S)
+        guest.read(8, 8)
+        guest.read(24, 40)
+        assert disk.remember(7) is None
+        assert disk.recall(states) == [None, 7, 7, 7]
+        guest.read(16, 1)
+        assert disk.remember(8) == 7, "it agrees with the first visit on all that one read"
+
+
+def test_a_block_that_the_guest_wrote_in_part_counts_as_read(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.write(8, b"G" * S)
+        guest.read(8, 2)
+        disk.remember(7)
+        assert disk.recall([CrashState(0), CrashState(1), CrashState(2)]) == [7, 7, None]
+
+
+def test_a_visit_that_read_nothing_is_not_remembered(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        guest.read(0, 1)
+        disk.switch(CrashState(1))
+        guest.write(0, b"G" * S)
+        with pytest.raises(DiskError, match="nothing was read"):
+            disk.remember(7)
+
+
+def test_the_device_keeps_its_size_while_a_guest_is_there(disk: Disk, tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(BASE[:-S])
+    with Frontend(disk.socket) as guest:
+        guest.read(0, 1)
+        with pytest.raises(DiskError, match=f"{len(BASE) - S} bytes, the connected guest's device"):
+            disk.open(tmp_path / "small")
+        assert guest.read(0, SECTORS) == BASE
+
+
+def test_uml_is_served(disk: Disk) -> None:
+    """UML was first refused (its table of memory regions has room to spare), then found no interrupt
+    (the disk did not offer the channel for requests), then lost the device (the disk closed it).
+    """
+    with Frontend(disk.socket, like_uml=True) as guest:
+        assert guest.read(0, SECTORS) == BASE
+        guest.write(0, b"G" * S)
+        assert guest.read(0, 1) == b"G" * S
+        assert guest.channel_is_open()
+
+
+def test_a_guest_that_comes_first_waits(tmp_path: Path, disk: Disk) -> None:
+    with Disk() as late:
+        guest = Frontend(late.socket)
+        late.open(tmp_path / "base")
+        with guest:
+            assert guest.capacity() == SECTORS

@@ -1,0 +1,70 @@
+"""The guest's root: cpio(1) must find in it what was put there."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+
+from harness.errors import EnvironmentLacks
+from harness.guests.initramfs import Initramfs, build
+
+
+def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
+    """Mode and contents by name, read by the format's description and not by our code."""
+    found: dict[str, tuple[int, bytes]] = {}
+    at = 0
+    while True:
+        assert archive[at : at + 6] == b"070701"
+        fields = [int(archive[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
+        mode, size, name_size = fields[1], fields[6], fields[11]
+        name = archive[at + 110 : at + 110 + name_size - 1].decode()
+        data_at = (at + 110 + name_size + 3) & ~3
+        if name == "TRAILER!!!":
+            assert len(archive) == (data_at + size + 3) & ~3
+            return found
+        found[name] = (mode, archive[data_at : data_at + size])
+        at = (data_at + size + 3) & ~3
+
+
+def test_files_and_their_directories_are_in_it() -> None:
+    root = Initramfs()
+    root.add("/init", b"agent", 0o755)
+    root.add("/usr/lib/deep/file", b"x" * 5)
+    found = unpacked(root.pack())
+    assert found["init"] == (stat.S_IFREG | 0o755, b"agent")
+    assert found["usr/lib/deep/file"] == (stat.S_IFREG | 0o644, b"xxxxx")
+    names = list(found)
+    for folder in ("usr", "usr/lib", "usr/lib/deep"):
+        assert stat.S_ISDIR(found[folder][0])
+        assert names.index(folder) < names.index("usr/lib/deep/file")
+    assert stat.S_ISCHR(found["dev/console"][0])
+
+
+def test_modules_are_listed_in_load_order(tmp_path: Path) -> None:
+    paths = [tmp_path / "jbd2.ko", tmp_path / "ext4.ko"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    (tmp_path / "agent").write_bytes(b"agent")
+    found = unpacked(build(tmp_path / "agent", paths, [], {"/etc/job.fio": b"[a]"}))
+    assert found["modules"][1] == b"/lib/modules/jbd2.ko\n/lib/modules/ext4.ko\n"
+    assert found["lib/modules/ext4.ko"][1] == b"ext4.ko"
+    assert found["etc/job.fio"][1] == b"[a]"
+
+
+def test_a_program_comes_with_its_libraries() -> None:
+    root = Initramfs()
+    root.add_program("ls")
+    found = unpacked(root.pack())
+    assert found["bin/ls"][1] == Path(shutil.which("ls") or "").resolve().read_bytes()
+    loader = struct.pack("<I", 0x464C457F)
+    assert any("libc.so" in name and data[:4] == loader for name, (_, data) in found.items())
+
+
+def test_a_program_that_is_missing_is_named() -> None:
+    with pytest.raises(EnvironmentLacks) as caught:
+        Initramfs().add_program("no-such-program")
+    assert "no-such-program" in str(caught.value)

@@ -1,0 +1,116 @@
+"""The library that notes what fsck reads, loaded into a program that reads in every way there is.
+
+What matters is the last line: a trace that may lack a read must not be told as complete.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cases.fsck_reads import find_library, parse_trace
+from harness.model import BLOCK_BYTES
+from harness.tests.needs import needed
+
+BLOCKS = 8
+
+PREPARE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+image, tail = sys.argv[1], sys.argv[2]
+buffer = ctypes.create_string_buffer(65536)
+pieces = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 4096)
+at = lambda n: ctypes.c_long(n)
+libc.fopen.restype = libc.fdopen.restype = libc.freopen.restype = ctypes.c_void_p
+fd = libc.open(image.encode(), os.O_RDONLY)
+assert fd >= 0
+"""
+
+SEEN = {
+    "nothing": ("", ()),
+    "read": ("os.read(fd, 100); os.read(fd, 5000)", (0, 1)),
+    "read behind a seek": ("os.lseek(fd, 12287, 0); os.read(fd, 2)", (2, 3)),
+    "pread": ("os.pread(fd, 4096, 4096)", (1,)),
+    "the end": ("os.pread(fd, 1 << 20, 7 * 4096)", (7,)),
+    "behind the end": ("os.pread(fd, 4096, 99 * 4096)", ()),
+    "fortified": ("assert libc.__read_chk(fd, buffer, at(1), at(65536)) == 1", (0,)),
+    "fortified pread": ("assert libc.__pread_chk(fd, buffer, at(4096), at(8192), at(65536)) == 4096", (2,)),
+    "fortified pread64": (
+        "assert libc.__pread64_chk(fd, buffer, at(4096), at(4096), at(65536)) == 4096",
+        (1,),
+    ),
+    "a tail": ("os.pread(os.open(tail, 0), 4096, 0)", (6,)),
+    "another file": ("os.read(os.open(sys.executable, 0), 4096)", ()),
+    "another program's system call": ("libc.syscall(39)", ()),
+}
+
+LOST = {
+    "readv": "libc.readv(fd, pieces, 1)",
+    "preadv": "libc.preadv(fd, pieces, 1, at(0))",
+    "preadv64": "libc.preadv64(fd, pieces, 1, at(0))",
+    "preadv2": "libc.preadv2(fd, pieces, 1, at(0), 0)",
+    "preadv64v2": "libc.preadv64v2(fd, pieces, 1, at(0), 0)",
+    "mmap": "libc.mmap(None, at(4096), 1, 2, fd, at(0))",
+    "mmap64": "libc.mmap64(None, at(4096), 1, 2, fd, at(0))",
+    "fopen": "libc.fopen(image.encode(), b'r')",
+    "fopen64": "libc.fopen64(image.encode(), b'r')",
+    "fdopen": "libc.fdopen(fd, b'r')",
+    "freopen": "libc.freopen(image.encode(), b'r', ctypes.c_void_p.in_dll(libc, 'stdin'))",
+    "dup": "libc.dup(fd)",
+    "dup2": "libc.dup2(fd, 0)",
+    "dup3": "libc.dup3(fd, 9, 0)",
+    "sendfile": "libc.sendfile(1, fd, None, at(10))",
+    "copy_file_range": "libc.copy_file_range(fd, None, 1, None, at(10), 0)",
+    "splice": "libc.splice(fd, None, os.pipe()[1], None, at(10), 0)",
+    "system call pread": "libc.syscall(17, fd, buffer, at(10), at(0))",
+    "system call mmap": "libc.syscall(9, None, at(4096), 1, 2, fd, at(0))",
+    "io_uring": "libc.syscall(425, 1, None)",
+    "fork": "os._exit(0) if os.fork() == 0 else os.wait()",
+    "fork that reads": "os.pread(fd, 1, 0) if os.fork() == 0 else os.wait()",
+    "a program": "os.posix_spawn('/bin/cat', ['cat', image], os.environ)",
+    "_exit": "os._exit(0)",
+}
+
+
+def _run(tmp_path: Path, body: str, tail: str | None = None) -> tuple[int, ...] | None:
+    with needed():
+        library = find_library()
+    image, second, out = tmp_path / "image", tmp_path / "second", tmp_path / "out"
+    image.write_bytes(bytes(BLOCKS * BLOCK_BYTES))
+    second.write_bytes(bytes(2 * BLOCK_BYTES))
+    out.write_bytes(b"")
+    environment = {
+        "LD_PRELOAD": str(library),
+        "POWERCUT_TRACE_FILE": str(image),
+        "POWERCUT_TRACE_OUT": str(out),
+        "POWERCUT_TRACE_TAIL": f"{6 * BLOCK_BYTES}:{second}" if tail is None else tail,
+    }
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PREPARE + body, str(image), str(second)],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=60,
+    )
+    return parse_trace(out.read_text())
+
+
+@pytest.mark.parametrize("how", SEEN)
+def test_reads_are_seen(tmp_path: Path, how: str) -> None:
+    body, blocks = SEEN[how]
+    assert _run(tmp_path, body) == blocks
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_what_is_not_followed_is_not_told_as_complete(tmp_path: Path, how: str) -> None:
+    assert _run(tmp_path, LOST[how]) is None
+
+
+def test_a_tail_that_is_not_there_is_not_told_as_complete(tmp_path: Path) -> None:
+    assert _run(tmp_path, "", tail=f"4096:{tmp_path / 'missing'}") is None
+    assert _run(tmp_path, "", tail="nonsense") is None

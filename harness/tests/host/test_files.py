@@ -1,0 +1,61 @@
+"""Files replaced as a whole, and JSON of text that is no UTF-8."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.host.files import json_bytes, json_text, valid_text, write_atomically
+
+SURROGATES = range(0xDC80, 0xDD00)  # what bytes that are no UTF-8 become in a str
+FOREIGN = st.text(st.one_of(st.characters(), st.sampled_from(SURROGATES).map(chr)))
+
+
+@dataclass(frozen=True)
+class Named:
+    """A record with a text that a guest may have given."""
+
+    name: str
+    notes: dict[str, str]
+
+
+@pytest.mark.parametrize("content", [b"\xff\x00", "caf\u00e9"])
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path, content: bytes | str) -> None:
+    file = tmp_path / "f"
+    file.write_text("what was there before, and longer")
+    write_atomically(file, content, mode=0o755)
+    assert file.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert file.stat().st_mode & 0o777 == 0o755
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_write_that_fails_leaves_the_old_contents(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("old")
+    (tmp_path / f".f.{os.getpid()}.tmp").mkdir()
+    with pytest.raises(OSError, match="tmp"):
+        write_atomically(file, "new")
+    assert file.read_text() == "old"
+
+
+@given(FOREIGN)
+def test_text_becomes_valid_and_valid_text_stays(text: str) -> None:
+    made = valid_text(text)
+    assert made.encode().decode() == made
+    assert valid_text(made) == made
+    assert made == text or any(ord(c) in SURROGATES for c in text)
+
+
+@given(FOREIGN, FOREIGN)
+def test_json_holds_every_text_at_any_depth(name: str, note: str) -> None:
+    told = {"name": valid_text(name), "notes": {valid_text(note): valid_text(note)}}
+    for value in (Named(name, {note: note}), [Named(name, {note: note})]):
+        wanted = [told] if isinstance(value, list) else told
+        assert json.loads(json_bytes(value)) == wanted
+        assert json.loads(json_text(value)) == wanted

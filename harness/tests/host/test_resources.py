@@ -1,0 +1,30 @@
+"""Data files are found in a source checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import EnvironmentLacks
+from harness.host import resources
+
+
+def test_a_template_is_found_in_the_checkout() -> None:
+    assert resources.resource("reports", "templates", "report.html").is_file()
+
+
+def test_an_installed_package_uses_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "harness"
+    own = package / "_data" / "reports" / "templates"
+    foreign = tmp_path / "site-packages" / "reports" / "templates"
+    for folder in (own, foreign):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(resources, "_PACKAGE", package)
+    assert resources.resource("reports", "templates") == own
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(EnvironmentLacks, match="reports/none is part of powercut") as caught:
+        resources.resource("reports", "none")
+    assert "install powercut again" in caught.value.next_step

@@ -1,0 +1,74 @@
+"""Which built kernel may judge: one of the same source, in the configuration of today."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.errors import KernelError
+from harness.kernels import build as kernel_build
+from harness.kernels.build import Built, built_kernels, matching_uml, outdated_uml
+
+VERSION = "6.12.117-1~deb12u1"
+
+
+def kept(cache: Path, folder: str, built: Built) -> Path:
+    """A built kernel in the cache."""
+    (cache / folder).mkdir()
+    (cache / folder / "built.json").write_bytes(msgspec.json.encode(built))
+    return cache / folder / "image"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(kernel_build, "cache_dir", lambda _: tmp_path)
+    return tmp_path
+
+
+def today(version: str, machine: str = "uml") -> Built:
+    """As a build of the package would be kept today."""
+    built = Built(machine, "linux-source-6.12", version, "6.12.117", "")
+    return msgspec.structs.replace(built, key=kernel_build._key_of(built))
+
+
+def test_one_of_the_same_source_and_configuration_judges(cache: Path) -> None:
+    image = kept(cache, "built-uml-1", today(VERSION))
+    kept(cache, "built-qemu-1", today(VERSION, "qemu"))
+    kept(cache, "built-uml-2", today("6.12.1-1"))
+    assert len(built_kernels()) == 3
+    assert matching_uml(VERSION) == image
+    assert not outdated_uml(VERSION)
+    assert matching_uml("6.12.9-9") is None
+    assert not outdated_uml("6.12.9-9")
+
+
+def test_one_of_another_configuration_does_not_judge_and_is_told_of(cache: Path) -> None:
+    kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key="of other fragments"))
+    assert matching_uml(VERSION) is None
+    assert outdated_uml(VERSION)
+
+
+def test_a_kernel_of_no_package_has_no_match(cache: Path) -> None:
+    kept(cache, "built-uml-1", today(""))
+    assert matching_uml("") is None
+    assert not outdated_uml("")
+
+
+def test_a_package_without_a_kernel_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apt(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        """A package is downloaded and unpacked, and has nothing in it."""
+        (tmp_path / "hello.deb").touch()
+        return subprocess.CompletedProcess(command, 0, "2.10-3\n", "")
+
+    monkeypatch.setattr(subprocess, "run", apt)
+    with (
+        pytest.raises(KernelError, match=r"the package hello 2\.10-3 holds no kernel source"),
+        kernel_build._tree("hello", tmp_path, lambda _: None),
+    ):
+        pytest.fail("there is a tree")

@@ -1,0 +1,80 @@
+"""Crash points that a user types: those in which no disk can be are refused, not judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from harness.errors import UsageError
+from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
+from harness.revisit.repro import find_point, need_possible
+from harness.states import FAULT_MODELS
+from harness.tests.report.demo import demo_run
+from harness.tests.states.logs import logs
+from harness.writelog import Step, read_log, write_log
+
+NONE = EntryFlag(0)
+ENTRIES = (
+    LogEntry(0, 0, 0, EntryFlag.MARK, 0, "begin 0"),
+    LogEntry(1, 0, 8, NONE, 0),
+    LogEntry(2, 8, 8, EntryFlag.FLUSH, 0),  # data of the next epoch
+    LogEntry(3, 16, 8, NONE, 0),
+    LogEntry(4, 24, 8, EntryFlag.FUA, 0),
+    LogEntry(5, 32, 8, EntryFlag.DISCARD, 0),
+    LogEntry(6, 40, 1, NONE, 0),
+)
+
+
+def point(state: str) -> CrashPoint:
+    return CrashPoint.parse(f"ext4-ordered/w{state}")
+
+
+@pytest.mark.parametrize(
+    "state", ["@0", "@7", "@2-1", "@4-2", "@4-3", "@7-2,3", "@6-5", "@4/t1", "@4/t7", "@5/t3"]
+)
+def test_a_state_that_can_be_is_taken(state: str) -> None:
+    need_possible(point(state), ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("@8", "has 7 entries"),
+        ("@4-1", "made durable by the flush 2"),
+        ("@4-0", "no write that a cache could lose"),
+        ("@6-4", "no write that a cache could lose"),
+        ("@4/t8", "has 8 sectors"),
+        ("@4/t0", "has 8 sectors"),
+        ("@7/t1", "has 1 sectors"),
+        ("@1/t1", "no write that could be torn"),
+        ("@6/t1", "no write that could be torn"),
+        ("@0/t1", "no write that could be torn"),
+    ],
+)
+def test_a_state_that_cannot_be_says_why(state: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        need_possible(point(state), ENTRIES)
+    assert "powercut log ls" in str(caught.value)
+
+
+@given(steps=logs)
+def test_every_state_of_the_fault_models_can_be(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    write_log(path, steps)
+    log = read_log(path)
+    for model in FAULT_MODELS.values():
+        for state in model.states(log):
+            need_possible(CrashPoint(CaseId("ext4", "ordered", "w"), state), log.entries)
+
+
+def test_a_finding_that_the_run_does_not_have_says_which_it_has(tmp_path: Path) -> None:
+    with demo_run(tmp_path) as store:
+        known = store.findings()[0]
+        assert find_point(known.id, store) == known.crash_point
+        with pytest.raises(UsageError, match="no finding 0123456789ab") as caught:
+            find_point("0123456789ab", store)
+    assert known.id in str(caught.value)

@@ -1,0 +1,192 @@
+"""`powercut shrink` as far as it needs no guest: what it is asked for, and the file that it writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.cases.examine import Look
+from harness.cases.recording import Recording
+from harness.errors import ExitCode, GuestError, NotSupported, UsageError
+from harness.expectations import Expectation
+from harness.kernels.find import find_kernel
+from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
+from harness.plan import Plan
+from harness.revisit.shrink import Shrunk, _Bench, finding_to_shrink, shrink, workload_file
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
+from harness.tests.cli.runner import powercut
+from harness.tests.needs import needed
+from harness.tests.report.demo import run_info
+from harness.workloads.generate import generate
+from harness.workloads.load import load_workload, parse_operation
+from harness.writelog import MarkText, read_log, write_log
+
+BROKEN = CaseId("ext4", "nobarrier", "random1-17-20")
+WHOLE = CaseId("ext4", "ordered", "random1-17-20")
+OPEN = CaseId("ext4", "journal", "random1-17-20")
+
+
+def violation(oracle: str) -> Violation:
+    return Violation(oracle, "f", f"{oracle} of f", "f", "nothing", "gone")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.set_expectations([Expectation("*", "*", "durability", "known", "known.txt:1")])
+        for case, status in ((BROKEN, CaseStatus.DONE), (WHOLE, CaseStatus.DONE), (OPEN, CaseStatus.UNKNOWN)):
+            store.add_case(CaseInfo(case, distinct=1, generated=1))
+            found = (violation("durability"), violation("size")) if case == BROKEN else ()
+            store.put_judgements(case, [JudgedState(CrashState(1), "h", Judgement(found))])
+            store.set_case_status(case, status, "lost" * (status is CaseStatus.UNKNOWN))
+        return store.path
+
+
+def test_the_finding_that_nobody_expected_comes_first(run: Path) -> None:
+    with RunStore.open(run) as store:
+        for text in (str(BROKEN), f"{BROKEN}@1"):
+            finding = finding_to_shrink(store, text, "")
+            assert finding is not None
+            assert finding.oracle == "size"
+        named = finding_to_shrink(store, str(BROKEN), "durability")
+        assert named is not None
+        assert named.oracle == "durability"
+        with pytest.raises(UsageError, match="no finding of 'fsck'"):
+            finding_to_shrink(store, str(BROKEN), "fsck")
+
+
+def test_a_case_that_passed_has_nothing_to_shrink(run: Path) -> None:
+    done = powercut("shrink", WHOLE, "--from", run)
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert "has no finding" in done.stdout
+
+
+@pytest.mark.parametrize("text", [str(OPEN), "ext4-ordered/append-fsync", "nonsense"])
+def test_what_is_undecided_or_unknown_is_no_pass(run: Path, text: str) -> None:
+    assert powercut("shrink", text, "--from", run).exit_code == ExitCode.USAGE
+
+
+def test_the_file_is_a_workload(tmp_path: Path) -> None:
+    workload = generate("ace-setxattr-replace.A_foo+fsync.A")
+    finding = Finding(BROKEN, "durability", "s", state=CrashState(1), violations=(), states=1)
+    path = tmp_path / "short.toml"
+    path.write_text(workload_file(Shrunk(workload, "durability", 'a "quoted" \\ name', 3), finding))
+    assert load_workload(str(path)).operations == workload.operations
+
+
+def test_workloads_by_chance_are_chosen_by_seed() -> None:
+    with needed():
+        find_kernel("debian-6.12")
+    done = powercut("run", "-n", "-c", "ext4/ordered", "--random", "3", "--seed", "17", "--accel", "tcg")
+    assert "random1-17-20, random1-18-20, random1-19-20" in done.stdout
+    part = powercut("run", "-n", "-c", "ext4/ordered", "--random", "3", "--seed", "17", "--shard", "2/3")
+    assert "random1-18-20" in part.stdout
+    assert "random1-17-20" not in part.stdout
+    assert powercut("run", "-n", "-w", "ace1", "--shard", "0/3").exit_code == ExitCode.USAGE
+
+
+# --- candidates ------------------------------------------------------------------------------
+
+LONG = ["mkdir d", "create f", "append f 8192", "create g", "fsync f", "rename f h"]
+
+
+class FakeDisk:
+    """Every state has a content of its own."""
+
+    def show(self, *_: object) -> FakeDisk:
+        return self
+
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        return [str(s) for s in states]
+
+
+Shows = Callable[[list[str], str], tuple[str, ...]]
+Shrink = Callable[[Shows], tuple[Shrunk | None, list[str]]]
+
+
+@pytest.fixture
+def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
+    """Shrink LONG, where what some operations show is this; what was said."""
+
+    def shrunk(shows: Shows) -> tuple[Shrunk | None, list[str]]:
+        def record(_: object, profile: Any, workload: Workload, case: CaseId, *__: object) -> Recording:
+            shows([str(op) for op in workload.operations], "recorded")
+            log = tmp_path / workload.name
+            write_log(log, [MarkText("0")])
+            return Recording(case, profile, workload, tmp_path, log, read_log(log), History(()))
+
+        class Judges:
+            def __init__(self, recording: Recording, **_: object) -> None:
+                self.operations = [str(op) for op in recording.workload.operations]
+
+            def look(self, *_: object) -> Look:
+                return Look(Outcome())
+
+            def judge(self, state: CrashState, _: Outcome) -> Judgement:
+                return Judgement(tuple(map(violation, shows(self.operations, str(state)))))
+
+        @contextlib.contextmanager
+        def bench(plan: Plan, *_: object) -> Iterator[_Bench]:
+            disk = cast(Any, FakeDisk())
+            yield _Bench(plan, disk, disk, tmp_path, tmp_path)
+
+        whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
+        monkeypatch.setattr("harness.revisit.shrink.record", record)
+        monkeypatch.setattr("harness.revisit.shrink.Examiner", Judges)
+        monkeypatch.setattr("harness.revisit.shrink._bench", bench)
+        monkeypatch.setattr("harness.revisit.shrink.find_workload", lambda *_: whole)
+        monkeypatch.setattr(
+            "harness.revisit.shrink.load_plan", lambda _: Plan(configurations=[], workloads=[])
+        )
+        case = CaseId("ext4", "ordered", "long")
+        finding = Finding(case, "durability", "s", state=CrashState(1), violations=(), states=1)
+        said: list[str] = []
+        found = shrink(cast(Any, None), finding, said.append)
+        assert not list(tmp_path.glob("candidate-*")), "logs do not pile up"
+        return found, said
+
+    return shrunk
+
+
+def test_what_is_left_shows_it_and_can_be_carried_out(broken_by: Shrink) -> None:
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        found = ("size",) if "mkdir d" in operations else ()
+        lost = state == "@1" and "rename f h" in operations
+        return (*found, "durability") if lost else found
+
+    found, said = broken_by(shows)
+    assert found is not None
+    assert [str(op) for op in found.workload.operations] == ["create f", "rename f h"]
+    assert (found.summary, found.oracle) == ("@1 durability: durability of f", "durability")
+    assert found.tried == len(said)
+
+
+def test_another_oracles_violation_is_not_the_one(broken_by: Shrink) -> None:
+    found, said = broken_by(lambda operations, state: ("size",))
+    assert found is None
+    assert said == ["  6 operations: does not show it"]
+
+
+def test_a_candidate_that_cannot_be_tried_shows_nothing(broken_by: Shrink) -> None:
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        if state == "recorded" and "create g" not in operations:
+            raise GuestError("the guest says no")
+        return ("durability",)
+
+    found, said = broken_by(shows)
+    assert found is not None
+    assert [str(op) for op in found.workload.operations] == ["create g"]
+    assert "  3 operations: cannot be tried: the guest says no" in said
+
+
+def test_what_the_file_system_does_not_have_is_the_users_error(broken_by: Shrink) -> None:
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        raise NotSupported("no such operation here")
+
+    with pytest.raises(UsageError, match="no such operation here"):
+        broken_by(shows)

@@ -1,0 +1,161 @@
+"""Applications: directories with `run` and `check`, errors that say what to do, and what the guest gets."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.errors import EnvironmentLacks, UsageError
+from harness.guests.initramfs import Initramfs, find_program
+from harness.guests.kits import missing_program
+from harness.host.resources import resource
+from harness.model import OperationKind, Workload
+from harness.tests.guests.test_initramfs import unpacked
+from harness.tests.needs import need_program
+from harness.workloads import load as workloads
+from harness.workloads.applications import load_application
+from harness.workloads.load import load_workload, select_workloads, workload_sets
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """An application with a file beside its programs."""
+    folder = tmp_path / "my-db"
+    (folder / "data").mkdir(parents=True)
+    (folder / "workload.toml").write_text(
+        'summary = "mine"\nprograms = ["sqlite3", "redis-cli:redis-tools"]\n'
+    )
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "check").write_text("#!/bin/sh\n")
+    (folder / "data" / "schema.sql").write_text("CREATE TABLE t(x);\n")
+    return folder
+
+
+def test_a_directory_is_a_workload(directory: Path) -> None:
+    (workload,) = load_application(directory)
+    assert (workload.name, workload.summary, workload.opaque) == ("my-db", "mine", True)
+    (run,) = workload.operations
+    assert (run.kind, run.argv) == (OperationKind.RUN, ("/workload/my-db/run",))
+    (check,) = workload.checks
+    assert (check.operation, check.argv, check.reads) == (0, ("/workload/my-db/check",), ("*",))
+    assert check.application
+    assert workload.programs == ("busybox:busybox-static", "sqlite3", "redis-cli:redis-tools")
+    assert workload.files["/workload/my-db/data/schema.sql"] == b"CREATE TABLE t(x);\n"
+
+
+def test_variants_are_workloads_of_their_own(directory: Path) -> None:
+    (directory / "workload.toml").write_text(
+        'summary = "mine"\nreads = ["db*"]\n'
+        '[variants.fast]\nsummary = "f"\narguments = ["a", "b"]\n'
+        '[variants.safe]\nsummary = "s"\narguments = []\n'
+    )
+    fast, safe = load_application(directory)
+    assert (fast.name, fast.summary, safe.name) == ("my-db-fast", "f", "my-db-safe")
+    assert fast.operations[0].argv == ("/workload/my-db/run", "a", "b")
+    assert fast.checks[0].argv == ("/workload/my-db/check", "a", "b")
+    assert fast.checks[0].reads == ("db*",)
+
+
+def test_a_directory_of_ones_own_is_named_by_its_path(directory: Path) -> None:
+    assert [w.name for w in select_workloads([str(directory)])] == ["my-db"]
+    assert workloads.find_workload([str(directory)], "my-db").name == "my-db"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("workload.toml", None, "has no workload.toml"),
+        ("workload.toml", 'programs = ["x"]\n', "it needs `summary`"),
+        ("workload.toml", 'summary = "x"\nprogams = []\n', "progams"),
+        ("workload.toml", 'summary = "x"\n[variants."a b"]\nsummary = "s"\narguments = []\n', "'my-db-a b'"),
+        ("run", None, "run is missing"),
+        ("check", None, "check is missing"),
+        ("run", "echo no interpreter\n", "write #!/bin/sh into its first line"),
+        ("check", "", "could not start it"),
+    ],
+)
+def test_a_wrong_directory_says_what_is_wrong(
+    directory: Path, file: str, text: str | None, says: str
+) -> None:
+    (directory / file).unlink()
+    if text is not None:
+        (directory / file).write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_application(directory)
+    assert says in str(caught.value)
+    assert str(directory) in str(caught.value)
+
+
+def test_applications_are_a_set_of_their_own() -> None:
+    sets = workload_sets()
+    assert set(sets["sqlite"]) < set(sets["applications"])
+    assert not set(sets["applications"]) & set(sets["all"])
+    for workload in select_workloads(["applications"]):
+        assert workload.summary
+        assert load_workload(workload.name) == workload
+
+
+def test_a_misspelt_application_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="sqlite-wal-full"):
+        load_workload("sqlite-wal-ful")
+
+
+def test_the_scripts_are_shell() -> None:
+    """As the guest's shell reads them."""
+    for script in sorted(resource("workloads").glob("*/*")):
+        if script.read_bytes().startswith(b"#!/bin/sh"):
+            subprocess.run(["busybox", "sh", "-n", script], check=True)
+
+
+def test_a_program_that_is_missing_is_named_with_its_package() -> None:
+    with pytest.raises(EnvironmentLacks, match="apt-get install no-tools"):
+        find_program("no-such-program:no-tools")
+    lacking = Workload("w", "w", (), programs=("busybox", "no-such-program:no-tools"))
+    assert "apt-get install no-tools" in missing_program(lacking)
+    assert missing_program(Workload("w", "w", (), programs=("busybox",))) == ""
+
+
+def test_a_shell_comes_with_its_commands_and_the_agent_s() -> None:
+    need_program("busybox")
+    root = Initramfs()
+    root.add_program("busybox:busybox-static")
+    root.add("bin/sed", b"another sed", 0o755)
+    found = unpacked(root.pack())
+    link = stat.S_IFLNK | 0o777
+    assert found["bin/sh"] == (link, b"busybox")
+    assert found["bin/powercut-ack"] == (link, b"/init")
+    assert found["bin/powercut-on-copy"] == (link, b"/init")
+    assert found["usr/bin"] == (link, b"/bin")
+    assert stat.S_ISREG(found["bin/busybox"][0])
+    assert found["bin/sed"][1] == b"another sed"
+
+
+@pytest.mark.parametrize(
+    ("first", "interpreter"),
+    [("#!/usr/bin/python3", "python3"), ("#!/usr/bin/env bash", "bash"), ("#! /bin/bash -e", "bash")],
+)
+def test_an_interpreter_that_the_guest_lacks_is_told_before_it_boots(
+    directory: Path, first: str, interpreter: str
+) -> None:
+    (directory / "check").write_text(f"{first}\n")
+    with pytest.raises(UsageError, match=f"check is for {interpreter}, which the guest does not have"):
+        load_application(directory)
+    (directory / "workload.toml").write_text(f'summary = "x"\nprograms = ["{interpreter}:python3-minimal"]\n')
+    assert load_application(directory)
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/sh", "#!/usr/bin/env sh", "#!/bin/busybox sh", "#!/usr/bin/awk -f"]
+)
+def test_what_busybox_runs_is_in_every_guest(directory: Path, first: str) -> None:
+    (directory / "run").write_text(f"{first}\n")
+    assert load_application(directory)
+
+
+def test_a_description_that_is_no_text_is_refused(directory: Path) -> None:
+    (directory / "workload.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"workload\.toml"):
+        load_application(directory)

@@ -1,0 +1,204 @@
+"""Workload files: the operation language, fio job files, and errors that say what to do."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.model import Operation, OperationKind
+from harness.workloads.load import (
+    find_workload,
+    load_workload,
+    parse_operation,
+    select_workloads,
+    workload_files,
+    workload_sets,
+)
+
+NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
+SIZES = st.integers(0, 1 << 40)
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> Operation:
+    kind = draw(st.sampled_from([k for k in OperationKind if k is not OperationKind.RUN]))
+    k = OperationKind
+    if kind is k.SYNC:
+        return Operation(kind)
+    path = draw(NAMES)
+    match kind:
+        case k.WRITE | k.FALLOCATE:
+            known = ["sync", "direct"] if kind is k.WRITE else ["keep-size"]
+            flags = tuple(draw(st.lists(st.sampled_from(known), unique=True)))
+            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+        case k.MMAP_WRITE:
+            flags = draw(st.sampled_from([(), ("sync",)]))
+            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+        case k.APPEND | k.TRUNCATE | k.TMPFILE:
+            return Operation(kind, path, length=draw(SIZES))
+        case k.CHMOD:
+            return Operation(kind, path, length=draw(st.integers(0, 0o7777)))
+        case k.LINK | k.SYMLINK | k.RENAME:
+            return Operation(kind, path, draw(NAMES))
+        case k.SETXATTR:
+            return Operation(kind, path, name="user.a", value=draw(NAMES).encode())
+        case k.REMOVEXATTR:
+            return Operation(kind, path, name="user.a")
+        case _:
+            return Operation(kind, path)
+
+
+@given(operations())
+def test_an_operation_reads_as_it_is_written(operation: Operation) -> None:
+    assert parse_operation(str(operation)) == operation
+
+
+def test_sizes_take_units_and_modes_are_octal() -> None:
+    assert parse_operation("write f 4K 2M").offset == 4096
+    assert parse_operation("write f 4K 2M").length == 2 << 20
+    assert parse_operation("chmod f 640").length == 0o640
+
+
+def test_a_dot_is_the_root() -> None:
+    assert parse_operation("fsync .") == Operation(OperationKind.FSYNC, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("fsnc f", "fsync"),
+        ("append f", "append takes path length flags*"),
+        ("create f g", "create takes path"),
+        ("append f many", "'many' is no number"),
+        ("create /etc/passwd", "must lie below the mount point"),
+        ("create a/../../b", "must lie below the mount point"),
+        ("write f 0 4K snyc", "one of: sync, dsync, direct"),
+        ("mmap-write f 0 4K dsync", "one of: sync"),
+        ("run fio", "unknown kind 'run'"),
+        ("", "unknown kind ''"),
+        ("append f -5", "'-5' is no number"),
+        ("append f 4KK", "'4KK' is no number"),
+        ("append f ٤", "is no number"),
+        ("append f M", "'M' is no number"),
+        ("write f 0 9223372036854775808", "more than 9223372036854775807"),
+        ("chmod f 8", "no permission bits"),
+        ("chmod f 17777", "no permission bits"),
+        ("chmod f -1", "no permission bits"),
+    ],
+)
+def test_a_wrong_operation_says_what_is_wrong(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_operation(text)
+    assert says in str(caught.value)
+
+
+def test_every_workload_of_the_repository_loads() -> None:
+    names = workload_files()
+    assert len(names) >= 9
+    for workload in select_workloads(["all"]):
+        assert workload.summary
+        assert workload.operations
+
+
+def test_fio_sections_become_operations_with_checks() -> None:
+    workload = load_workload("fio-randwrite")
+    assert workload.opaque
+    assert [c.operation for c in workload.checks] == list(range(len(workload.operations)))
+    assert workload.programs == ("fio",)
+    assert workload.checks[0].argv[1] == "--verify_only"
+    (job,) = workload.files
+    assert workload.operations[0].argv[-1] == job
+
+
+def test_an_unknown_workload_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_workload("apend-fsync")
+    assert "append-fsync" in str(caught.value)
+
+
+def test_a_file_of_ones_own_is_a_workload(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('summary = "x"\noperations = ["create f", "fsync f"]\n')
+    assert load_workload(str(path)).name == "mine"
+
+
+def test_a_bad_file_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('summary = "x"\noperations = ["create f", "fync f"]\n')
+    with pytest.raises(UsageError) as caught:
+        load_workload(str(path))
+    assert str(path) in str(caught.value)
+    assert "fync f" in str(caught.value)
+
+
+def test_a_file_without_operations_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('summary = "x"\noperations = []\n')
+    with pytest.raises(UsageError):
+        load_workload(str(path))
+
+
+def test_a_set_stands_for_its_workloads_and_repeats_none() -> None:
+    quick = workload_sets()["quick"]
+    assert [w.name for w in select_workloads(["quick", quick[0]])] == quick
+    assert set(quick) < set(workload_sets()["all"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+def test_shards_are_a_partition(count: int) -> None:
+    whole = [w.name for w in select_workloads(["ace1", "quick"])]
+    parts = [
+        [w.name for w in select_workloads(["ace1", "quick"], f"{i}/{count}")] for i in range(1, count + 1)
+    ]
+    assert sorted(itertools.chain(*parts)) == sorted(whole)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_a_shard_that_is_none_is_refused(shard: str) -> None:
+    with pytest.raises(UsageError):
+        select_workloads(["quick"], shard)
+
+
+def test_a_shard_without_workloads_is_refused() -> None:
+    with pytest.raises(UsageError, match="holds none"):
+        select_workloads(["append-fsync"], "2/2")
+
+
+def test_a_generated_workload_is_found_by_its_name_alone() -> None:
+    name = "ace-link.A_foo.A_bar+fsync.A_bar"
+    assert find_workload(["ace2"], name) == load_workload(name)
+    assert find_workload(["quick"], "append-fsync") == load_workload("append-fsync")
+
+
+@pytest.mark.parametrize("name", ["mine.toml", "mine.fio"])
+def test_a_binary_file_is_no_workload(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x93\xff\x00\x80" * 100)
+    with pytest.raises(UsageError, match=name):
+        load_workload(str(tmp_path / name))
+
+
+def test_a_fio_file_that_does_not_parse_says_where(tmp_path: Path) -> None:
+    (tmp_path / "mine.fio").write_text("bs=4k\n[job]\n")
+    with pytest.raises(UsageError, match=r"mine\.fio"):
+        load_workload(str(tmp_path / "mine.fio"))
+
+
+def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my-db").mkdir()
+    Path("notes.txt").write_text("x")
+    for name, says in (
+        ("my-db", "named by its path: ./my-db"),
+        ("notes.txt", "*.toml or *.fio"),
+        ("gone.toml", "no such file"),
+        ("./gone", "no such file"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load_workload(name)
+        assert says in str(caught.value)

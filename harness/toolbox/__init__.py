@@ -1,0 +1,1 @@
+"""The guest with tools: its root image, its boot."""

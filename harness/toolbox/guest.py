@@ -1,0 +1,238 @@
+"""The guest with tools: the kernel under test, a root image full of programs, and an empty disk.
+
+It boots by the same machinery as the guests that judge (kernel, agent, QEMU), and then the agent goes on in
+the root image. Its disk is a plain file behind QEMU's own virtio-blk: nothing is recorded here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from harness.errors import GuestError, GuestLost, KernelError, PowercutError
+from harness.guests import initramfs, qemu, wire
+from harness.guests.guest import Guest
+from harness.guests.worker import find_agent
+from harness.kernels.find import Kernel, resolve_modules
+from harness.toolbox.rootfs import Progress, headers_image, root_image
+
+MOUNT_POINT = "/mnt/test"
+"""Where `Toolbox.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
+PUT_TIMEOUT_S = 60.0
+_CHANNEL_MODULES = ("virtio_pci", "virtio_blk", "virtio_console")
+_SAID_BYTES = 2000  # of a program's last words in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program in the guest ended: exit code, or 128 + signal; what it said, errors among it."""
+
+    exit_code: int
+    output: str
+
+
+class Toolbox:
+    """A booted guest with tools. Owned by one thread; use `toolbox` to get one.
+
+    Programs run in the root image as root, in `/`, one at a time; what they leave running in the background
+    stays. Writable are /tmp, /run, /var/tmp and /mnt, all in memory, and what is mounted.
+
+    `device`: the data disk in the guest; `disk`: the file behind it. `accel`: `kvm` or `tcg`, and why.
+    `headers`: empty where bcc can compile, else why not.
+    """
+
+    device = "/dev/vdb"
+
+    def __init__(self, guest: Guest, kernel: Kernel, disk: Path, accel: qemu.Accel, headers: str) -> None:
+        self._guest = guest
+        self.kernel = kernel
+        self.disk = disk
+        self.accel = accel.name
+        self.accel_reason = accel.reason
+        self.headers = headers
+
+    @property
+    def kernel_release(self) -> str:
+        """What uname(2) says in the guest."""
+        return self._guest.hello.release
+
+    @property
+    def machine(self) -> str:
+        """For people: `QEMU 7.2.22 (tcg)`."""
+        return f"QEMU {qemu.version()} ({self.accel})"
+
+    def run(self, argv: Sequence[str], timeout_s: float, *, check: bool = True) -> Ran:
+        """Run a program of the root image to its end and give all that it said, up to 32 MiB.
+
+        Raises GuestError where it cannot be started or does not end within `timeout_s` (it is killed with
+        its process group then), and, with `check`, for another exit code than 0; GuestLost where the guest
+        is gone.
+        """
+        if not self.alive:
+            raise GuestLost(
+                f"{_shown(argv)} cannot be run: the guest is not running any more", self.console()
+            )
+        request = wire.RunProgram(argv=list(argv), deadline_s=math.ceil(timeout_s))
+        done = self._guest.request(request, wire.ProgramDone, timeout_s + 30.0)
+        ran = Ran(done.exit_code, done.output.decode(errors="replace"))
+        if ran.exit_code == -1:
+            raise GuestError(f"{_shown(argv)} did not end within {timeout_s:g} s; it said: {_tail(ran)}")
+        if check and ran.exit_code:
+            raise GuestError(f"{_shown(argv)} ended with {ran.exit_code}: {_tail(ran)}")
+        return ran
+
+    def shell(self, script: str, timeout_s: float, *, check: bool = True) -> Ran:
+        """Run a script of sh(1); `set -e` is its own business."""
+        return self.run(["/bin/sh", "-c", script], timeout_s=timeout_s, check=check)
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Put a file where the guest can write (/tmp, /run), with the directories above it."""
+        self._guest.request(wire.PutFile(path=path, mode=mode, data=data), wire.Done, PUT_TIMEOUT_S)
+
+    def mount(self, fstype: str, options: str = "", *, timeout_s: float = 120.0) -> str:
+        """Mount the disk at MOUNT_POINT, and give that."""
+        words = ["-o", options] if options else []
+        self.run(["mkdir", "-p", MOUNT_POINT], timeout_s=timeout_s)
+        self.run(["mount", "-t", fstype, *words, self.device, MOUNT_POINT], timeout_s=timeout_s)
+        return MOUNT_POINT
+
+    def unmount(self, *, timeout_s: float = 300.0) -> None:
+        """Unmount what `mount` has mounted. A killed program that waits for the disk lets go in a moment."""
+        tries = f"for i in 1 2 3 4 5 6 7 8 9; do umount {MOUNT_POINT} 2>/dev/null && exit; sleep 0.$i; done"
+        self.shell(f"{tries}; umount {MOUNT_POINT}", timeout_s=timeout_s)
+
+    def console(self) -> str:
+        """The end of what the guest's kernel printed: warnings and errors."""
+        return self._guest.console()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its QEMU runs."""
+        return self._guest.alive
+
+    def cpu_s(self) -> float:
+        """Processor time that its QEMU has used on the host, whatever else runs there."""
+        # The clock of another process, as clock_getcpuclockid(3) makes its number.
+        return time.clock_gettime((~self._guest.process.pid << 3) | 2)
+
+    def kill(self) -> None:
+        """SIGKILL for its QEMU: a power cut. What its disk had completed is in the file `disk`."""
+        self._guest.kill()
+
+    def end(self) -> None:
+        """The same from any other thread, while this one waits in `run`, which then raises GuestLost."""
+        self._guest.end()
+
+
+def _shown(argv: Sequence[str]) -> str:
+    text = " ".join(argv)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _tail(ran: Ran) -> str:
+    return ran.output[-_SAID_BYTES:].strip() or "nothing"
+
+
+class Wishes(TypedDict, total=False):
+    """What may be said of a guest beside what must be; see `boot_toolbox`."""
+
+    modules: Sequence[str]
+    disk: Path | None
+    memory_mib: int
+    cpus: int
+    accel: str
+    flushes: bool
+    disk_mib_s: int
+
+
+def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
+    kernel: Kernel,
+    directory: Path,
+    *,
+    disk_bytes: int,
+    progress: Progress,
+    modules: Sequence[str] = (),
+    disk: Path | None = None,
+    memory_mib: int = 1024,
+    cpus: int = 1,
+    accel: str = "auto",
+    flushes: bool = False,
+    disk_mib_s: int = 0,
+) -> Toolbox:
+    """Boot a guest with tools; whoever gets it ends it (`Toolbox.kill`).
+
+    `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
+    unless `disk` names one that is there. `modules`: of the kernel, for the file systems that will be
+    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there.
+    `disk_mib_s`: above 0, the most that the disk takes and gives in a second.
+
+    Makes the root image on first use. Raises EnvironmentLacks, KernelError (a module that the kernel does not
+    have), GuestLost.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if disk is None:
+        disk = directory / "disk.img"
+        disk.unlink(missing_ok=True)
+        with disk.open("wb") as f:
+            f.truncate(disk_bytes)
+    root = root_image(progress)
+    more, lacking = _headers(kernel, progress)
+    archive = _pack(kernel, modules, directory)
+    boot = qemu.ToolBoot(
+        kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s
+    )
+    chosen = qemu.choose_accel(
+        accel, lambda: _start(boot, "kvm").kill(), known_good=bool(kernel.package_version)
+    )
+    guest = _start(boot, chosen.name)
+    tools = Toolbox(guest, kernel, disk, chosen, lacking)
+    try:
+        if more:
+            tools.run(["mount", "-t", "erofs", "/dev/vdc", "/usr/lib/modules"], PUT_TIMEOUT_S)
+    except PowercutError:
+        tools.kill()
+        raise
+    return tools
+
+
+@contextlib.contextmanager
+def toolbox(
+    kernel: Kernel, directory: Path, *, disk_bytes: int, progress: Progress, **more: Unpack[Wishes]
+) -> Iterator[Toolbox]:
+    """`boot_toolbox`, ended when the block is left."""
+    tools = boot_toolbox(kernel, directory, disk_bytes=disk_bytes, progress=progress, **more)
+    try:
+        yield tools
+    finally:
+        tools.kill()
+
+
+def _headers(kernel: Kernel, progress: Progress) -> tuple[tuple[Path, ...], str]:
+    """The image with the kernel's headers, or the reason why there is none."""
+    try:
+        return (headers_image(kernel, progress),), ""
+    except KernelError as e:
+        return (), e.what
+
+
+def _pack(kernel: Kernel, modules: Sequence[str], directory: Path) -> Path:
+    wanted = dict.fromkeys([*_CHANNEL_MODULES, "erofs", *modules])
+    archive = directory / "initramfs.cpio"
+    archive.write_bytes(initramfs.build(find_agent(), resolve_modules(kernel, list(wanted)), [], {}))
+    return archive
+
+
+def _start(boot: qemu.ToolBoot, accel: str) -> Guest:
+    try:
+        return qemu.launch(lambda fd: qemu.tool_command(boot, accel, fd), boot.directory, accel)
+    except GuestLost as e:
+        told = [line for line in e.console.splitlines() if "powercut-agent:" in line]
+        lacks = (
+            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_ZIP, built in or as modules" if told else ""
+        )
+        raise GuestLost("; ".join([e.what, *told[-2:]]), e.console, lacks) from e

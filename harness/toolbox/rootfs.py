@@ -1,0 +1,287 @@
+"""The root image of the guest with tools, and the headers of the kernel it runs.
+
+Both are erofs images in the cache, made on first use. The root image is of the recipe in `vms/rootfs/`, by
+mmdebstrap from the machine's own apt sources, for whatever kernel; `headers_image` holds what bcc needs to
+compile for one kernel. Nothing here boots anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.errors import EnvironmentLacks, KernelError
+from harness.host.cache import cache_dir
+from harness.host.resources import resource
+from harness.kernels.find import Kernel
+
+STEP = "root image"
+# What mmdebstrap says (its line "I: ..." or a line of dpkg) when a step begins, in order.
+_STEPS = (
+    "running apt-get update",
+    "downloading packages",
+    "extracting archives",
+    "installing essential packages",
+    "installing remaining packages",
+    "running --customize-hook",
+)
+_TIMEOUT_S = 3600
+_EPOCH = "1700000000"
+"""SOURCE_DATE_EPOCH: two builds of the same packages differ in no time stamp."""
+
+
+class Progress(Protocol):
+    """What is told while an image is made; see `harness.host.progress`."""
+
+    def say(self, text: str) -> None: ...
+    def begin(self, what: str, total: int) -> None: ...
+    def advance(self, what: str, count: int) -> None: ...
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`vms/rootfs/rootfs.toml`. `tools`: the program that is needed, and the package that it is in."""
+
+    summary: str
+    packages: list[str]
+    exclude: list[str]
+    tools: dict[str, str]
+
+
+def recipe() -> Recipe:
+    """What the root image is made of."""
+    return msgspec.toml.decode(resource("vms", "rootfs", "rootfs.toml").read_bytes(), type=Recipe)
+
+
+def recipe_hash() -> str:
+    """Of everything that decides what is in the image, but for the packages' versions."""
+    digest = hashlib.sha256()
+    for name in ("rootfs.toml", "customize.sh"):
+        content = resource("vms", "rootfs", name).read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def cached_root() -> Path | None:
+    """The root image of this recipe, if it has been made."""
+    image = cache_dir("rootfs") / f"root-{recipe_hash()}" / "root.erofs"
+    return image if image.exists() else None
+
+
+def root_image(progress: Progress, *, again: bool = False) -> Path:
+    """The root image, made where it is not in the cache (or `again`); minutes, once.
+
+    Raises EnvironmentLacks for a missing program, and where packages cannot be had or put together.
+    """
+    found = cached_root()
+    if found and not again:
+        return found
+    _need_tools(recipe().tools)
+    final = cache_dir("rootfs") / f"root-{recipe_hash()}"
+    with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
+        part = Path(scratch) / "root"
+        part.mkdir()
+        progress.say(
+            f"root image ({recipe().summary}): made of packages, a few minutes, once; it goes to {final}"
+        )
+        _mmdebstrap(part, progress)
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+    image = final / "root.erofs"
+    progress.say(f"root image: {image.stat().st_size >> 20} MiB")
+    return image
+
+
+def _need_tools(tools: dict[str, str]) -> None:
+    missing = sorted({package for program, package in tools.items() if not shutil.which(program)})
+    if missing:
+        names = " ".join(missing)
+        raise EnvironmentLacks(f"the guest with tools needs {names}", f"run: apt-get install {names}")
+
+
+def command(part: Path, sources: Sequence[Path]) -> list[str]:
+    """The mmdebstrap line that leaves `root.erofs` and `packages.txt` in `part`.
+
+    The suite is empty: what is to be had, and from where, stand in `sources`.
+    """
+    made = recipe()
+    return [
+        "mmdebstrap",
+        "--verbose",
+        "--variant=essential",
+        "--format=null",
+        "--skip=cleanup",  # what is left over is no part of the image
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in made.exclude),
+        "--aptopt=APT::Install-Recommends false",
+        f"--include={','.join(made.packages)}",
+        # By sh: an installed wheel keeps no file's mode.
+        f'--customize-hook=sh {shlex.quote(str(resource("vms", "rootfs", "customize.sh")))} "$1"',
+        f"--customize-hook=download /root.erofs {part / 'root.erofs'}",
+        f"--customize-hook=download /packages.txt {part / 'packages.txt'}",
+        "",
+        "-",
+        *map(str, sources),
+    ]
+
+
+def apt_sources(etc: Path = Path("/etc/apt")) -> list[Path]:
+    """The files that say where this machine's packages come from."""
+    folder = etc / "sources.list.d"
+    return [
+        path
+        for path in [etc / "sources.list", *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))]
+        if path.is_file() and re.search(r"(?m)^\s*(deb\s|URIs:)", path.read_text(errors="replace"))
+    ]
+
+
+def _mmdebstrap(part: Path, progress: Progress) -> None:
+    sources = apt_sources()
+    if not sources:
+        raise EnvironmentLacks(
+            "apt has no sources on this machine (nothing in /etc/apt/sources.list and sources.list.d)",
+            "give apt a source: see sources.list(5)",
+        )
+    progress.begin(STEP, len(_STEPS))
+    process = subprocess.Popen(
+        command(part, sources),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "SOURCE_DATE_EPOCH": _EPOCH, "LC_ALL": "C.UTF-8"},
+    )
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    said: deque[str] = deque(maxlen=400)
+    with process:
+        try:
+            step = 0
+            for line in process.stdout:
+                said.append(line)
+                if step < len(_STEPS) and _STEPS[step] in line:
+                    step += 1
+                    progress.advance(STEP, 1)
+            code = process.wait(_TIMEOUT_S)
+        except BaseException:
+            process.terminate()
+            raise
+    if code or not (part / "root.erofs").is_file():
+        raise _refused(code, list(said))
+
+
+def _refused(code: int, said: Sequence[str]) -> EnvironmentLacks:
+    errors = [line.strip() for line in said if re.match(r"E[:r]|<E>", line)] or [
+        line.strip() for line in said
+    ]
+    text = "; ".join(dict.fromkeys(errors[:2] + errors[-2:]))
+    what = f"the root image cannot be made: mmdebstrap ended with {code}: {text}"
+    if re.search(
+        r"Could not resolve|connect|Failed to fetch|no Release file|Unable to fetch", " ".join(said)
+    ):
+        return EnvironmentLacks(what, "packages are downloaded once; does apt-get update work here?")
+    if re.search(r"chroot mode|subuid|newuidmap|unshare", " ".join(said)):
+        return EnvironmentLacks(
+            what, "as an ordinary user this needs user namespaces: apt-get install uidmap, or run as root"
+        )
+    return EnvironmentLacks(what, "the recipe is vms/rootfs/")
+
+
+# --- headers ---------------------------------------------------------------------------------
+
+
+def headers_image(kernel: Kernel, progress: Progress) -> Path:
+    """An image with `RELEASE/build` for bcc: the headers of exactly this kernel, as a distribution packs
+    them. Raises KernelError, with the reason, where there are none: a user's own kernel, or one that apt
+    no longer has; EnvironmentLacks for a missing program.
+    """
+    if kernel.modules is None or not kernel.package_version:
+        raise KernelError(f"there are no headers for {kernel.name}: it is not of a package")
+    release, version = kernel.modules.name, kernel.package_version
+    final = cache_dir("rootfs") / f"headers-{release}-{version}"
+    if (final / "headers.erofs").exists():
+        return final / "headers.erofs"
+    _need_tools({"mkfs.erofs": "erofs-utils", "apt-get": "apt", "dpkg-deb": "dpkg"})
+    progress.say(f"headers of {release}: downloading")
+    with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
+        root, part = Path(scratch) / "unpacked", Path(scratch) / "part"
+        part.mkdir()
+        first = _fetch(f"linux-headers-{release}", version, root, Path(scratch))
+        for package in re.findall(r"linux-headers-\S+-common", first):
+            _fetch(package, version, root, Path(scratch))
+        _merge(root, Path(scratch) / "tree" / release / "build")
+        subprocess.run(
+            [
+                "mkfs.erofs",
+                "-zlz4",
+                "-T0",
+                "--all-root",
+                "--quiet",
+                part / "headers.erofs",
+                f"{scratch}/tree",
+            ],
+            check=True,
+            capture_output=True,
+        )
+        if not final.exists():  # another process may have been faster
+            part.rename(final)
+    return final / "headers.erofs"
+
+
+def _fetch(package: str, version: str, root: Path, scratch: Path) -> str:
+    """Unpack one package of that version into `root`; what it depends on."""
+    got = subprocess.run(
+        ["apt-get", "download", "-q", f"{package}={version}"],
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = sorted(scratch.glob(f"{package}_*.deb"))
+    if got.returncode or not found:
+        said = (got.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise KernelError(
+            f"no headers: apt-get download {package}={version} said: {said}", "run: apt-get update"
+        )
+    subprocess.run(["dpkg-deb", "-x", found[0], root], check=True)
+    asked = ["dpkg-deb", "-f", str(found[0]), "Depends"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+
+
+def _merge(root: Path, build: Path) -> None:
+    """One tree of what a compiler asks for: Debian splits it into a common part and one a flavour."""
+    for tree in sorted((root / "usr/src").glob("linux-headers-*")):
+        for part in ("include", "arch/x86/include"):
+            if (tree / part).is_dir():
+                shutil.copytree(tree / part, build / part, symlinks=True, dirs_exist_ok=True)
+    if not (build / "include/generated/autoconf.h").exists():
+        raise KernelError("no headers: the packages hold no include/generated/autoconf.h")
+
+
+def main() -> None:
+    """`make rootfs`: the root image, made where it is not there."""
+    from rich.console import Console  # noqa: PLC0415 - only this one shows anything
+
+    from harness.cli.guard import guarded  # noqa: PLC0415 - the same
+    from harness.host.progress import progress_for  # noqa: PLC0415 - the same
+
+    @guarded
+    def make() -> None:
+        console = Console(soft_wrap=True)
+        with progress_for(console) as progress:
+            console.print(str(root_image(progress)), highlight=False)
+
+    make()
+
+
+if __name__ == "__main__":
+    main()

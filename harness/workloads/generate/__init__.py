@@ -1,0 +1,32 @@
+"""Workloads that nobody wrote: every short sequence of operations, and long ones by chance.
+
+Their names tell the whole of them, so nothing but the name need be kept to run one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness.model import Workload
+from harness.workloads.generate import chance, sequences
+
+SETS: Mapping[str, tuple[int, str]] = {
+    "ace1": (1, "every operation with every persistence point: 207 workloads"),
+    "ace2": (2, "every two of those, one after the other: 101,644 workloads, best in parts (--shard)"),
+}
+"""Sets of workloads: the number of steps, and in words."""
+
+
+def is_generated(name: str) -> bool:
+    """Whether a workload of this name is made from its name."""
+    return chance.NAME.fullmatch(name) is not None or (name.startswith(sequences.PREFIX) and "+" in name)
+
+
+def generate(name: str) -> Workload:
+    """The workload of a generated name. Raises UsageError."""
+    return chance.workload(name) if chance.NAME.fullmatch(name) else sequences.workload(name)
+
+
+def names_of(set_name: str) -> Iterator[str]:
+    """The names of a set of SETS, in order."""
+    return sequences.sequences(SETS[set_name][0])

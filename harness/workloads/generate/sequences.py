@@ -1,0 +1,128 @@
+"""Bounded exhaustive workloads, after ACE (Mohan et al., OSDI 2018): every short sequence of steps.
+
+Each step is an operation and what makes it durable. What the operations depend on is put in front of them
+and made durable with `sync`; sequences in which one makes the next impossible are left out. So are all but
+the first of those that are one another under other names: directories are equal among each other, and so are
+the files of one directory. (Where a directory is renamed only the exchange of A and B counts.)
+
+A name tells the whole workload: `ace-rename-over.A_foo.B_foo+fsync.B_foo`, and with two steps
+`ace-creat.A_foo+none--link.A_foo.A_bar+fsync.A_bar`. `A_foo` is A/foo; `root` is the root directory.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.model import Operation, Workload
+from harness.workloads.generate.steps import STEPS, Persistence, Step, persistences
+from harness.workloads.generate.world import Invalid, World
+
+PREFIX = "ace-"
+BETWEEN = "--"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A step with its paths and what makes it durable."""
+
+    step: Step
+    paths: tuple[str, ...]
+    persistence: Persistence
+
+    def __str__(self) -> str:
+        after = self.persistence
+        path = "" if after.path is None else f".{_coded(after.path)}"
+        return f"{'.'.join([self.step.name, *map(_coded, self.paths)])}+{after.kind}{path}"
+
+
+def _coded(path: str) -> str:
+    return path.replace("/", "_") or "root"
+
+
+def sequences(length: int) -> Iterator[str]:
+    """The names of all workloads of so many steps, in order."""
+    yield from (_name(chosen) for chosen, _ in _sequences(length))
+
+
+def _name(chosen: Sequence[Chosen]) -> str:
+    return PREFIX + BETWEEN.join(map(str, chosen))
+
+
+def _sequences(length: int) -> Iterator[tuple[tuple[Chosen, ...], World]]:
+    if not length:
+        yield (), World()
+        return
+    for before, world in _sequences(length - 1):
+        for step in STEPS.values():
+            for paths in step.places:
+                if not _is_first(before, step, paths):
+                    continue
+                after = copy.deepcopy(world)
+                try:
+                    operation = step.act(after, paths)
+                except Invalid:
+                    continue
+                for persistence in persistences(after, paths, operation):
+                    yield (*before, Chosen(step, paths, persistence)), after
+
+
+def _is_first(before: Sequence[Chosen], step: Step, paths: tuple[str, ...]) -> bool:
+    """Whether no renaming turns these paths into ones that come earlier."""
+    moves = step.moves or any(c.step.moves for c in before)
+    told = [p for c in before for p in c.paths] + list(paths)
+    return all(_ranks(told) <= _ranks(told, *swaps) for swaps in _SWAPS if not (moves and any(swaps[1:])))
+
+
+_SWAPS = list(itertools.product((False, True), repeat=3))
+"""Directories; files of A; files of B: exchanged or not."""
+
+
+def _ranks(
+    paths: Sequence[str], directories: bool = False, in_a: bool = False, in_b: bool = False
+) -> list[int]:
+    """The places of the names in their order, after the exchanges."""
+    ranks = []
+    for path in paths:
+        directory, _, name = path.partition("/")
+        second = directory == "B"
+        other = bool(name) and (name == "bar") != (in_b if second else in_a)
+        ranks.append(4 * (second != directories) + (1 + other if name else 0))
+    return ranks
+
+
+def workload(name: str) -> Workload:
+    """The workload that a name of `sequences` tells, of any length. Raises UsageError."""
+    chosen = [_parse(name, part) for part in name.removeprefix(PREFIX).split(BETWEEN)]
+    world = World()
+    operations: list[Operation] = []
+    for c in chosen:
+        try:
+            operation = c.step.act(world, c.paths)
+        except Invalid as e:
+            raise UsageError(f"workload {name!r}: {c} is not possible here: {e}") from e
+        if c.persistence not in persistences(world, c.paths, operation):
+            raise UsageError(f"workload {name!r}: {c} ends in what does not belong to it")
+        operations += c.persistence.after(operation)
+    summary = "; ".join(map(str, operations))
+    return Workload(name, summary, (*world.setup(), *operations))
+
+
+def _parse(name: str, part: str) -> Chosen:
+    m = re.fullmatch(r"([a-z-]+)((?:\.\w+)+)\+([a-z]+)(?:\.(\w+))?", part)
+    step = STEPS.get(m[1]) if m else None
+    paths = tuple(_path(word) for word in m[2][1:].split(".")) if m else ()
+    if m is None or step is None or paths not in step.places:
+        raise UsageError(
+            f"workload {name!r}: {part!r} is no step",
+            "powercut list workloads names the sets; a step reads rename.A_foo.B_foo+fsync.B_foo",
+        )
+    return Chosen(step, paths, Persistence(m[3], None if m[4] is None else _path(m[4])))
+
+
+def _path(word: str) -> str:
+    return "" if word == "root" else word.replace("_", "/")

@@ -1,0 +1,339 @@
+"""The steps that sequences are made of: one operation each, in every variant that is worth telling apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model import BLOCK_BYTES, Operation, OperationKind
+from harness.workloads.generate.world import (
+    ATTRIBUTE,
+    DIRECTORIES,
+    FILES,
+    HEAD_BYTES,
+    TAIL_START,
+    Directory,
+    File,
+    Invalid,
+    Symlink,
+    World,
+    parent,
+)
+
+K = OperationKind
+Act = Callable[[World, Sequence[str]], Operation]
+"""Does it to the world, or raises Invalid and leaves the world of no use."""
+
+_FILE = [(path,) for path in FILES]
+_DIRECTORY = [(path,) for path in DIRECTORIES]
+_TWO_FILES = [(a, b) for a in FILES for b in FILES if a != b]
+_TWO_DIRECTORIES = [(a, b) for a in DIRECTORIES for b in DIRECTORIES if a != b]
+_DIRECTORY_INTO = [("A", "B/foo"), ("B", "A/foo")]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`name` stands in workloads' names. `places`: the paths that it can be given, in order. `moves`: it
+    changes what the names below a directory are.
+    """
+
+    name: str
+    places: Sequence[tuple[str, ...]]
+    act: Act
+    moves: bool = False
+
+
+# --- contents --------------------------------------------------------------------------------
+
+
+def _needs(condition: bool, what: str) -> None:
+    if not condition:
+        raise Invalid(what)
+
+
+def _on_file(change: Callable[[File, str], Operation]) -> Act:
+    return lambda world, paths: change(world.file(paths[0]), paths[0])
+
+
+def _write(where: Callable[[File], tuple[int, int]], kind: K = K.WRITE, *flags: str) -> Act:
+    """A write of the bytes that `where` tells: offset and length."""
+
+    def change(file: File, path: str) -> Operation:
+        offset, length = where(file)
+        file.size = max(file.size, offset + length)
+        if offset < TAIL_START and offset + length > HEAD_BYTES:
+            file.hole = False
+        return Operation(kind, path, offset=0 if kind is K.APPEND else offset, length=length, flags=flags)
+
+    return _on_file(change)
+
+
+def _start(file: File) -> tuple[int, int]:
+    return 0, BLOCK_BYTES
+
+
+def _end(file: File) -> tuple[int, int]:
+    return file.size, 5000
+
+
+def _overlap(file: File) -> tuple[int, int]:
+    _needs(file.size > 0, "an empty file has no end to overlap")
+    return max(0, file.size - 2000), 5000
+
+
+def _in_hole(file: File) -> tuple[int, int]:
+    """Inside the hole, and not on a block's edge."""
+    _needs(file.hole, "there is no hole")
+    return HEAD_BYTES + 1000, 3000
+
+
+def _block_of_hole(file: File) -> tuple[int, int]:
+    _needs(file.hole, "there is no hole")
+    return HEAD_BYTES, BLOCK_BYTES
+
+
+def _next_block(file: File) -> tuple[int, int]:
+    return -(-file.size // BLOCK_BYTES) * BLOCK_BYTES, BLOCK_BYTES
+
+
+def _last_block(file: File) -> tuple[int, int]:
+    _needs(file.size % BLOCK_BYTES > 0, "the file ends at a block's end: direct-end does it")
+    return file.size // BLOCK_BYTES * BLOCK_BYTES, 2 * BLOCK_BYTES
+
+
+def _mapped_start(file: File) -> tuple[int, int]:
+    _needs(file.size > 0, "an empty file cannot be mapped")
+    return 0, min(BLOCK_BYTES, file.size)
+
+
+def _mapped_end(file: File) -> tuple[int, int]:
+    _needs(file.size > 0, "an empty file cannot be mapped")
+    return max(0, file.size - 2000), min(2000, file.size)
+
+
+def _fallocate(where: Callable[[File], tuple[int, int]], *flags: str) -> Act:
+    def change(file: File, path: str) -> Operation:
+        offset, length = where(file)
+        if not {"keep-size", "punch-hole"} & set(flags):
+            file.size = max(file.size, offset + length)
+        if offset < TAIL_START and offset + length > HEAD_BYTES:
+            file.hole = file.hole and "punch-hole" in flags
+        return Operation(K.FALLOCATE, path, offset=offset, length=length, flags=flags)
+
+    return _on_file(change)
+
+
+def _middle(file: File) -> tuple[int, int]:
+    """Part of the first block, the second, and part of the third."""
+    _needs(file.size > 2000, "the file is too short")
+    return 2000, 8000
+
+
+def _whole_hole(file: File) -> tuple[int, int]:
+    _needs(file.hole, "there is no hole")
+    return HEAD_BYTES, TAIL_START - HEAD_BYTES
+
+
+def _truncate(size_of: Callable[[int], int]) -> Act:
+    def change(file: File, path: str) -> Operation:
+        size = size_of(file.size)
+        _needs(size != file.size, "nothing to cut off")
+        file.hole = file.hole and size > TAIL_START
+        file.size = size
+        return Operation(K.TRUNCATE, path, length=size)
+
+    return _on_file(change)
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+def _create(world: World, paths: Sequence[str]) -> Operation:
+    world.absent(paths[0])
+    world.put(paths[0], File())
+    return Operation(K.CREATE, paths[0])
+
+
+def _tmpfile(world: World, paths: Sequence[str]) -> Operation:
+    world.absent(paths[0])
+    world.put(paths[0], File(5000))
+    return Operation(K.TMPFILE, paths[0], length=5000)
+
+
+def _mkdir(world: World, paths: Sequence[str]) -> Operation:
+    world.absent(paths[0])
+    world.put(paths[0], Directory())
+    return Operation(K.MKDIR, paths[0])
+
+
+def _symlink(world: World, paths: Sequence[str]) -> Operation:
+    world.absent(paths[0])
+    world.put(paths[0], Symlink())
+    return Operation(K.SYMLINK, paths[0], "elsewhere")
+
+
+def _link(world: World, paths: Sequence[str]) -> Operation:
+    file = world.file(paths[0])
+    world.absent(paths[1])
+    world.put(paths[1], file)
+    return Operation(K.LINK, paths[0], paths[1])
+
+
+def _no_directory(world: World, path: str) -> None:
+    """There is a file or a symbolic link; what is open becomes a file."""
+    if not isinstance(world.now.get(path), Symlink):
+        world.file(path)
+
+
+def _unlink(world: World, paths: Sequence[str]) -> Operation:
+    _no_directory(world, paths[0])
+    world.put(paths[0], None)
+    return Operation(K.UNLINK, paths[0])
+
+
+def _unlink_linked(world: World, paths: Sequence[str]) -> Operation:
+    world.linked(paths[0], paths[1])
+    return _unlink(world, paths)
+
+
+def _rmdir(world: World, paths: Sequence[str]) -> Operation:
+    _needs(not world.inside(paths[0]), "the directory is not empty")
+    world.put(paths[0], None)
+    return Operation(K.RMDIR, paths[0])
+
+
+def _rename(world: World, paths: Sequence[str]) -> Operation:
+    _no_directory(world, paths[0])
+    world.absent(paths[1])
+    world.move(paths[0], paths[1])
+    return Operation(K.RENAME, paths[0], paths[1])
+
+
+def _rename_over(world: World, paths: Sequence[str]) -> Operation:
+    _needs(world.file(paths[0]) is not world.file(paths[1]), "both are names of one file")
+    world.move(paths[0], paths[1])
+    return Operation(K.RENAME, paths[0], paths[1])
+
+
+def _settle(world: World, path: str) -> None:
+    """A directory that is to be moved has something in it, unless that has been decided otherwise."""
+    if f"{path}/foo" not in world.now:
+        world.file(f"{path}/foo")
+    world.inside(path)
+
+
+def _rename_directory(world: World, paths: Sequence[str]) -> Operation:
+    world.directory(paths[0])
+    world.absent(paths[1])
+    _settle(world, paths[0])
+    world.move(paths[0], paths[1])
+    return Operation(K.RENAME, paths[0], paths[1])
+
+
+def _rename_directory_over(world: World, paths: Sequence[str]) -> Operation:
+    world.directory(paths[0])
+    _needs(not world.inside(paths[1]), "the directory to be replaced is not empty")
+    _settle(world, paths[0])
+    world.move(paths[0], paths[1])
+    return Operation(K.RENAME, paths[0], paths[1])
+
+
+# --- attributes ------------------------------------------------------------------------------
+
+
+def _setxattr(world: World, paths: Sequence[str]) -> Operation:
+    file = world.file(paths[0])
+    _needs(not file.attribute, "it has the attribute: setxattr-replace does it")
+    file.attribute = True
+    return Operation(K.SETXATTR, paths[0], name=ATTRIBUTE, value=b"new")
+
+
+def _setxattr_replace(world: World, paths: Sequence[str]) -> Operation:
+    """By one that no longer fits into the inode of any of the file systems."""
+    world.with_attribute(paths[0])
+    return Operation(K.SETXATTR, paths[0], name=ATTRIBUTE, value=b"larger" * 64)
+
+
+def _removexattr(world: World, paths: Sequence[str]) -> Operation:
+    world.with_attribute(paths[0]).attribute = False
+    return Operation(K.REMOVEXATTR, paths[0], name=ATTRIBUTE)
+
+
+STEPS: Mapping[str, Step] = {
+    step.name: step
+    for step in (
+        Step("creat", _FILE, _create),
+        Step("mkdir", _DIRECTORY, _mkdir),
+        Step("write-start", _FILE, _write(_start)),
+        Step("write-end", _FILE, _write(_end)),
+        Step("write-overlap", _FILE, _write(_overlap)),
+        Step("write-hole", _FILE, _write(_in_hole)),
+        Step("append", _FILE, _write(_end, K.APPEND)),
+        Step("falloc", _FILE, _fallocate(lambda f: (max(0, f.size - 1000), 10000))),
+        Step("falloc-hole", _FILE, _fallocate(_whole_hole)),
+        Step("falloc-keep", _FILE, _fallocate(lambda f: (f.size, 10000), "keep-size")),
+        Step("falloc-zero", _FILE, _fallocate(_middle, "zero-range")),
+        Step("falloc-zero-keep", _FILE, _fallocate(_overlap, "zero-range", "keep-size")),
+        Step("falloc-punch", _FILE, _fallocate(_middle, "punch-hole")),
+        Step("truncate-shrink", _FILE, _truncate(lambda size: 5000 if size > 5000 else size // 2)),
+        Step("truncate-zero", _FILE, _truncate(lambda _: 0)),
+        Step("truncate-grow", _FILE, _truncate(lambda size: size + 10000)),
+        Step("link", _TWO_FILES, _link),
+        Step("symlink", _FILE, _symlink),
+        Step("unlink", _FILE, _unlink),
+        Step("unlink-linked", _TWO_FILES, _unlink_linked),
+        Step("rmdir", _DIRECTORY, _rmdir),
+        Step("rename", _TWO_FILES, _rename),
+        Step("rename-over", _TWO_FILES, _rename_over),
+        Step("rename-dir", [*_TWO_DIRECTORIES, *_DIRECTORY_INTO], _rename_directory, moves=True),
+        Step("rename-dir-over", _TWO_DIRECTORIES, _rename_directory_over, moves=True),
+        Step("setxattr", _FILE, _setxattr),
+        Step("setxattr-replace", _FILE, _setxattr_replace),
+        Step("removexattr", _FILE, _removexattr),
+        Step("direct-start", _FILE, _write(_start, K.WRITE, "direct")),
+        Step("direct-end", _FILE, _write(_next_block, K.WRITE, "direct")),
+        Step("direct-overlap", _FILE, _write(_last_block, K.WRITE, "direct")),
+        Step("direct-hole", _FILE, _write(_block_of_hole, K.WRITE, "direct")),
+        Step("mmap-start", _FILE, _write(_mapped_start, K.MMAP_WRITE)),
+        Step("mmap-end", _FILE, _write(_mapped_end, K.MMAP_WRITE)),
+        Step("mmap-hole", _FILE, _write(_in_hole, K.MMAP_WRITE)),
+        Step("tmpfile", _FILE, _tmpfile),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """What comes after an operation: `kind` is fsync or fdatasync of `path`, sync, msync or none."""
+
+    kind: str
+    path: str | None = None
+
+    def after(self, operation: Operation) -> list[Operation]:
+        """The operation with its persistence point."""
+        match self.kind:
+            case "none":
+                return [operation]
+            case "msync":
+                return [dataclasses.replace(operation, flags=("sync",))]
+            case _:
+                return [operation, Operation(K(self.kind), self.path or "")]
+
+
+def persistences(world: World, paths: Sequence[str], operation: Operation) -> list[Persistence]:
+    """What can make the operation durable: fsync and fdatasync of each name that is now a file, fsync of each
+    that is a directory, fsync of the directories that hold them, sync, msync of a store into a mapping; and
+    none. Of directories fdatasync says nothing that fsync does not.
+    """
+    files = [p for p in paths if isinstance(world.now[p], File)]
+    found = [Persistence(kind, p) for kind in ("fsync", "fdatasync") for p in files]
+    found += [Persistence("fsync", p) for p in paths if isinstance(world.now[p], Directory)]
+    found += [Persistence("fsync", holder) for p in paths if _is_directory(world, holder := parent(p))]
+    if operation.kind is K.MMAP_WRITE:
+        found.append(Persistence("msync"))
+    return list(dict.fromkeys([*found, Persistence("sync"), Persistence("none")]))
+
+
+def _is_directory(world: World, path: str) -> bool:
+    return not path or isinstance(world.now.get(path), Directory)

@@ -1,0 +1,259 @@
+"""Workloads: what is run before the power fails. Files of `workloads/`, or of the user.
+
+`*.toml` is a list of operations; `*.fio` is a job file of fio(1), taken as it is: each of its sections
+is one operation, and fio's own verification judges what came back of it. A directory is an application:
+see `harness.workloads.applications`.
+"""
+
+from __future__ import annotations
+
+import configparser
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.host.resources import resource
+from harness.model import Check, Operation, OperationKind, Workload
+from harness.workloads.applications import is_application, load_application
+from harness.workloads.generate import SETS as GENERATED_SETS
+from harness.workloads.generate import generate, is_generated, names_of
+
+MAX_OFFSET = (1 << 63) - 1  # loff_t
+MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
+
+_FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
+    OperationKind.WRITE: ("sync", "dsync", "direct"),
+    OperationKind.APPEND: ("sync", "dsync", "direct"),
+    OperationKind.MMAP_WRITE: ("sync",),
+    OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
+}
+
+# The words after an operation's kind; one that ends in "*" takes the rest as flags.
+_ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
+    OperationKind.CREATE: ("path",),
+    OperationKind.TMPFILE: ("path", "length"),
+    OperationKind.WRITE: ("path", "offset", "length", "flags*"),
+    OperationKind.APPEND: ("path", "length", "flags*"),
+    OperationKind.MMAP_WRITE: ("path", "offset", "length", "flags*"),
+    OperationKind.TRUNCATE: ("path", "length"),
+    OperationKind.FALLOCATE: ("path", "offset", "length", "flags*"),
+    OperationKind.LINK: ("path", "target"),
+    OperationKind.SYMLINK: ("path", "target"),
+    OperationKind.RENAME: ("path", "target"),
+    OperationKind.UNLINK: ("path",),
+    OperationKind.MKDIR: ("path",),
+    OperationKind.RMDIR: ("path",),
+    OperationKind.SETXATTR: ("path", "name", "value"),
+    OperationKind.REMOVEXATTR: ("path", "name"),
+    OperationKind.CHMOD: ("path", "length"),
+    OperationKind.FSYNC: ("path",),
+    OperationKind.FDATASYNC: ("path",),
+    OperationKind.SYNC: (),
+}
+
+
+class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    operations: list[str]
+
+
+def parse_operation(text: str) -> Operation:
+    """Inverse of `str(operation)`, RUN excepted. Sizes may end in K or M; `.` is the root directory.
+
+    Raises UsageError that names the operation, the word and what is expected.
+    """
+    kind_word, *words = text.split() or [""]
+    try:
+        kind = OperationKind(kind_word)
+        names = _ARGUMENTS[kind]
+    except (ValueError, KeyError):
+        near = difflib.get_close_matches(kind_word, [str(k) for k in _ARGUMENTS], n=3)
+        raise UsageError(
+            f"operation {text!r}: unknown kind {kind_word!r}",
+            f"try one of: {', '.join(near or map(str, _ARGUMENTS))}",
+        ) from None
+    plain = [n for n in names if not n.endswith("*")]
+    rest = words[len(plain) :]
+    if len(words) < len(plain) or (rest and plain == list(names)):
+        raise UsageError(f"operation {text!r}: {kind} takes {' '.join(names) or 'nothing'}")
+    fields: dict[str, object] = {n: _convert(text, kind, n, w) for n, w in zip(plain, words, strict=False)}
+    if rest:
+        fields["flags"] = _flags(text, kind, rest)
+    return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from _ARGUMENTS
+
+
+def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
+    if name == "value":
+        return word.encode()
+    if name in ("offset", "length"):
+        return _number(text, kind, name, word)
+    if name == "target" and kind is OperationKind.SYMLINK:
+        return word
+    if word.startswith("/") or ".." in word.split("/"):
+        raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
+    return "" if word == "." else word
+
+
+def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
+    if kind is OperationKind.CHMOD:
+        if not re.fullmatch("0*[0-7]{1,4}", word):
+            raise UsageError(f"operation {text!r}: {word!r} are no permission bits", "octal: 644")
+        return int(word, 8)
+    m = re.fullmatch(r"(\d+)([KM]?)", word, re.ASCII)
+    if not m:
+        raise UsageError(f"operation {text!r}: {name} {word!r} is no number", "bytes, or with K or M: 4K")
+    number = int(m[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[m[2]]
+    if number > MAX_OFFSET:
+        raise UsageError(f"operation {text!r}: {name} {word!r} is more than {MAX_OFFSET}, the kernel's limit")
+    return number
+
+
+def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
+    known = _FLAGS[kind]
+    for word in words:
+        if word not in known:
+            raise UsageError(f"operation {text!r}: unknown flag {word!r}", f"one of: {', '.join(known)}")
+    return tuple(words)
+
+
+def _load_operations(path: Path) -> Workload:
+    try:
+        table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: {e}", "it needs `summary` and a list `operations`") from e
+    if not 0 < len(table.operations) <= MAX_OPERATIONS:
+        raise UsageError(f"{path}: {len(table.operations)} operations; 1 to {MAX_OPERATIONS} are possible")
+    try:
+        operations = tuple(parse_operation(line) for line in table.operations)
+    except UsageError as e:
+        raise UsageError(f"{path}: {e.what}", e.next_step) from e
+    return Workload(path.stem, table.summary, operations)
+
+
+def _load_fio(path: Path) -> Workload:
+    parser = configparser.ConfigParser(
+        allow_no_value=True, strict=False, comment_prefixes=("#", ";"), interpolation=None
+    )
+    try:
+        text = path.read_text(encoding="utf-8")
+        parser.read_string(text, str(path))
+    except (configparser.Error, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: {e}", "see fio(1), JOB FILE FORMAT") from e
+    sections = [s for s in parser.sections() if s != "global"]
+    if not sections:
+        raise UsageError(f"{path}: no job section", "see fio(1), JOB FILE FORMAT")
+    job = f"/etc/{path.name}"
+    runs = tuple(Operation(OperationKind.RUN, argv=("fio", f"--section={s}", job)) for s in sections)
+    checks = tuple(
+        Check(i, ("fio", "--verify_only", f"--section={s}", job), (f"{s}.*",)) for i, s in enumerate(sections)
+    )
+    first_comment = next(
+        (line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file"
+    )
+    return Workload(path.stem, first_comment, runs, checks, ("fio",), {job: text.encode()})
+
+
+_FORMATS = "workloads/README.md shows the formats, powercut list workloads those that are there"
+
+LOADERS: Mapping[str, Callable[[Path], Workload]] = {".toml": _load_operations, ".fio": _load_fio}
+
+
+def workload_files() -> dict[str, Path]:
+    """Every workload of `workloads/`, by name."""
+    folder = resource("workloads")
+    return {p.stem: p for p in sorted(folder.iterdir()) if p.suffix in LOADERS}
+
+
+def applications() -> dict[str, Path]:
+    """The directories of `workloads/`, by the workloads that they hold."""
+    folders = [p for p in sorted(resource("workloads").iterdir()) if is_application(p)]
+    return {w.name: folder for folder in folders for w in load_application(folder)}
+
+
+def load_workload(name: str) -> Workload:
+    """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
+    if is_generated(name):
+        return generate(name)
+    if folder := applications().get(name):
+        return next(w for w in load_application(folder) if w.name == name)
+    known = workload_files()
+    path = known.get(name) or Path(name)
+    if path.suffix not in LOADERS or not path.is_file():
+        raise _no_workload(name, known | applications())
+    return LOADERS[path.suffix](path)
+
+
+def _no_workload(name: str, known: Iterable[str]) -> UsageError:
+    path = Path(name)
+    if path.is_file():
+        kinds = " or ".join(f"*{suffix}" for suffix in LOADERS)
+        return UsageError(f"{name} is no workload: a file of one's own is {kinds}", _FORMATS)
+    if path.is_dir():
+        return UsageError(
+            f"no workload {name!r}", f"an application's directory is named by its path: ./{name}"
+        )
+    if "/" in name or path.suffix in LOADERS:
+        return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+    return UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
+
+
+def workload_sets() -> dict[str, list[str]]:
+    """Names that stand for several workloads: `all` files, all `applications`, each directory of those, and
+    each `workloads/NAME.set`, one name a line.
+    """
+    sets = {"all": list(workload_files()), "applications": list(applications())}
+    for name, folder in applications().items():
+        if name != folder.name:
+            sets.setdefault(folder.name, []).append(name)
+    for path in sorted(resource("workloads").glob("*.set")):
+        lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+        sets[path.stem] = [line for line in lines if line]
+    return sets
+
+
+def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:
+    """Those named, by themselves, by a set, or by the path of an application's directory.
+
+    `shard`: `2/5` takes the second of five parts: every fifth name, beginning with the second. Raises
+    UsageError where it holds none.
+    """
+    sets = workload_sets()
+    names = list(dict.fromkeys(n for name in wanted for n in _expanded(name, sets)))
+    part = names[_slice_of(shard)]
+    if names and not part:
+        raise UsageError(f"shard {shard} holds none of {len(names)} workloads", "make fewer parts")
+    return [w for name in part for w in _load_all(name)]
+
+
+def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    return names_of(name) if name in GENERATED_SETS else sets.get(name, [name])
+
+
+def _slice_of(shard: str) -> slice:
+    """Raises UsageError for anything but `i/n` with 1 <= i <= n; nothing is everything."""
+    if not shard:
+        return slice(None)
+    m = re.fullmatch(r"(\d+)/(\d+)", shard)
+    if not m or not 1 <= int(m[1]) <= int(m[2]):
+        raise UsageError(f"shard {shard!r}", "it reads 2/5: the second of five parts")
+    return slice(int(m[1]) - 1, None, int(m[2]))
+
+
+def find_workload(wanted: Sequence[str], name: str) -> Workload:
+    """The one of that name among those that `select_workloads` would give."""
+    if is_generated(name):
+        return generate(name)
+    others = [w for w in wanted if w not in GENERATED_SETS]
+    return next(w for w in select_workloads(others) if w.name == name)
+
+
+def _load_all(name: str) -> list[Workload]:
+    """A directory may hold several."""
+    if "/" in name and Path(name).is_dir():
+        return load_application(Path(name))
+    return [load_workload(name)]
