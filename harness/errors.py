@@ -89,3 +89,7 @@ class WriteLogError(PowercutError):
 
 class StoreError(PowercutError):
     """A run directory that cannot be read, or was written by another version."""
+
+
+class RunLocked(StoreError):
+    """Another process is writing into the run directory."""

@@ -42,7 +42,13 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
     """Carry out what of `plan` the run in `store` does not hold yet. Findings are data: see Summary.
 
     On KeyboardInterrupt what was judged is kept, reports are written, and the summary says so.
+    Raises RunLocked where another process writes into that run directory.
     """
+    with store.lock(" ".join(["powercut", *plan.argv])):
+        return _execute(plan, store, progress)
+
+
+def _execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
     # 1. What is asked for: names become profiles, workloads, a kernel.
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     kernel = find_kernel(

@@ -35,6 +35,7 @@ class CaseSummary:
     findings: tuple[Finding, ...]
     unknown_reasons: tuple[UnknownReason, ...]
     by_how: Mapping[How, int]
+    doubt: str = ""
 
     @property
     def case(self) -> CaseId:
@@ -53,6 +54,8 @@ class CaseSummary:
             return self.reason or unfinished[self.status]
         if self.status is CaseStatus.NOT_RUN:
             return ""
+        if self.doubt:
+            return self.doubt
         if counts.unknown:
             return f"{counts.unknown:,} of {counts.checked:,} states could not be decided"
         if counts.contents < counts.distinct:
@@ -121,6 +124,7 @@ def summarise(store: RunStore) -> Summary:
             tuple(findings.get(record.case, ())),
             store.unknown_reasons(record.case),
             store.counts_by_how(record.case),
+            record.doubt,
         )
         for record in store.cases()
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from harness.model import SECTOR_BYTES, Verdict
 from harness.report.words import number, plural
-from harness.store.records import DrawnEntry, Finding, How, StateVerdict, Step
+from harness.store.records import DrawnEntry, Finding, StateVerdict, Step
 
 WIDTH = 1080
 LEFT = 96
@@ -365,8 +365,7 @@ def _points(verdicts: Iterable[StateVerdict]) -> list[_Points]:
     """One for each prefix at which a state was judged, ascending."""
     by_prefix: dict[int, Counter[Verdict]] = {}
     for seen in verdicts:
-        if seen.how is not How.REDUCED:
-            by_prefix.setdefault(seen.state.prefix, Counter())[seen.verdict] += 1
+        by_prefix.setdefault(seen.state.prefix, Counter())[seen.verdict] += 1
     return [_Points(prefix, prefix, states) for prefix, states in sorted(by_prefix.items())]
 
 

@@ -34,7 +34,6 @@ HOW_WORDS = {
     How.JUDGED: "recovered and judged",
     How.SAME_CONTENT: "same bytes as a judged state",
     How.MEMO: "same as a judged state in all that recovery read",
-    How.REDUCED: "judged to make findings smaller",
 }
 _NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
 
@@ -82,7 +81,7 @@ def kernel_name(info: RunInfo) -> str:
 def machine_name(info: RunInfo) -> str:
     """`QEMU 7.2 (tcg)`, `UML`."""
     machine = info.machine
-    text = " ".join(filter(None, [machine.kind.upper(), machine.qemu_version]))
+    text = " ".join(filter(None, [machine.kind.upper(), machine.version]))
     return f"{text} ({machine.accel})" if machine.accel else text
 
 

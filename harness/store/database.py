@@ -23,7 +23,8 @@ CREATE TABLE cases (
     timeline BLOB NOT NULL,
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
-    seconds REAL NOT NULL
+    seconds REAL NOT NULL,
+    doubt TEXT NOT NULL
 );
 CREATE TABLE states (
     case_id INTEGER NOT NULL REFERENCES cases(id) ON DELETE CASCADE,

@@ -24,7 +24,7 @@ from harness.model import (
     Violation,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a run directory changes its meaning; another number is refused."""
 
 
@@ -41,11 +41,13 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """How the kernel was run. `kind`: `qemu` or `uml`; `accel`: `kvm`, `tcg` or empty."""
+    """How the kernel was run. `kind`, `version`: which machine, and of which version, where it has
+    one of its own; `accel`: `kvm`, `tcg` or empty.
+    """
 
     kind: str
     accel: str = ""
-    qemu_version: str = ""
+    version: str = ""
     cpus: int = 1
     details: dict[str, str] = field(default_factory=dict)
 
@@ -79,12 +81,11 @@ class CaseStatus(enum.StrEnum):
 
 
 class How(enum.StrEnum):
-    """How a verdict was come by."""
+    """How a verdict was reached."""
 
     JUDGED = "judged"  # a guest recovered it and the oracles judged what came back
     SAME_CONTENT = "same-content"  # the same bytes as a state that was judged
     MEMO = "memo"  # agrees with a judged state in all that its recovery read
-    REDUCED = "reduced"  # judged to make a finding smaller; not one of the enumerated states
 
 
 class DrawnEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -133,12 +134,16 @@ class CaseInfo:
 
 @dataclass(frozen=True, slots=True)
 class CaseRecord:
-    """A case as the store has it. `info.timeline` is left empty: ask `RunStore.timeline`."""
+    """A case as the store has it. `info.timeline` is left empty: ask `RunStore.timeline`.
+
+    `doubt`: why what was recalled rather than seen cannot be trusted in this case; empty where it can.
+    """
 
     info: CaseInfo
     status: CaseStatus
     reason: str
     seconds: float
+    doubt: str = ""
 
     @property
     def case(self) -> CaseId:

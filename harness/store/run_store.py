@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from harness.host.files import json_bytes, valid_text
 from harness.model import CaseId, CrashState, Verdict, Violation
 from harness.store.database import Database
 from harness.store.directory import make_directory, point_latest, read_info, write_info
+from harness.store.lock import locked
 from harness.store.records import (
     SCHEMA,
     CaseInfo,
@@ -38,6 +40,7 @@ from harness.store.records import (
 )
 
 DATABASE = "powercut.sqlite"
+LOCK = "lock"
 
 
 class RunStore:
@@ -82,6 +85,12 @@ class RunStore:
         if not file.is_file():
             raise StoreError(f"{path} has a run.json and no {DATABASE}", "run it again; it cannot be resumed")
         return cls(path, info, Database.open(file))
+
+    def lock(self, command: str) -> contextlib.AbstractContextManager[None]:
+        """Held by whoever writes into the run directory, for as long as it does. `command`: what another
+        process is told. Raises RunLocked, naming the holder, where somebody writes already.
+        """
+        return locked(self.path / LOCK, self.path, command)
 
     def close(self) -> None:
         """Let go of the database; the directory is complete without this."""
@@ -148,7 +157,7 @@ class RunStore:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
                 cursor = db.execute(
-                    "INSERT INTO cases VALUES (NULL, ?, ?, ?, ?, ?, 0)",
+                    "INSERT INTO cases VALUES (NULL, ?, ?, ?, ?, ?, 0, '')",
                     (name, known, timeline, status.value, valid_text(reason)),
                 )
                 return int(cursor.lastrowid or 0)
@@ -172,6 +181,26 @@ class RunStore:
                 (status.value, valid_text(reason), number),
             )
 
+    def set_case_doubt(self, case: CaseId, doubt: str) -> None:
+        """Say why what was recalled rather than seen cannot be trusted in this case; "" withdraws it.
+
+        Call it before anything that the doubt concerns is answered: once this has returned the doubt is
+        durable, and the case reads UNKNOWN until it is withdrawn, whatever becomes of the process.
+        """
+        with self._database.transaction() as db:
+            number = self._number(case)
+            db.execute("UPDATE cases SET doubt = ? WHERE id = ?", (valid_text(doubt), number))
+
+    def forget_recalled(self, case: CaseId) -> int:
+        """Drop the verdicts on every content that was recalled rather than seen; returns how many states."""
+        with self._database.transaction() as db:
+            number = self._number(case)
+            return db.execute(
+                "DELETE FROM states WHERE case_id = ?1 AND content_hash IN"
+                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)",
+                (number, How.MEMO.value),
+            ).rowcount
+
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Say how long a case took, all parts of a resumed run together."""
         with self._database.transaction() as db:
@@ -179,10 +208,10 @@ class RunStore:
 
     def cases(self) -> tuple[CaseRecord, ...]:
         """Every case, in the order in which they were added."""
-        rows = self._database.query("SELECT info, status, reason, seconds FROM cases ORDER BY id")
+        rows = self._database.query("SELECT info, status, reason, seconds, doubt FROM cases ORDER BY id")
         return tuple(
-            CaseRecord(msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds)
-            for info, status, reason, seconds in rows
+            CaseRecord(msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds, doubt)
+            for info, status, reason, seconds, doubt in rows
         )
 
     def case(self, case: CaseId) -> CaseRecord | None:
@@ -234,7 +263,7 @@ class RunStore:
         return {name for (name,) in self._database.query(sql, self._number(case))}
 
     def iter_verdicts(self, case: CaseId) -> Iterator[StateVerdict]:
-        """Verdicts by prefix, then by what was dropped and torn; states of a reduction among them."""
+        """Verdicts by prefix, then by what was dropped and torn."""
         rows = self._database.query(
             "SELECT state, content_hash, verdict, how, unknown FROM states WHERE case_id = ?"
             " ORDER BY prefix, weight, state",
@@ -259,13 +288,13 @@ class RunStore:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", self._number(case))
         known = msgspec.json.decode(info, type=CaseInfo)
         rows = self._database.query(
-            "SELECT verdict, COUNT(*) FROM states WHERE case_id = ? AND how != 'reduced' GROUP BY verdict",
+            "SELECT verdict, COUNT(*) FROM states WHERE case_id = ? GROUP BY verdict",
             self._number(case),
         )
         by = {Verdict(verdict): int(count) for verdict, count in rows}
         ((contents,),) = self._database.query(
             "SELECT COUNT(DISTINCT iif(content_hash = '', state, content_hash))"
-            " FROM states WHERE case_id = ? AND how != 'reduced'",
+            " FROM states WHERE case_id = ?",
             self._number(case),
         )
         return Counts(
@@ -278,7 +307,7 @@ class RunStore:
         )
 
     def counts_by_how(self, case: CaseId) -> dict[How, int]:
-        """How the verdicts were come by; only the ways that occur, in the order of `How`."""
+        """How the verdicts were reached; only the ways that occur, in the order of `How`."""
         rows = self._database.query(
             "SELECT how, COUNT(*) FROM states WHERE case_id = ? GROUP BY how", self._number(case)
         )
@@ -289,7 +318,7 @@ class RunStore:
         """Why enumerated states of this case could not be decided, most frequent first."""
         states: dict[str, list[CrashState]] = {}
         for seen in self.iter_verdicts(case):
-            if seen.verdict is Verdict.UNKNOWN and seen.how is not How.REDUCED:
+            if seen.verdict is Verdict.UNKNOWN:
                 for reason in dict.fromkeys(seen.unknown):
                     states.setdefault(reason, []).append(seen.state)
         reasons = (UnknownReason(why, len(at), min(at, key=state_order)) for why, at in states.items())
@@ -320,17 +349,14 @@ class RunStore:
 
     def _findings_of(self, number: int, case: CaseId, known: Sequence[Expectation]) -> Iterator[Finding]:
         rows = self._database.query(
-            "SELECT v.oracle, v.signature, v.subject, v.summary, v.expected, v.found, s.state, s.how"
-            " FROM violations v JOIN states s USING (case_id, state) WHERE case_id = ?",
+            "SELECT v.oracle, v.signature, v.subject, v.summary, v.expected, v.found, v.state"
+            " FROM violations v WHERE v.case_id = ?",
             number,
         )
         groups: dict[tuple[str, str], dict[str, list[Violation]]] = {}
-        enumerated: set[str] = set()
-        for oracle, signature, subject, summary, expected, found, state, how in rows:
+        for oracle, signature, subject, summary, expected, found, state in rows:
             violation = Violation(oracle, subject, summary, expected, found, signature)
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
-            if how != How.REDUCED:
-                enumerated.add(state)
         for (oracle, signature), states in sorted(groups.items()):
             smallest = min(map(CrashState.parse, states), key=state_order)
             violations = sorted(
@@ -342,7 +368,7 @@ class RunStore:
                 signature,
                 smallest,
                 tuple(violations),
-                len(enumerated & states.keys()),
+                len(states),
                 first_match(known, case, oracle),
             )
 

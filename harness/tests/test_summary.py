@@ -13,7 +13,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.results import results
 from harness.report.text import summary_text
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.tests.store.samples import CASE, INFO, OTHER
 
@@ -118,7 +118,6 @@ def test_many_states_of_one_content_do_not_stand_in_for_the_others(tmp_path: Pat
     with RunStore.create(tmp_path, "t", INFO) as store:
         store.add_case(CaseInfo(CASE, generated=4, distinct=2))
         store.put_judgements(CASE, [JudgedState(CrashState(i), "same", OK) for i in range(3)])
-        store.put_judgements(CASE, [JudgedState(CrashState(9), "other", OK, How.REDUCED)])
         store.set_case_status(CASE, DONE)
         store.finish(datetime(2026, 1, 2, tzinfo=UTC))
         summary = summarise(store)

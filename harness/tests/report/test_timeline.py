@@ -112,12 +112,6 @@ def test_long_logs_stay_small_and_lose_no_entry() -> None:
     assert sum(map(int, told)) == 20_000
 
 
-def test_states_of_a_reduction_are_not_drawn() -> None:
-    drawing = draw(writes(9), [], [seen(3, Verdict.FAIL, How.REDUCED)], [])
-    assert drawing is not None
-    assert drawing.crash_points == ()
-
-
 def test_epochs_end_with_their_flush() -> None:
     log = [
         *writes(4),

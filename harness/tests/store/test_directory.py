@@ -58,12 +58,12 @@ def no_database(run: Path) -> Path:
 
 
 def damaged_json(run: Path) -> Path:
-    (run / "run.json").write_text('{"schema": 1, "name":')
+    (run / "run.json").write_text('{"schema": 2, "name":')
     return run
 
 
 def incomplete_json(run: Path) -> Path:
-    (run / "run.json").write_text('{"schema": 1}')
+    (run / "run.json").write_text('{"schema": 2}')
     return run
 
 
@@ -86,7 +86,7 @@ def foreign_database(run: Path) -> Path:
 
 def other_schema(run: Path) -> Path:
     text = (run / "run.json").read_text()
-    (run / "run.json").write_text(text.replace('"schema": 1', '"schema": 7'))
+    (run / "run.json").write_text(text.replace('"schema": 2', '"schema": 7'))
     return run
 
 
@@ -100,7 +100,7 @@ def other_schema(run: Path) -> Path:
         (damaged_database, "powercut.sqlite is damaged"),
         (torn_database, "powercut.sqlite is damaged"),
         (foreign_database, "it names no schema"),
-        (other_schema, "written in schema 7, this powercut reads schema 1"),
+        (other_schema, "written in schema 7, this powercut reads schema 2"),
     ],
 )
 def test_what_cannot_be_opened_says_why_and_what_to_do(
@@ -116,5 +116,5 @@ def test_a_database_of_another_schema_is_refused(store: RunStore) -> None:
     store.close()
     with sqlite3.connect(store.path / "powercut.sqlite") as database:
         database.execute("UPDATE meta SET value = '9'")
-    with pytest.raises(StoreError, match="written in schema 9, this powercut reads schema 1"):
+    with pytest.raises(StoreError, match="written in schema 9, this powercut reads schema 2"):
         RunStore.open(store.path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.model import CrashState, Judgement, Violation
 from harness.store import RunStore
-from harness.store.records import CaseInfo, Evidence, How, JudgedState, state_order
+from harness.store.records import CaseInfo, Evidence, JudgedState, state_order
 from harness.tests.store.samples import CASE, INFO, OTHER, broken, put
 
 
@@ -67,14 +67,6 @@ def test_the_smallest_state_drops_least_and_then_comes_first(store: RunStore) ->
         put(store, JudgedState(state, "h", broken()))
     (finding,) = store.findings()
     assert (finding.state, finding.states) == (CrashState(7), 5)
-
-
-def test_a_reduced_state_represents_its_finding_and_is_not_counted(store: RunStore) -> None:
-    put(store, JudgedState(CrashState(9, (3, 4)), "h", broken()))
-    put(store, JudgedState(CrashState(9, (3,)), "i", broken(), How.REDUCED))
-    (finding,) = store.findings()
-    assert (finding.state, finding.states) == (CrashState(9, (3,)), 1)
-    assert store.counts(CASE).checked == 1
 
 
 def test_findings_of_two_cases_stay_apart(store: RunStore) -> None:

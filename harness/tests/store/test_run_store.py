@@ -15,6 +15,7 @@ from harness.errors import StoreError
 from harness.model import CrashState, Judgement, Verdict
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Evidence, How, JudgedState, finding_id
+from harness.summary import summarise
 from harness.tests.store.samples import CASE, OTHER, broken, put
 
 
@@ -80,6 +81,32 @@ def test_adding_a_case_again_keeps_its_verdicts_unless_it_was_recorded_anew(stor
     assert store.evidence(finding) is None
 
 
+def test_a_doubt_is_there_after_reopening_and_until_it_is_withdrawn(store: RunStore) -> None:
+    """It lived in memory: a resumed run turned 97 UNKNOWN states into 97 that had passed."""
+    store.set_case_doubt(CASE, "two outcomes")
+    store.close()
+    with RunStore.open(store.path) as again:
+        again.add_case(CaseInfo(CASE, log_hash="one"))
+        again.set_case_status(CASE, CaseStatus.DONE)
+        assert again.cases()[0].doubt == "two outcomes"
+        assert summarise(again).cases[0].undecided == "two outcomes"
+        again.set_case_doubt(CASE, "")
+        assert again.cases()[0].doubt == ""
+
+
+def test_forgetting_what_was_recalled_forgets_every_state_of_that_content(store: RunStore) -> None:
+    put(
+        store,
+        JudgedState(CrashState(1), "seen", Judgement()),
+        JudgedState(CrashState(2), "seen", broken(), How.SAME_CONTENT),
+        JudgedState(CrashState(3), "recalled", broken(), How.MEMO),
+        JudgedState(CrashState(4), "recalled", Judgement(), How.SAME_CONTENT),
+    )
+    assert store.forget_recalled(CASE) == 2
+    assert store.judged_states(CASE) == {"@1", "@2"}
+    assert [f.state for f in store.findings()] == [CrashState(2)]
+
+
 def test_a_case_that_was_never_added_is_named(store: RunStore) -> None:
     with pytest.raises(StoreError, match="no case xfs-default/append-fsync"):
         store.judged_states(OTHER)
@@ -114,6 +141,7 @@ from pathlib import Path
 from harness.model import CrashState, Judgement
 from harness.store import RunStore
 from harness.store.records import JudgedState
+from harness.summary import summarise
 from harness.tests.store.samples import CASE
 
 store = RunStore.open(Path(sys.argv[1]))

@@ -1,0 +1,69 @@
+"""One writer at a time: two processes in one run directory would share its scratch images, and one's fsck
+would look at the other's half-recovered disk.
+
+The lock is an flock(2) on a file of the run directory. The kernel drops it when its holder ends, however it
+ends; what the file says of the holder is for people, and means nothing once nobody holds the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import RunLocked
+from harness.host.files import json_bytes
+
+HOLDER_BYTES = 1 << 16
+"""At most so much of the lock file is read: it is foreign data like any other."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds the lock. `since`: when it was taken."""
+
+    pid: int
+    host: str
+    since: datetime
+    command: str
+
+    def __str__(self) -> str:
+        since = f"{self.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"process {self.pid} on {self.host} since {since} ({self.command})"
+
+
+@contextlib.contextmanager
+def locked(file: Path, run: Path, command: str) -> Iterator[None]:
+    """Hold the lock `file` of the run directory `run`; `command` is what other processes are told.
+
+    Raises RunLocked, naming the holder, where another process (or another part of this one) has it.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunLocked(
+                f"{run} is being written by {_holder(descriptor)}",
+                "wait until that process is done, or end it; then try again",
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(
+            descriptor, json_bytes(Holder(os.getpid(), socket.gethostname(), datetime.now(UTC), command)), 0
+        )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    """What the lock file says; it may be read before its holder has written it."""
+    try:
+        return str(msgspec.json.decode(os.pread(descriptor, HOLDER_BYTES, 0), type=Holder))
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return "another process"
