@@ -1,5 +1,5 @@
 # `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
-.PHONY: help setup run test lint unit smoke bench verify rootfs clean
+.PHONY: help setup run test lint unit fuzz smoke bench verify rootfs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ test: setup lint  ## every test, with real guests
 
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm'
+
+fuzz: setup  ## property tests of everything that is read from elsewhere, with a hundred times the examples
+	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
 
 lint: setup  ## types and style
 	cargo fmt --check

@@ -37,6 +37,7 @@ def _sample(path: Path) -> list[Step]:
     return steps
 
 
+@pytest.mark.fuzz
 @given(logs)
 def test_what_was_built_is_read(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
@@ -57,6 +58,7 @@ def test_what_was_built_is_read(tmp_path_factory: pytest.TempPathFactory, steps:
                 assert entry.mark == text
 
 
+@pytest.mark.fuzz
 @given(logs, st.data())
 def test_a_cut_log_is_refused(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], data: st.DataObject
