@@ -47,7 +47,7 @@ verify: setup  ## memo on and off, emulation and UML: every workload's verdicts 
 	done
 
 rootfs: setup  ## the root image of the guest with tools, for powercut trace and measure (minutes, once)
-	@.venv/bin/python -m harness.toolbox.rootfs
+	@.venv/bin/powercut rootfs
 
 clean:  ## what was built; runs and the cache stay
 	rm -rf target .venv

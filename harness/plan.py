@@ -1,8 +1,6 @@
-"""What a run is asked to do, as data, and whom it tells of what goes on."""
+"""What a run is asked to do, as data."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import msgspec
 
@@ -31,20 +29,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_bytes: int = LOG_BYTES
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
-
-
-class Progress(Protocol):
-    """Told of what goes on; draws it, or does not."""
-
-    def say(self, text: str) -> None:
-        """One line for people."""
-        ...
-
-    def begin(self, what: str, total: int) -> None:
-        """Work of `total` units named `what` is known of (again: more of it)."""
-        ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
 
 def load_plan(store: RunStore) -> Plan:

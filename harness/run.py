@@ -28,9 +28,10 @@ from harness.guests import qemu
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program
 from harness.guests.worker import Worker
 from harness.host.files import write_atomically
+from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_kernel, look_up_kernel, need_replaced
 from harness.model import CaseId, Workload
-from harness.plan import Plan, Progress
+from harness.plan import Plan
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo

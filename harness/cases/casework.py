@@ -19,9 +19,10 @@ from harness.cases.recording import Recording, copy_recording, is_kept, load_rec
 from harness.errors import NotSupported, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
+from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Outcome, Workload
 from harness.oracles import ORACLES
-from harness.plan import Plan, Progress
+from harness.plan import Plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.records import (

@@ -15,6 +15,7 @@ from harness.cli.log import log_group
 from harness.cli.measure import measure_command
 from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
+from harness.cli.rootfs import rootfs_command
 from harness.cli.run import run_command, smoke_command
 from harness.cli.trace import trace_command
 
@@ -30,6 +31,7 @@ COMMANDS: tuple[click.Command, ...] = (
     log_group,
     trace_command,
     measure_command,
+    rootfs_command,
     bench_command,
     doctor_command,
 )

@@ -16,7 +16,7 @@ from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
 from harness.measure.run import Plan, Result, comparison, create, load_plan, measure, said_size
 from harness.model import Verdict
-from harness.report.measurements import print_measurements
+from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.report.words import shown_path
 
 
@@ -103,6 +103,7 @@ def measure_command(
 def _measure(plan: Plan, path: Path) -> ExitCode:
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
+    write_measurement_reports(path)
     print_measurements([result.measurement], console)
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False, markup=False)

@@ -16,20 +16,18 @@ from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
-from harness.host.progress import progress_for
+from harness.host.progress import Progress, progress_for
 from harness.kernels.find import find_kernel, look_up_qemu_kernel
-from harness.measure.run import make_directory
+from harness.measurements.directory import make_directory, write_measurements
 from harness.measurements.results import Histogram, Measurement, Spread, Table
 from harness.report import shown_path
 from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
-from harness.toolbox.rootfs import Progress
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,
     Plan,
     Tracing,
     intervals,
-    keep,
     overhead,
     trace,
     tracing,
@@ -145,7 +143,7 @@ def _overhead(t: Tracing, run: Path, progress: Progress) -> Measurement:
     m = t.measurement("overhead", "the same workload without and with probes, in turn", 0.0)
     found = overhead(t, progress)
     m = msgspec.structs.replace(m, seconds=0.0, tables=[overhead_table(found)])
-    keep(run, m)
+    write_measurements(run, [m])
     return m
 
 

@@ -1,16 +1,33 @@
-"""How a run shows: bars with rate and time left, or plain lines where there is no terminal."""
+"""Progress: what long work reports to, and two ways to show it: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 PLAIN_INTERVAL_S = 5.0
+
+
+class Progress(Protocol):
+    """What long work reports to. Calls may come from several threads."""
+
+    def say(self, text: str) -> None:
+        """One line for people."""
+        ...
+
+    def begin(self, what: str, total: int) -> None:
+        """`total` more units of the work named `what` are known."""
+        ...
+
+    def advance(self, what: str, count: int) -> None:
+        """`count` of them are done."""
+        ...
 
 
 class _Rate(TextColumn):
@@ -24,10 +41,10 @@ class _Rate(TextColumn):
 
 
 class Bars:
-    """Progress for a terminal. A context manager; see `harness.plan.Progress`."""
+    """Progress on a terminal; a context manager."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        self._progress = RichProgress(
             TextColumn("{task.description:>9}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -60,7 +77,7 @@ class Bars:
 
 
 class Lines:
-    """Progress for a log file: a line when something is said, and one every few seconds."""
+    """Progress in a log file: each line said, and a line of figures every few seconds; a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, profiles
+from harness.host.progress import Progress
 from harness.kernels.find import Kernel
 from harness.measurements.results import Histogram, Ratio, Series, Table
 from harness.measurements.samples import Sample, Samples, ratios
@@ -44,14 +45,6 @@ class Configuration:
             raise UsageError(f"there is no mode {name}", "powercut list filesystems") from None
         mounted = profile.mount_options if options is None else options
         return cls(called or name, profile, mounted, tuple(mkfs))
-
-
-class Progress(Protocol):
-    """Told of what goes on; see `harness.host.progress`."""
-
-    def say(self, text: str) -> None: ...
-    def begin(self, what: str, total: int) -> None: ...
-    def advance(self, what: str, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

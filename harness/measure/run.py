@@ -1,19 +1,17 @@
-"""A measurement, from its name to its report: rounds of every configuration, each figure kept as it comes.
+"""A measurement, from its name to its result: rounds of every configuration, each figure kept as it comes.
 
 ```
 reports/runs/<date>-measure-<name>/   plan.json           what was asked for
                                       samples.jsonl       every single figure
                                       surroundings.json   on what they were taken
                                       measurements.json   what they come to
-                                      report.html, summary.txt
 ```
 
-`reports/latest` stays with the last *run*: it names what `powercut repro` and `powercut report` look at.
+The reports are made of measurements.json, by whoever asked for the measurement.
 """
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,14 +23,15 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
 from harness.host.files import write_atomically
+from harness.host.progress import Progress
 from harness.kernels.find import find_kernel, look_up_qemu_kernel
-from harness.measure.comparison import Comparison, Configuration, Host, Progress, Sizes, Surroundings
+from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
-from harness.measurements.results import FILE_NAME, Measurement
+from harness.measurements.directory import make_directory, write_measurements
+from harness.measurements.results import Measurement
 from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
-from harness.report.measurements import write_measurement_reports
 
 SURROUNDINGS_NAME = "surroundings.json"
 WARM_UP = 0.2
@@ -91,17 +90,6 @@ def create(plan: Plan, out: Path) -> Path:
     return path
 
 
-def make_directory(out: Path, name: str) -> Path:
-    """`<out>/runs/<date>-<name>`, with a number behind it where there is one already."""
-    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}"
-    for number in range(1000):
-        path = out / "runs" / (f"{stem}.{number}" if number else stem)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
-            return path.resolve()
-    raise StoreError(f"there are a thousand runs {stem} in {out}")
-
-
 def load_plan(path: Path) -> Plan:
     """Of a run directory. Raises StoreError where it is none of a measurement."""
     try:
@@ -129,8 +117,7 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
         except KeyboardInterrupt:
             interrupted = True
     told = _tell(chosen, plan, sizes, samples, _surroundings(path))
-    write_atomically(path / FILE_NAME, msgspec.json.format(msgspec.json.encode([told]), indent=1))
-    write_measurement_reports(path)
+    write_measurements(path, [told])
     return Result(path, told, lacking(chosen, plan, samples), chosen.verdict(samples), interrupted)
 
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
-
-FILE_NAME = "measurements.json"
-"""Of the file in a run's directory that holds a list of `Measurement`."""
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,9 +106,3 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     series: list[Series] = []
     notes: list[str] = []
     figures: list[str] = []
-
-
-def read_measurements(run: Path) -> list[Measurement]:
-    """Those of a run's directory; none where it holds none."""
-    path = run / FILE_NAME
-    return msgspec.json.decode(path.read_bytes(), type=list[Measurement]) if path.exists() else []

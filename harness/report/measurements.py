@@ -21,7 +21,8 @@ from rich.text import Text
 
 from harness.host.files import write_atomically
 from harness.host.resources import resource
-from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table, read_measurements
+from harness.measurements.directory import read_measurements
+from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
 
 NOT_MEASURED = "not measured"

@@ -23,13 +23,14 @@ FLOORS: list[list[str]] = [
     ["summary", "plan"],
     ["store", "workloads", "filesystems", "kernels"],
     ["oracles", "states"],
-    ["writelog", "measurements", "expectations", "host"],
+    ["writelog", "measurements", "expectations"],
+    ["host"],
     ["model"],
     ["errors"],
 ]
 
 # Arrows that still point up, each to go.
-KNOWN_UP = {("plan", "cases"), ("plan", "guests"), ("tracing", "measure"), ("toolbox", "cli")}
+KNOWN_UP = {("plan", "cases"), ("plan", "guests"), ("tracing", "measure")}
 
 HEIGHT = {room: -floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -18,8 +18,9 @@ from harness.errors import GuestError, GuestLost, KernelError, PowercutError
 from harness.guests import initramfs, qemu, wire
 from harness.guests.guest import Guest
 from harness.guests.worker import find_agent
+from harness.host.progress import Progress
 from harness.kernels.find import Kernel, resolve_modules
-from harness.toolbox.rootfs import Progress, headers_image, root_image
+from harness.toolbox.rootfs import headers_image, root_image
 
 MOUNT_POINT = "/mnt/test"
 """Where `Toolbox.mount` puts the file system; anything below the tmpfs /mnt will do as well."""

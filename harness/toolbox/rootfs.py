@@ -17,12 +17,12 @@ import tempfile
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
 from harness.host.cache import cache_dir
+from harness.host.progress import Progress
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
 
@@ -39,14 +39,6 @@ _STEPS = (
 _TIMEOUT_S = 3600
 _EPOCH = "1700000000"
 """SOURCE_DATE_EPOCH: two builds of the same packages differ in no time stamp."""
-
-
-class Progress(Protocol):
-    """What is told while an image is made; see `harness.host.progress`."""
-
-    def say(self, text: str) -> None: ...
-    def begin(self, what: str, total: int) -> None: ...
-    def advance(self, what: str, count: int) -> None: ...
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -265,23 +257,3 @@ def _merge(root: Path, build: Path) -> None:
                 shutil.copytree(tree / part, build / part, symlinks=True, dirs_exist_ok=True)
     if not (build / "include/generated/autoconf.h").exists():
         raise KernelError("no headers: the packages hold no include/generated/autoconf.h")
-
-
-def main() -> None:
-    """`make rootfs`: the root image, made where it is not there."""
-    from rich.console import Console  # noqa: PLC0415 - only this one shows anything
-
-    from harness.cli.guard import guarded  # noqa: PLC0415 - the same
-    from harness.host.progress import progress_for  # noqa: PLC0415 - the same
-
-    @guarded
-    def make() -> None:
-        console = Console(soft_wrap=True)
-        with progress_for(console) as progress:
-            console.print(str(root_image(progress)), highlight=False)
-
-    make()
-
-
-if __name__ == "__main__":
-    main()

@@ -20,11 +20,12 @@ import msgspec
 from harness.errors import GuestError, KernelError, UsageError
 from harness.filesystems.profiles import Profile
 from harness.host.files import write_atomically
+from harness.host.progress import Progress
 from harness.kernels.find import Kernel, resolve_modules
 from harness.measure.rig import MKFS
-from harness.measurements.results import FILE_NAME, Histogram, Measurement
+from harness.measurements.directory import write_measurements
+from harness.measurements.results import Histogram, Measurement
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
-from harness.toolbox.rootfs import Progress
 from harness.tracing.histogram import histogram
 from harness.tracing.probes import FAMILIES, Family, Probes, TracefsProbes, start_probes, wanted_families
 from harness.tracing.records import Record, encode_lines, latencies_us
@@ -224,7 +225,7 @@ def trace(t: Tracing, run: Path, progress: Progress) -> Measurement:
         notes=[*m.notes, *told.notes],
         figures=[mode.file_name for mode in modes],
     )
-    keep(run, m)
+    write_measurements(run, [m])
     return m
 
 
@@ -251,11 +252,6 @@ def _rounds(t: Tracing, progress: Progress) -> list[Mode]:
 def _mode(profile: Profile) -> Mode:
     family = FAMILIES.get(profile.filesystem)
     return Mode(profile.name, family.what if family else "", family.note if family else "")
-
-
-def keep(run: Path, m: Measurement) -> None:
-    """Write `measurements.json`."""
-    write_atomically(run / FILE_NAME, msgspec.json.format(msgspec.json.encode([m]), indent=1))
 
 
 # --- intervals -------------------------------------------------------------------------------
@@ -301,7 +297,7 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
         notes=[*m.notes, *told.notes],
         figures=[mode.file_name],
     )
-    keep(run, m)
+    write_measurements(run, [m])
     return m
 
 

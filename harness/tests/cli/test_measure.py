@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from harness.cli import measure as command
+from harness.host.progress import Progress
 from harness.measure.registry import COMPARISONS
+from harness.measure.run import Plan, Result
+from harness.measurements.directory import write_measurements
+from harness.measurements.results import Measurement
+from harness.model import Verdict
 from harness.tests.cli.runner import powercut
 
 
@@ -34,3 +41,27 @@ def test_what_is_not_there_is_a_usage_error(words: list[str], tmp_path: Path) ->
 def test_what_cannot_be_measured_leaves_no_run_directory(words: list[str], tmp_path: Path) -> None:
     assert powercut("measure", "bonnie", *words, "--out", tmp_path).exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_the_reports_of_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`measure/run.py` wrote them itself, and so imported the reports that are made of its results."""
+    made = Measurement(
+        name="bonnie",
+        summary="numbers",
+        command=["powercut"],
+        kernel="Linux 6.12",
+        machine="",
+        accel="",
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+    def measured(plan: Plan, path: Path, progress: Progress) -> Result:
+        write_measurements(path, [made])
+        return Result(path, made, (), Verdict.PASS)
+
+    monkeypatch.setattr(command, "create", lambda plan, out: out)
+    monkeypatch.setattr(command, "measure", measured)
+    assert powercut("measure", "bonnie", "--out", tmp_path).exit_code == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"measurements.json", "report.html", "summary.txt"}

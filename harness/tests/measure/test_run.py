@@ -26,9 +26,10 @@ from harness.measure.comparison import (
 )
 from harness.measure.registry import COMPARISONS
 from harness.measure.run import Plan, Result, create, load_plan, measure, said_size
-from harness.measurements.results import read_measurements
+from harness.measurements.directory import read_measurements
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
+from harness.report.measurements import write_measurement_reports
 
 NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")
 
@@ -108,13 +109,13 @@ def test_every_configuration_is_taken_once_before_any_is_taken_again(fake: Fake,
     assert read_measurements(result.path) == [told]
 
 
-def test_a_run_directory_has_its_report_and_latest_stays(fake: Fake, tmp_path: Path) -> None:
+def test_a_run_directory_holds_the_figures_and_latest_stays(fake: Fake, tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     measure(PLAN, path, Silent())
     assert path.parent == tmp_path.resolve() / "runs"
     assert path.name.endswith("-measure-fake")
     names = {p.name for p in path.iterdir()}
-    assert {"plan.json", "samples.jsonl", "measurements.json", "report.html", "summary.txt"} <= names
+    assert names == {"plan.json", "samples.jsonl", "surroundings.json", "measurements.json"}
     assert not (tmp_path / "latest").exists()  # it names what `powercut repro` looks at
     assert create(PLAN, tmp_path) != path
 
@@ -131,6 +132,7 @@ def test_what_breaks_is_told_and_the_rest_is_measured(
 ) -> None:
     fake.breaks[(NAMES[1], 0)] = wrong
     result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    write_measurement_reports(result.path)
     assert len(fake.taken) == 6
     assert len(result.lacking) == 1
     assert "ext4/ordered, round 1" in result.lacking[0]

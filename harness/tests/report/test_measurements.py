@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.measurements.directory import FILE_NAME
 from harness.measurements.results import (
-    FILE_NAME,
     Bucket,
     Histogram,
     Measurement,

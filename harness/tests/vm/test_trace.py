@@ -11,7 +11,7 @@ from harness.errors import GuestError, GuestLost
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import Lines
 from harness.kernels.find import find_kernel
-from harness.measurements.results import read_measurements
+from harness.measurements.directory import read_measurements
 from harness.tests.needs import needed
 from harness.toolbox.rootfs import root_image
 from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
