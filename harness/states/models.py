@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, EntryFlag, LogEntry
 from harness.writelog.log import WriteLog, changes
 
@@ -91,10 +90,3 @@ def _inner_cuts(entry: LogEntry) -> Iterator[int]:
 
 
 FAULT_MODELS: dict[str, FaultModel] = {model.name: model for model in (Prefix(), Drop(), Torn())}
-
-
-def fault_model(name: str) -> FaultModel:
-    """The model of that name. Raises UsageError."""
-    if name not in FAULT_MODELS:
-        raise UsageError(f"no fault model is called {name!r}", f"choose from {', '.join(FAULT_MODELS)}")
-    return FAULT_MODELS[name]

@@ -212,7 +212,7 @@ class Evidence:
 class Finding:
     """Violations of one oracle with one signature in one case, shown at their smallest crash state.
 
-    Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: how many enumerated states
+    Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: how many states
     show it. `expectation`: why it is known already, if it is.
     """
 

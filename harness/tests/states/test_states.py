@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from harness.errors import UsageError, WriteLogError
+from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
-from harness.states import FAULT_MODELS, enumerate_prefixes, fault_model, replay
+from harness.states import FAULT_MODELS, enumerate_prefixes, replay
 from harness.tests.states.logs import BASE, SECTORS, logs
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 
@@ -23,7 +23,7 @@ def _log(tmp_path: Path, *steps: Step) -> WriteLog:
 
 
 def _names(log: WriteLog, model: str) -> list[str]:
-    return [str(state) for state in fault_model(model).states(log)]
+    return [str(state) for state in FAULT_MODELS[model].states(log)]
 
 
 def _letters(device: bytes) -> str:
@@ -91,8 +91,3 @@ def test_replay_refuses_what_does_not_fit(tmp_path: Path) -> None:
         replay(bytes(8 * S), log, CrashState(2))
     with pytest.raises(WriteLogError, match="ends at sector 5, the device at 4"):
         replay(bytes(4 * S), log, CrashState(1))
-
-
-def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(UsageError, match="'reorder'"):
-        fault_model("reorder")
