@@ -23,7 +23,9 @@ from harness.oracles.doubt import Doubt
 from harness.oracles.replay import replay
 
 MAX_VIOLATIONS = 20
-"""Reported for one crash state; one that lost everything needs no longer list."""
+"""Of one oracle at one crash state. A state that lost everything needs no longer list; but an oracle that
+has much to say never silences another, since each is expected, or not, on its own.
+"""
 
 
 def _of_the_model(name: str) -> Oracle:
@@ -92,22 +94,19 @@ class Judge:
             except Exception as e:  # whatever it is, the oracle has not judged
                 unknown.append(f"oracle {name} failed: {type(e).__name__}: {e}")
                 continue
-            violations += [f for f in found if isinstance(f, Violation)]
+            violations += _cut_to(MAX_VIOLATIONS, name, [f for f in found if isinstance(f, Violation)])
             unknown += [f.what for f in found if isinstance(f, Doubt)]
-        return Judgement(tuple(violations[:MAX_VIOLATIONS]), tuple(dict.fromkeys(unknown)))
+        return Judgement(tuple(violations), tuple(dict.fromkeys(unknown)))
 
 
-def judge(
-    contract: Contract,
-    workload_checks: Sequence[Check],
-    history: History,
-    position: Position,
-    outcome: Outcome,
-    error_patterns: Sequence[str] = (),
-) -> Judgement:
-    """One state alone; for many of the same history keep a `Judge`."""
-    one = Judge(contract, history, checks=workload_checks, error_patterns=error_patterns)
-    return one.judge(position, outcome)
+def _cut_to(limit: int, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
+    """The first `limit` of one oracle's violations, and one that tells how many were left out."""
+    yield from found[:limit]
+    left_out = len(found) - limit
+    if left_out > 0:
+        summary = f"{left_out} more violations of {oracle} at this crash state are not listed"
+        expected, seen = f"at most {limit}", str(len(found))
+        yield Violation(oracle, "file system", summary, expected, seen, f"more than {limit}")
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
