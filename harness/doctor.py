@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.fsck_reads import find_library
 from harness.errors import PowercutError
 from harness.filesystems.profiles import profiles
-from harness.guests import qemu
 from harness.guests.disk import find_binary
+from harness.guests.machine import machine_of, names, profile_of
 from harness.guests.worker import find_agent
 from harness.host.cache import cache_dir
 from harness.kernels.find import pins
@@ -36,10 +37,13 @@ class Finding:
 
 def examine(reports: Path) -> Iterator[Finding]:
     """Look at everything that a run needs."""
-    yield _try("QEMU", lambda: f"version {qemu.version()}")
-    yield from _accelerators()
+    for name in names():
+        for requirement in machine_of(name).requirements():
+            yield _try(requirement.what, requirement.look)
+        yield from _accelerators(name)
     yield _try("disk process", lambda: str(find_binary()))
     yield _try("agent", lambda: str(find_agent()))
+    yield _try("fsck's reads", lambda: str(find_library()))
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users))
     for program in ("apt-get", "dpkg-deb", "depmod", "setpriv"):
@@ -97,16 +101,20 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, False, e.what, e.next_step.removeprefix("run: "))
 
 
-def _accelerators() -> Iterator[Finding]:
-    if not Path("/dev/kvm").exists():
-        yield Finding("KVM", None, "no /dev/kvm: guests run under TCG, which is slower and works everywhere")
-        return
-    memory = cache_dir() / "accel.json"
-    known = memory.read_text() if memory.exists() else ""
-    detail = "opens; " + (
-        f"tried before: {known}" if known else "whether a kernel comes up is tried on the first run"
-    )
-    yield Finding("KVM", None, " ".join(detail.split()))
+def _accelerators(name: str) -> Iterator[Finding]:
+    """Those that may be missing: the last works everywhere."""
+    *better, last = profile_of(name).accelerators
+    for accel in better:
+        if reason := machine_of(name, accel).accel_lacks():
+            detail = f"{reason}: guests run under {last.upper()}, which is slower and works everywhere"
+        else:
+            memory = cache_dir() / "accel.json"
+            known = " ".join(memory.read_text().split()) if memory.exists() else ""
+            tried = (
+                f"tried before: {known}" if known else "whether a kernel comes up is tried on the first run"
+            )
+            detail = f"opens and makes a virtual machine; {tried}"
+        yield Finding(accel.upper(), None, detail)
 
 
 def _space(path: Path) -> Finding:

@@ -79,6 +79,10 @@ class GuestLost(PowercutError):
         return any(sign in self.console for sign in signs)
 
 
+class NeverBoots(PowercutError):
+    """No guest of a kit comes up any more: there is no use in trying another."""
+
+
 class DiskError(PowercutError):
     """The disk process refused a request, or has gone."""
 

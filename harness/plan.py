@@ -18,7 +18,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kernel: str = "debian-6.12"
     modules: str | None = None
     replaced: list[str] = []
-    # auto: QEMU records, and judges unless a UML kernel of the same source is in the cache
+    # auto: the default machine records, and judges unless a faster one has a kernel of the same source
     machine: str = "auto"
     accel: str = "auto"
     jobs: int = 1

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from harness.errors import PowercutError
 from harness.filesystems.profiles import select_profiles
+from harness.guests.machine import accelerators
 from harness.host.progress import Lines
 from harness.model import CaseId
 from harness.plan import Plan
@@ -40,7 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--powercut-modules", default=None, metavar="DIR", help="modules of a kernel of your own")
     group.addoption(
-        "--powercut-accel", default="auto", choices=["auto", "kvm", "tcg"], help="QEMU's accelerator"
+        "--powercut-accel",
+        default="auto",
+        choices=["auto", *accelerators()],
+        help="The machine's accelerator",
     )
     group.addoption("--powercut-reports", default="reports", metavar="DIR", help="where runs are kept")
     group.addoption(

@@ -24,8 +24,8 @@ from harness.cases.pool import Pool, Station
 from harness.cases.recording import is_kept, make_base
 from harness.errors import EnvironmentLacks, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.guests import qemu
-from harness.guests.kits import Kits, make_kits, missing_for, missing_program
+from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
+from harness.guests.machine import profile_of
 from harness.guests.worker import Worker
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
@@ -67,12 +67,13 @@ def _execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if not able or not loaded:
             return _tell_why_not(store, kernel, profiles, workloads, lacking)
         if kernel.replaced:
-            need_replaced(kernel, [*qemu.profile().modules, *(m for p in able for m in p.modules)])
+            machine = profile_of(recording_machine(plan.machine, kernel))
+            need_replaced(kernel, [*machine.modules, *(m for p in able for m in p.modules)])
         bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)
         store.update_info(run_info(plan, store.info, kernel, kits))
-        progress.say(f"{kernel.name}: {kits.told}, {plan.jobs} at once")
+        progress.say(f"{kernel.name}: {kits.description}, {plan.jobs} at once")
         casework = Casework(plan, store, progress, scratch, bases)
         with _pool(kits, scratch, plan) as pool:
             interrupted = False
@@ -141,7 +142,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
         git_head=_git_head(),
         argv=tuple(plan.argv),
         kernel=KernelInfo(plan.kernel),
-        machine=MachineInfo("qemu"),
+        machine=MachineInfo(plan.machine),
         host=f"{platform.system()} {platform.release()} {platform.machine()}",
         started=datetime.now(UTC),
         jobs=plan.jobs,
@@ -157,11 +158,11 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
         info,
         kernel=kernel_info(kernel),
         machine=MachineInfo(
-            kits.judge.machine.name,
-            kits.judge.machine.accel,
-            qemu.version() if kits.judge.machine.name == "qemu" else "",
-            1,
-            {"how": kits.told},
+            kind=kits.judge.machine.name,
+            name=kits.judge.machine.described,
+            accel=kits.judge.machine.accel,
+            version=kits.judge.machine.version(),
+            details={"how": kits.description},
         ),
         finished=None,
         interrupted=False,

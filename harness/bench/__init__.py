@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from harness.bench.figures import Bench, bench_json
 from harness.bench.measure import run_bench
-from harness.bench.stage import FULL, MACHINES, QUICK, Effort
+from harness.bench.stage import FULL, QUICK, Effort
 from harness.bench.table import table
 
-__all__ = ["FULL", "MACHINES", "QUICK", "Bench", "Effort", "bench_json", "run_bench", "table"]
+__all__ = ["FULL", "QUICK", "Bench", "Effort", "bench_json", "run_bench", "table"]

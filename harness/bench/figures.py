@@ -75,7 +75,7 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process, or of UML's several, MiB. `peak`: VmHWM, with what it shares and maps. The others
+    """Of one process, or of a machine's several, MiB. `peak`: VmHWM, with what it shares and maps. The others
     are its share now (smaps_rollup, Pss): `own` and `shared` memory, `mapped` files; None where the kernel
     does not tell.
     """
@@ -137,7 +137,7 @@ class Host:
     cores: int
     memory_mib: int
     kernel: str
-    qemu: str
+    machine: str
     load: tuple[float, float]
 
 

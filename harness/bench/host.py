@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.bench.figures import Host, Memory
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
-from harness.guests import qemu
+from harness.guests.machine import default_name, machine_of
 from harness.guests.worker import Worker
 
 # --- mounts ----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _process_cpu_s(pid: int) -> float:
 
 
 def _group(leader: int) -> list[int]:
-    """Processes of the group that `leader` leads: UML's own processes. None where it leads no group."""
+    """Processes of the group that `leader` leads: a machine's own processes. None where it leads no group."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ def describe_host(load_before: float) -> Host:
         cores=len(os.sched_getaffinity(0)),
         memory_mib=memory >> 10,
         kernel=platform.release(),
-        qemu=qemu.version(),
+        machine=machine_of(default_name()).described,
         load=(load_before, load_now()),
     )
 

@@ -27,12 +27,13 @@ from harness.bench.host import (
     time_fsck,
     worker_cpu_s,
 )
-from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage
+from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
+from harness.guests.machine import profile_of
 from harness.guests.worker import Target, Worker
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
 from harness.plan import Plan
@@ -51,14 +52,14 @@ def run_bench(
     kernel: str,
     machines: Sequence[str],
     accel: str,
-    uml_kernel: Path | None,
+    own_kernel: Path | None,
     say: Callable[[str], None],
 ) -> Bench:
     """Everything, one after another. What cannot be measured says why; raises PowercutError only where
-    nothing can be (no QEMU, no kernel).
+    nothing can be (no machine, no kernel).
     """
     load = load_now()
-    with make_stage(effort, kernel, machines, accel, uml_kernel, say) as stage:
+    with make_stage(effort, kernel, machines, accel, own_kernel, say) as stage:
 
         def each(what: str, measure: Callable[[Stage, str], Figure]) -> dict[str, Figure | NotMeasured]:
             return {m: _try(stage, f"{what}, {m}", functools.partial(measure, stage, m)) for m in machines}
@@ -369,7 +370,7 @@ def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
     plan = Plan(
         configurations=[PROFILE],
         workloads=[str(write_workload(stage.recording.workload, stage.scratch))],
-        kernel=str(stage.uml_kernel) if name == "uml" else stage.kernel.name,
+        kernel=_kernel_name(stage, name),
         machine=name,
         accel=stage.accel,
         jobs=1,
@@ -391,6 +392,12 @@ def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
         cpu_s,
         case.counts.checked / watch.seconds,
     )
+
+
+def _kernel_name(stage: Stage, machine: str) -> str:
+    """As a user names the kernel for that machine."""
+    own = own_kernel_of(machine, stage.kernel, stage.own_kernel) if profile_of(machine).host_process else None
+    return str(own.image) if own else stage.kernel.name
 
 
 class _Watch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +12,17 @@ from harness.bench.work import make_workload, spaced
 from harness.cases.recording import Recording, make_base, record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile, profiles
-from harness.guests import initramfs, qemu, uml
-from harness.guests.machine import Machine
-from harness.guests.worker import GuestKit, Worker, find_agent
-from harness.kernels.build import matching_uml
-from harness.kernels.find import Kernel, find_kernel, resolve_modules
+from harness.guests.accel import choose_accel
+from harness.guests.kits import boot_once, built_kernel, kit_of
+from harness.guests.machine import Machine, default_name, machine_of, profile_of
+from harness.guests.worker import GuestKit, Worker
+from harness.host.folders import OwnedFolder
+from harness.kernels.find import Kernel, find_kernel
 from harness.model import CaseId, CrashState
 
 PROFILE = "ext4/ordered"
-MACHINES = ("qemu", "uml")
 LOG_BYTES = 256 << 20
-_UML_FIX = "powercut kernel build, or --uml-kernel FILE"
+_OWN_FIX = "build one (powercut kernel build), or name one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,9 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is measured on. `kits`: by the machine's name, or why that machine is not to be had."""
+    """What is measured on. `kits`: by the machine's name, or why that machine is not to be had. `own_kernel`:
+    for machines whose kernels are programs, where the user named it.
+    """
 
     effort: Effort
     kernel: Kernel
@@ -56,7 +57,7 @@ class Stage:
     scratch: Path
     kits: Mapping[str, GuestKit | NotMeasured]
     accel: str
-    uml_kernel: Path | None
+    own_kernel: Path | None
     recording: Recording
     small: Recording
     say: Callable[[str], None]
@@ -71,44 +72,41 @@ def make_kits(
     profile: Profile,
     machines: Sequence[str],
     accel: str,
-    uml_kernel: Path | None,
+    own_kernel: Path | None,
     scratch: Path,
-) -> tuple[dict[str, GuestKit | NotMeasured], str]:
-    """What guests of each machine are made of; and QEMU's accelerator. QEMU is always there: it records."""
-    chosen = _choose_accel(kernel, profile, accel, scratch)
-    kits: dict[str, GuestKit | NotMeasured] = {
-        "qemu": _kit(qemu.Qemu(chosen), kernel.image, _modules(kernel, profile), scratch)
-    }
-    if "uml" in machines:
-        kits["uml"] = NotMeasured(f"no UML kernel of {kernel.package_version or kernel.name}: {_UML_FIX}")
-        if uml_kernel:
-            try:
-                uml.release(uml_kernel)
-                uml.find_shim()
-                kits["uml"] = _kit(uml.Uml(), uml_kernel, [], scratch)
-            except EnvironmentLacks as e:
-                kits["uml"] = NotMeasured(e.what)
-    return kits, chosen
+) -> tuple[GuestKit, dict[str, GuestKit | NotMeasured]]:
+    """The kit of the default machine, which records; and of every machine that is measured."""
+
+    def comes_up(machine: Machine) -> None:
+        kit = kit_of(machine, kernel, [profile], [], scratch / "trial.cpio")
+        boot_once(kit, make_base(profile, scratch / "base.zst", scratch), scratch / "trial", LOG_BYTES)
+
+    def kit(name: str) -> GuestKit | NotMeasured:
+        archive = scratch / f"{name}.cpio"
+        if not profile_of(name).host_process:
+            machine = choose_accel(name, accel, comes_up).machine
+            return kit_of(machine, kernel, [profile], [], archive)
+        found = own_kernel_of(name, kernel, own_kernel)
+        if found is None:
+            missing = f"no {profile_of(name).title} kernel of {kernel.package_version or kernel.name}"
+            return NotMeasured(f"{missing}: {_OWN_FIX}")
+        machine = machine_of(name)
+        try:
+            machine.kernel_release(found.image)
+            for requirement in machine.requirements():
+                requirement.look()
+        except EnvironmentLacks as e:
+            return NotMeasured(e.what)
+        return kit_of(machine, found, [profile], [], archive)
+
+    recorder = kit(default_name())
+    assert not isinstance(recorder, NotMeasured)  # noqa: S101  # it boots any PC's kernel; tells mypy
+    return recorder, {name: recorder if name == default_name() else kit(name) for name in machines}
 
 
-def _modules(kernel: Kernel, profile: Profile) -> list[Path]:
-    return resolve_modules(kernel, [*qemu.profile().modules, *profile.modules])
-
-
-def _kit(machine: Machine, image: Path, modules: Sequence[Path], scratch: Path) -> GuestKit:
-    archive = scratch / f"{machine.name}.cpio"
-    archive.write_bytes(initramfs.build(find_agent(), modules, [], {}))
-    return GuestKit(machine, image, archive)
-
-
-def _choose_accel(kernel: Kernel, profile: Profile, accel: str, scratch: Path) -> str:
-    def try_kvm() -> None:
-        kit = _kit(qemu.Qemu("kvm"), kernel.image, _modules(kernel, profile), scratch)
-        with Worker(kit, scratch / "kvm-trial", LOG_BYTES) as worker:
-            worker.show(make_base(profile, scratch / "base.zst", scratch), None)
-            worker.guest()
-
-    return qemu.choose_accel(accel, try_kvm).name
+def own_kernel_of(name: str, kernel: Kernel, given: Path | None) -> Kernel | None:
+    """The kernel for a machine whose kernels are programs: the user's, or one built of the same source."""
+    return Kernel(str(given), given, None, "") if given else built_kernel(name, kernel.package_version)
 
 
 @contextlib.contextmanager
@@ -117,22 +115,20 @@ def make_stage(
     kernel_name: str,
     machines: Sequence[str],
     accel: str,
-    uml_kernel: Path | None,
+    own_kernel: Path | None,
     say: Callable[[str], None],
 ) -> Iterator[Stage]:
-    """Boot QEMU, record both workloads; everything in a folder that goes again."""
-    with tempfile.TemporaryDirectory(prefix="powercut-bench-") as folder:
-        scratch = Path(folder)
+    """Boot the default machine, record both workloads; everything in a folder that goes again."""
+    with OwnedFolder("powercut-bench-") as folder:
+        scratch = folder.path
         kernel, profile = find_kernel(kernel_name), profiles()[PROFILE]
-        uml_kernel = uml_kernel or matching_uml(kernel.package_version)
         base = make_base(profile, scratch / "base.zst", scratch)
-        kits, chosen = make_kits(kernel, profile, machines, accel, uml_kernel, scratch)
-        recorder = kits["qemu"]
-        assert not isinstance(recorder, NotMeasured)  # noqa: S101  # make_kits raises instead; tells mypy
+        recorder, kits = make_kits(kernel, profile, machines, accel, own_kernel, scratch)
+        chosen = recorder.machine
         with Worker(recorder, scratch / "recorder", LOG_BYTES) as worker:
 
             def recorded(count: int) -> Recording:
-                say(f"recording {count} operations under QEMU ({chosen})")
+                say(f"recording {count} operations under {chosen.profile.title} ({chosen.accel})")
                 workload = make_workload(count)
                 case = CaseId(profile.filesystem, profile.mode, workload.name)
                 return record(worker, profile, workload, case, base, scratch / workload.name, scratch)
@@ -140,5 +136,6 @@ def make_stage(
             recording = recorded(effort.operations)
             same = effort.growth_operations == effort.operations
             small = recording if same else recorded(effort.growth_operations)
-        wanted = {name: kit for name, kit in kits.items() if name in machines}
-        yield Stage(effort, kernel, profile, base, scratch, wanted, chosen, uml_kernel, recording, small, say)
+        yield Stage(
+            effort, kernel, profile, base, scratch, kits, chosen.accel, own_kernel, recording, small, say
+        )

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.bench.figures import Bench, Decided, Floor, Growth, Memory, NotMeasured, Raw, Spread, Usual
 from harness.bench.stage import PROFILE
+from harness.guests.machine import profile_of
 
 Row: TypeAlias = tuple[str, str, str]
 """What, the figure, and the target with whether it is met."""
@@ -42,7 +43,7 @@ def _raw_rows(machine: str, raw: Raw | NotMeasured, floor: Floor | NotMeasured) 
 
 
 def _raw_target(machine: str, raw: Raw, floor: Floor | NotMeasured) -> str:
-    if machine == "uml":
+    if profile_of(machine).host_process:
         if isinstance(floor, NotMeasured):
             return "0.8 x floor: the floor was not measured"
         return _target(f"0.8 x floor = {0.8 * floor.per_second:.0f}", raw.per_core >= 0.8 * floor.per_second)
@@ -141,7 +142,7 @@ def table(bench: Bench) -> Table:
     title = (
         f"{bench.tested_kernel}, {PROFILE}, 64 MiB: {bench.operations:,} operations, "
         f"{bench.entries:,} log entries, {bench.states} states\n"
-        f"{host.cpu}, {host.cores} cores, {host.memory_mib:,} MiB, Linux {host.kernel}, QEMU {host.qemu}, "
+        f"{host.cpu}, {host.cores} cores, {host.memory_mib:,} MiB, Linux {host.kernel}, {host.machine}, "
         f"load {host.load[0]} before and {host.load[1]} after"
     )
     caption = (

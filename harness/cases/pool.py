@@ -48,15 +48,19 @@ class Pool:
             with self._lock:
                 self._local.station = self._make(len(self._stations))
                 self._stations.append(self._local.station)
+            if self.stop.is_set():  # `close` has not seen it
+                for worker in self._local.station.workers:
+                    worker.stop()
         station: Station = self._local.station
         return station
 
     def close(self) -> None:
         """Begin nothing more, end the guests, wait for the threads."""
         self.stop.set()
-        workers = [worker for station in self._stations for worker in station.workers]
+        with self._lock:
+            workers = [worker for station in self._stations for worker in station.workers]
         for worker in workers:
-            worker.kill()
+            worker.stop()
         self._threads.shutdown(cancel_futures=True)
         for worker in workers:
             worker.close()

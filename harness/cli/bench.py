@@ -10,15 +10,16 @@ import click
 from harness import bench
 from harness.cli.console import console
 from harness.cli.guard import errors, guarded
-from harness.cli.options import accel_option
+from harness.cli.options import OneOf, accel_option
+from harness.guests.machine import names
 from harness.host.files import write_atomically
 
 
 @click.command("bench")
 @click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for run.")
-@click.option("--machine", "machines", multiple=True, type=click.Choice(bench.MACHINES), help="Default: all.")
+@click.option("--machine", "machines", multiple=True, type=OneOf(names), help="Default: all.")
 @accel_option
-@click.option("--uml-kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
+@click.option("--uml-kernel", "own_kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="All figures.")
 @click.option("--quick", is_flag=True, help="A few states: does it work? The figures mean little.")
 @guarded
@@ -27,7 +28,7 @@ def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...]
     effort = bench.QUICK if quick else bench.FULL
     measured = bench.run_bench(
         effort,
-        machines=machines or bench.MACHINES,
+        machines=machines or names(),
         say=lambda text: errors.print(text, highlight=False),
         **given,
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
+from harness.cli.options import OneOf
+from harness.errors import UsageError
+from harness.guests.machine import buildable, profile_of
 from harness.host.cache import cache_dir
-from harness.kernels.build import FLAVOURS, build
+from harness.kernels.build import build
 
 
 @click.group("kernel")
@@ -20,7 +24,7 @@ def kernel_group() -> None:
 @kernel_group.command("build")
 @click.option("--source", default="linux-source-6.12", show_default=True, metavar="SRC",
               help="A source package, or the top folder of a kernel tree of your own.")  # fmt: skip
-@click.option("--machine", type=click.Choice(list(FLAVOURS)), default="uml", show_default=True)
+@click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 @guarded
 def kernel_build(source: str, machine: str, jobs: int) -> None:
@@ -32,5 +36,9 @@ def kernel_build(source: str, machine: str, jobs: int) -> None:
     powercut run --machine uml --kernel IMAGE         judge your own tree alone
     """
     path = cache_dir() / f"build-{machine}.log"
-    image, built = build(source, machine, jobs, path, lambda text: console.print(text, highlight=False))
+    flavour = profile_of(machine).build
+    if flavour is None:
+        raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
+    say = functools.partial(console.print, highlight=False)
+    image, built = build(source, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)

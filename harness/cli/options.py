@@ -8,9 +8,32 @@ from typing import Any
 
 import click
 
+from harness.guests.machine import accelerators, names
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 REPORTS = Path("reports")
+
+
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # before click 8.2 it takes none
+    """One of the names that `names` gives when the option is used: machines come from their files."""
+
+    name = "name"
+
+    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
+        self._names = names
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self._names())}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self._names():
+            self.fail(f"{value!r} is not one of {', '.join(self._names())}", param, ctx)
+        return value
+
+
+MACHINE = OneOf(lambda: ["auto", *names()])
+ACCEL = OneOf(lambda: ["auto", *accelerators()])
 
 
 def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[str]:
@@ -41,9 +64,7 @@ source_option = click.option(
     metavar="RUN",
 )
 
-accel_option = click.option(
-    "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True
-)
+accel_option = click.option("--accel", type=ACCEL, default="auto", show_default=True)
 
 kernel_options = [
     click.option(
@@ -69,14 +90,14 @@ kernel_options = [
     ),
     click.option(
         "--machine",
-        type=click.Choice(["auto", "qemu", "uml"]),
+        type=MACHINE,
         default="auto",
         show_default=True,
         help="auto: QEMU records; UML judges, where a UML kernel of the same source has been built.",
     ),
     click.option(
         "--accel",
-        type=click.Choice(["auto", "kvm", "tcg"]),
+        type=ACCEL,
         default="auto",
         show_default=True,
         help="QEMU's accelerator. auto tries the real kernel under KVM, falls back to TCG, and remembers.",

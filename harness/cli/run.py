@@ -17,8 +17,8 @@ from harness.cli.options import kernel_options, listed, out_option, with_options
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
-from harness.guests import qemu
-from harness.guests.machine import Boot
+from harness.guests.kits import recording_machine
+from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_kernel
 from harness.plan import Plan, load_plan
@@ -133,7 +133,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Go on with a run that was stopped.",
 )
 @click.option(
-    "-n", "--no-action", is_flag=True, help="Print what would be run, and the QEMU line; run nothing."
+    "-n", "--no-action", is_flag=True, help="Print what would be run, and a guest's line; run nothing."
 )
 @guarded
 def run_command(**given: Any) -> ExitCode:
@@ -198,8 +198,8 @@ def _show(plan: Plan) -> ExitCode:
             f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {names}", highlight=False
         )
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
-    accel = "tcg" if plan.accel == "auto" else plan.accel
-    console.print(qemu.shell_line(qemu.command(boot, accel, 3)), highlight=False, markup=False)
+    machine = machine_of(recording_machine(plan.machine, kernel), "" if plan.accel == "auto" else plan.accel)
+    console.print(machine.preview(boot), highlight=False, markup=False)
     return ExitCode.CONSISTENT
 
 

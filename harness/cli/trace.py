@@ -17,7 +17,7 @@ from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
 from harness.host.progress import Progress, progress_for
-from harness.kernels.find import find_kernel, look_up_qemu_kernel
+from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measurements.directory import make_directory, write_measurements
 from harness.measurements.results import Histogram, Measurement, Spread, Table
 from harness.report import shown_path
@@ -105,7 +105,7 @@ def trace_command(
     plan = msgspec.convert(
         {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, Plan
     )
-    look_up_qemu_kernel(kernel_name, modules)
+    look_up_pc_kernel(kernel_name, modules)
     kernel = find_kernel(kernel_name, modules)
     with (
         tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,12 +22,14 @@ import msgspec
 
 from harness.errors import DiskError, EnvironmentLacks
 from harness.guests import wire
+from harness.host.folders import OwnedFolder
+from harness.host.processes import die_with_parent
 from harness.model import CrashState
 
 _BINARY_VARIABLE = "POWERCUT_DISK"
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
-_CLOSE_TIMEOUT_S = 5.0
+_CLOSE_TIMEOUT_S = 2.0
 _STDERR_TAIL_BYTES = 4000
 _STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
 
@@ -60,7 +60,8 @@ class Disk:
         self._timeout_s = timeout_s
         binary = find_binary()
         # of our own and short: the path of a Unix socket has at most 107 bytes
-        self._directory = Path(tempfile.mkdtemp(prefix="powercut-disk-"))
+        self._folder = OwnedFolder("powercut-disk-")
+        self._directory = self._folder.path
         self._stderr_path = self._directory / "stderr"
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = self._directory / "vhost"
@@ -68,7 +69,7 @@ class Disk:
             self._process = self._start(binary)
         except BaseException:
             self._control.close()
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._folder.remove()
             raise
         try:
             self._await_ready()
@@ -82,7 +83,7 @@ class Disk:
         with self._stderr_path.open("wb") as stderr:
             try:
                 return subprocess.Popen(
-                    argv,
+                    die_with_parent(argv),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
@@ -115,6 +116,10 @@ class Disk:
     def pid(self) -> int:
         return self._process.pid
 
+    def end(self) -> None:
+        """From another thread: kill the process, so that the owner's request ends with DiskError."""
+        self._process.kill()
+
     def close(self) -> None:
         """End the process and remove its sockets. Safe to call twice."""
         self._control.close()
@@ -125,7 +130,7 @@ class Disk:
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._folder.remove()
 
     def open(self, base: Path, log: Path | None = None) -> wire.Opened:
         """Show `base` with nothing of `log` on it (@0). Forgets guest's writes, images and outcomes."""

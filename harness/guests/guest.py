@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,30 +20,38 @@ import msgspec
 
 from harness.errors import GuestError, GuestLost
 from harness.guests import wire
+from harness.guests.console import CONSOLE_REQUEST_BYTES, Console
+from harness.host.processes import die_with_parent
 
-CONSOLE_TAIL_BYTES = 16_384
+CONSOLE_NAME = "console.txt"
+_SAID_BYTES = 400  # of the words of a machine that ended before its guest was up
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class Guest:
-    """A running machine with the agent in it. Owned by one thread. `group`: it leads a process group.
+    """A machine's process with the agent in it, as `launch` starts it. Owned by one thread; `end` may be
+    called from any, and then the owner's request ends with GuestLost at once.
 
-    `hello` is what the agent said of itself when it came up.
+    The process leads a group: a machine may have several. `hello` is what the agent said of itself.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path, *, group: bool = False
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
+        assert process.stdout is not None  # noqa: S101  # `launch` asks for it; tells mypy
         self.process = process
-        self.console_path = console
         self._channel = channel
-        self._group = group
+        self._console = Console(console, process.stdout, process, on_flood=self.end, on_end=self._hang_up)  # type: ignore[arg-type]  # Popen's pipe is unbuffered
         self.hello = wire.Hello(protocol=0, release="", version="", module_errors=[], dm_targets=[])
 
     def wait_until_up(self, timeout_s: float) -> None:
         """Receive the agent's greeting. Raises GuestLost where none comes in time."""
-        self.hello = self._receive(wire.Hello, timeout_s, "boot")
+        try:
+            self.hello = self._receive(wire.Hello, timeout_s, "boot")
+        except GuestLost as e:
+            said = "" if self.alive else e.console.strip()[-_SAID_BYTES:]
+            if said:
+                raise GuestLost(f"{e.what}; it said: {said}", e.console, e.next_step) from e
+            raise
         if self.hello.protocol != wire.PROTOCOL_VERSION:
             raise GuestError(
                 f"the agent speaks protocol {self.hello.protocol}, the harness {wire.PROTOCOL_VERSION}",
@@ -53,9 +62,10 @@ class Guest:
         """Send and wait for the reply.
 
         Raises GuestError where the agent answers `Failed` or another type, GuestLost where it does
-        not answer within `timeout_s` or the machine has ended.
+        not answer within `timeout_s`, the machine has ended, or it floods its console.
         """
         what = type(message).__name__
+        self._console.begin_request()
         try:
             wire.send(self._channel, message, time.monotonic() + timeout_s)
         except wire.WireError as e:
@@ -78,17 +88,17 @@ class Guest:
     def _lost(self, what: str) -> GuestLost:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=0.5)  # a panic ends the machine; let its last words arrive
+            self._console.join()
+        if self._console.flooded:
+            limit = f"its console exceeded {CONSOLE_REQUEST_BYTES >> 20} MiB in one request"
+            return GuestLost(f"guest lost: {what}; {limit}; machine ended by the harness", self.console())
         code = self.process.poll()
         state = "still running" if code is None else f"ended with {code}"
         return GuestLost(f"guest lost: {what}; machine {state}", self.console())
 
     def console(self) -> str:
         """The end of what the guest's kernel printed."""
-        try:
-            data = self.console_path.read_bytes()[-CONSOLE_TAIL_BYTES:]
-        except OSError:
-            return ""
-        return data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return self._console.tail()
 
     @property
     def alive(self) -> bool:
@@ -96,15 +106,38 @@ class Guest:
 
     def kill(self) -> None:
         """End it at once, as a power cut would; nothing in it is worth keeping."""
-        with contextlib.suppress(OSError):
-            self._channel.close()
         self.end()
         self.process.wait()
+        self._console.join()
+        self._channel.close()
 
     def end(self) -> None:
         """Kill the machine, all its processes where it has several; may be called from any thread."""
-        if self._group:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-        elif self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _hang_up(self) -> None:
+        """The machine has ended: whoever waits for an answer is woken. What has arrived can still be read."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+
+def launch(
+    line_for: Callable[[int], list[str]], directory: Path, environment: Mapping[str, str] | None = None
+) -> Guest:
+    """Start a machine by the line for the descriptor of its agent's channel. Its console, which is what the
+    process prints, goes to CONSOLE_NAME in `directory`. Does not wait for the agent.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            die_with_parent(line_for(theirs.fileno())),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # Ctrl-C is for us; we end the guest, with all its processes
+        )
+    return Guest(process, ours, directory / CONSOLE_NAME)

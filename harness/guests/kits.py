@@ -1,4 +1,7 @@
-"""What guests are made of, for a run: a machine for each task, and an initramfs around the agent."""
+"""What guests are made of: machines with their accelerators, and initramfs archives around the agent.
+
+The one place that packs archives and chooses machines: for runs, for the bench, and for the guest with tools.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,23 @@ from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.filesystems.profiles import Profile
-from harness.guests import initramfs, qemu, uml
+from harness.guests import initramfs
+from harness.guests.accel import choose_accel
+from harness.guests.machine import Machine, default_name, machine_of, profile_of
 from harness.guests.worker import GuestKit, Worker, find_agent
-from harness.kernels.build import matching_uml, outdated_uml
-from harness.kernels.find import Kernel, resolve_modules
+from harness.kernels.build import matching_kernel, outdated_kernel
+from harness.kernels.find import Kernel, pins, resolve_modules
 from harness.model import Workload
 from harness.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Kits:
-    """What records, and what judges: the same kit where one machine does both. `told`: for people."""
+    """What records, and what judges: the same kit where one machine does both. `description`: for people."""
 
     recorder: GuestKit
     judge: GuestKit
-    accel: qemu.Accel
-    told: str
+    description: str
 
 
 def make_kits(
@@ -36,75 +40,138 @@ def make_kits(
 ) -> Kits:
     """Pack initramfs archives and choose machines: see `Plan.machine`.
 
-    `qemu`, `uml`: that machine records and judges. `auto`: QEMU records; UML judges where one of the same
-    source is in the cache, since it runs at native speed; findings are then confirmed in QEMU.
-    Raises KernelError for a missing module, or where there is no UML kernel for `uml`.
+    The machine that is named records and judges. `auto`: the default machine records, and another judges
+    whose findings it confirms, where a kernel of the same source has been built for that one; it is there
+    because it is faster. Raises KernelError for a missing module, or where the machine has no such kernel.
     """
-    uml_kernel = _uml_kernel(plan, kernel)
-    if "uml" in (plan.machine, kernel.machine):
-        kit = _uml_kit(uml_kernel, profiles, workloads, scratch)
-        return Kits(kit, kit, qemu.Accel("native", "asked for"), f"UML {uml.release(kit.kernel_image)}")
-    archive = _pack(kernel, qemu.profile().modules, profiles, workloads, scratch / "initramfs.cpio")
-
-    def kit_for(accel: str) -> GuestKit:
-        return GuestKit(qemu.Qemu(accel), kernel.image, archive)
-
-    def try_kvm() -> None:
-        with Worker(kit_for("kvm"), scratch / "kvm-trial", plan.log_bytes) as worker:
-            worker.show(base, None)
-            worker.guest()
-
-    accel = qemu.choose_accel(plan.accel, try_kvm, known_good=bool(kernel.package_version))
-    recorder = kit_for(accel.name)
-    told = f"QEMU ({accel.name}: {accel.reason})"
-    if plan.machine == "qemu" or uml_kernel is None:
-        if plan.machine == "auto" and outdated_uml(kernel.package_version):
-            told += "; the UML kernel in the cache is of another configuration: powercut kernel build"
-        return Kits(recorder, recorder, accel, told)
-    judge = _uml_kit(uml_kernel, profiles, workloads, scratch)
-    told = f"recorded in {told}, judged in UML of the same source, findings confirmed in QEMU"
-    return Kits(recorder, judge, accel, told)
+    name = recording_machine(plan.machine, kernel)
+    if profile_of(name).host_process:
+        kit = _own_kit(name, _own_kernel(name, kernel), profiles, workloads, scratch)
+        return Kits(kit, kit, _with_release(kit))
+    recorder, reason = _recorder(plan, name, kernel, profiles, workloads, base, scratch)
+    machine = recorder.machine
+    description = f"{machine.profile.title} ({machine.accel}: {reason})"
+    if plan.machine != "auto":
+        return Kits(recorder, recorder, description)
+    judges = machine.profile.confirms
+    for judge in judges:
+        if found := None if kernel.replaced else built_kernel(judge, kernel.package_version):
+            kit = _own_kit(judge, found, profiles, workloads, scratch)
+            how = f"judged in {kit.machine.profile.title} of the same source"
+            description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
+            return Kits(recorder, kit, description)
+    for other in map(profile_of, judges):
+        if other.build and outdated_kernel(other.name, other.build, kernel.package_version):
+            description += f"; the {other.title} kernel in the cache is of another configuration"
+            description += ": powercut kernel build"
+    return Kits(recorder, recorder, description)
 
 
-def _uml_kernel(plan: Plan, kernel: Kernel) -> Kernel | None:
-    """The UML kernel for this run: the one that the user names, else one of the same source."""
-    if kernel.machine == "uml" and plan.machine == "qemu":
-        raise UsageError(f"{kernel.name} is a User Mode Linux kernel", "leave out --machine qemu")
-    if kernel.machine == "uml" or (plan.machine == "uml" and not kernel.package_version):
-        return kernel
-    image = None if kernel.replaced or plan.machine == "qemu" else matching_uml(kernel.package_version)
+def recording_machine(wanted: str, kernel: Kernel) -> str:
+    """The machine that records: the one that is named, else the kernel's own, else the default one.
+
+    Raises UsageError for a kernel that is made for another machine than the one named.
+    """
+    if wanted == "auto":
+        return kernel.machine or default_name()
+    title = profile_of(wanted).title  # first: it may be none
+    if kernel.machine not in ("", wanted):
+        raise UsageError(
+            f"{kernel.name} is a kernel for {profile_of(kernel.machine).title}, and {title} was asked for",
+            "name another kernel, or leave the machine to powercut",
+        )
+    return wanted
+
+
+def built_kernel(name: str, package_version: str) -> Kernel | None:
+    """A kernel for that machine, of the source of this package, that was built and is in the cache."""
+    build = profile_of(name).build
+    image = matching_kernel(name, build, package_version) if build else None
     return Kernel(image.parent.name, image, None, "") if image else None
 
 
-def _uml_kit(
-    kernel: Kernel | None, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
-) -> GuestKit:
-    if kernel is None:
-        raise KernelError(
-            "no User Mode Linux kernel of this kernel's source is in the cache",
-            "build one (minutes, once): powercut kernel build; or take Debian's: --kernel uml-6.1",
-        )
-    archive = _pack(kernel, uml.profile().modules, profiles, workloads, scratch / "initramfs-uml.cpio")
-    return GuestKit(uml.Uml(), kernel.image, archive)
-
-
-def _pack(
+def kit_of(
+    machine: Machine,
     kernel: Kernel,
-    machine_modules: Sequence[str],
     profiles: Sequence[Profile],
     workloads: Sequence[Workload],
     archive: Path,
+) -> GuestKit:
+    """A kit whose guests can mount what these profiles name and run what these workloads need."""
+    modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
+    programs = [program for w in workloads for program in w.programs]
+    files = {path: data for w in workloads for path, data in w.files.items()}
+    return GuestKit(machine, kernel.image, pack(kernel, modules, archive, programs, files))
+
+
+def pack(
+    kernel: Kernel,
+    modules: Sequence[str],
+    archive: Path,
+    programs: Sequence[str] = (),
+    files: dict[str, bytes] | None = None,
 ) -> Path:
-    wanted = dict.fromkeys([*machine_modules, *(m for p in profiles for m in p.modules)])
-    archive.write_bytes(
-        initramfs.build(
-            find_agent(),
-            resolve_modules(kernel, list(wanted)),
-            [program for w in workloads for program in w.programs],
-            {path: data for w in workloads for path, data in w.files.items()},
-        )
-    )
+    """Write the archive for guests of this kernel. Raises KernelError for a module that it does not have."""
+    resolved = resolve_modules(kernel, list(dict.fromkeys(modules)))
+    archive.write_bytes(initramfs.build(find_agent(), resolved, programs, files or {}))
     return archive
+
+
+def _recorder(
+    plan: Plan,
+    name: str,
+    kernel: Kernel,
+    profiles: Sequence[Profile],
+    workloads: Sequence[Workload],
+    base: Path,
+    scratch: Path,
+) -> tuple[GuestKit, str]:
+    """Of the default machine, with an accelerator that was tried on the real kernel; and why that one."""
+    archive = scratch / "initramfs.cpio"
+    made = kit_of(machine_of(name), kernel, profiles, workloads, archive)
+
+    def comes_up(machine: Machine) -> None:
+        boot_once(GuestKit(machine, kernel.image, archive), base, scratch / "trial", plan.log_bytes)
+
+    chosen = choose_accel(name, plan.accel, comes_up, known_good=bool(kernel.package_version))
+    return GuestKit(chosen.machine, made.kernel_image, archive), chosen.reason
+
+
+def boot_once(kit: GuestKit, base: Path, directory: Path, log_bytes: int) -> None:
+    """Boot a guest with this disk, and end it. Raises GuestLost where it does not come up."""
+    with Worker(kit, directory, log_bytes) as worker:
+        worker.show(base, None)
+        worker.guest()
+
+
+def _own_kernel(name: str, kernel: Kernel) -> Kernel:
+    """The kernel that a machine boots whose kernels are programs: the one that was made for it, the user's
+    own file, or one that was built of the same source.
+    """
+    if kernel.machine == name or not kernel.package_version:
+        return kernel
+    found = None if kernel.replaced else built_kernel(name, kernel.package_version)
+    if found is None:
+        ready = next(
+            (f"; or take a ready one: {pin.name}" for pin in pins().values() if pin.machine == name), ""
+        )
+        raise KernelError(
+            f"no {profile_of(name).title} kernel of this kernel's source is in the cache",
+            f"build one (minutes, once): powercut kernel build{ready}",
+        )
+    return found
+
+
+def _own_kit(
+    name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
+) -> GuestKit:
+    return kit_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
+
+
+def _with_release(kit: GuestKit) -> str:
+    """A machine, and what its kernel calls itself."""
+    release = kit.machine.kernel_release(kit.kernel_image)
+    return " ".join(filter(None, [kit.machine.profile.title, release]))
 
 
 # --- what is missing -------------------------------------------------------------------------

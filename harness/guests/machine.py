@@ -1,12 +1,25 @@
-"""What every machine is: a way to boot a kernel with the agent in it and a disk beside it."""
+"""The seam between the harness and what runs kernels.
+
+A machine is a module with a subclass of `Machine` and a function `machine`, and a file of
+`vms/machines` of the machine's name. Everything else learns from here what machines there are and what
+each of them can do; nothing else names one.
+"""
 
 from __future__ import annotations
 
+import importlib
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
+import msgspec
+
+from harness.errors import UsageError
 from harness.guests.guest import Guest
+from harness.host.resources import resource
+from harness.kernels.build import Flavour
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +39,203 @@ class Boot:
     shell_second: int = 0
 
 
-class Machine(Protocol):
-    """A way to run a kernel. `data_device` is the crashed disk as the guest sees it, `log_device`
-    where dm-log-writes logs to; `modules` are needed to be reached at all.
+@dataclass(frozen=True, slots=True)
+class ToolBoot:
+    """What a guest with tools is started with. `root`: the image that it goes on in; `disk`: the file behind
+    its disk; `more`: further read-only images. `flushes`: a flush of the guest's reaches the host's disk.
+    `directory`: for its console. `disk_mib_s` above 0: the disk takes and gives no more than that, all its
+    requests together.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def accel(self) -> str: ...
-    @property
-    def data_device(self) -> str: ...
-    @property
-    def log_device(self) -> str: ...
-    @property
-    def modules(self) -> tuple[str, ...]: ...
+    kernel_image: Path
+    initramfs: Path
+    root: Path
+    disk: Path
+    more: tuple[Path, ...]
+    directory: Path
+    memory_mib: int
+    cpus: int
+    flushes: bool
+    disk_mib_s: int = 0
 
-    def start(self, boot: Boot) -> Guest:
-        """Boot and wait for the agent. Raises GuestLost where it does not come up in time."""
+
+class Accelerator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a machine executes instructions. `boot_timeout_s`: within which the agent greets. `cpu`: the
+    processor model, where the machine has several.
+    """
+
+    boot_timeout_s: float
+    cpu: str = ""
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The guest with tools on this machine: modules that it needs to be reached, and its devices:
+    `image_device` is the first of `ToolBoot.more`.
+    """
+
+    modules: list[str]
+    root_device: str
+    disk_device: str
+    image_device: str
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of `vms/machines`. A machine with values of its own extends it.
+
+    `title`: the machine's name for people. `default`: it records unless another is asked for. `confirms`:
+    machines whose guests' findings are looked at again in this one. `host_process`: its kernels run as
+    processes of this host, with the rights of whoever runs the harness. `accelerators`: by name, the best
+    first; the last works everywhere. `data_device`: the crashed disk as the guest sees it; `log_device`:
+    where dm-log-writes logs to; `modules`: needed to be reached at all, and to record; `channel`: the agent's
+    port. `build`: how kernels for it are built; `tools`: for the guest with tools, if it can boot one.
+    """
+
+    name: str = ""
+    module: str = ""
+    title: str
+    summary: str
+    default: bool = False
+    confirms: list[str] = []
+    host_process: bool = False
+    accelerators: dict[str, Accelerator]
+    memory_mib: int
+    modules: list[str]
+    data_device: str
+    log_device: str
+    channel: str
+    command_line: list[str]
+    build: Flavour | None = None
+    tools: Tools | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something that a machine needs of this host: `look` says where it is, or raises PowercutError."""
+
+    what: str
+    look: Callable[[], str]
+
+
+class Machine(Protocol):
+    """A way to run a kernel: what its profile says, with one of its accelerators."""
+
+    profile: Profile
+    accel: str
+
+    @property
+    def name(self) -> str:
+        """As it is asked for, and as a run keeps it."""
+        return self.profile.name
+
+    @property
+    def data_device(self) -> str:
+        return self.profile.data_device
+
+    @property
+    def log_device(self) -> str:
+        return self.profile.log_device
+
+    @property
+    def boot_timeout_s(self) -> float:
+        return self.profile.accelerators[self.accel].boot_timeout_s
+
+    @property
+    def described(self) -> str:
+        """For people, with its version where it has one: `QEMU 7.2.22`."""
+        return " ".join(filter(None, [self.profile.title, self.version()]))
+
+    def version(self) -> str:
+        """The machine's own; empty where it has none. Raises EnvironmentLacks where it is not installed."""
+        return ""
+
+    def requirements(self) -> Sequence[Requirement]:
+        """What this host must have for it."""
+        return ()
+
+    def accel_lacks(self) -> str:
+        """Why its accelerator cannot work here; empty where only a trial can tell."""
+        return ""
+
+    def kernel_release(self, image: Path) -> str:
+        """What a kernel calls itself, where that can be known without booting it; else empty. Raises
+        EnvironmentLacks for a file that this machine cannot boot.
+        """
+        return ""
+
+    @abstractmethod
+    def launch(self, boot: Boot) -> Guest:
+        """Start it. Does not wait for the agent: see `Guest.wait_until_up` and `boot_timeout_s`."""
+        ...
+
+    def launch_tools(self, boot: ToolBoot) -> Guest:
+        """The same for a guest with tools. Raises UsageError where the machine has none."""
+        raise UsageError(f"{self.profile.title} has no guest with tools", "choose another machine for it")
+
+    def shell(self, boot: Boot) -> int:
+        """A shell in the guest, on this terminal; the exit code. Raises UsageError where it cannot."""
+        raise UsageError(
+            f"{self.profile.title} gives no console to type in", "name a kernel that another machine boots"
+        )
+
+    @abstractmethod
+    def preview(self, boot: Boot) -> str:
+        """The line by which it would be started, as one would type it."""
         ...
 
 
-def die_with_parent(line: list[str]) -> list[str]:
-    """`line`, ended by the kernel when the thread that started it ends (PR_SET_PDEATHSIG, prctl(2)):
-    a killed orchestrator leaves no guest behind.
-    """
-    return ["setpriv", "--pdeathsig", "KILL", "--", *line]
+# --- registry --------------------------------------------------------------------------------
+
+
+def names() -> list[str]:
+    """Every machine, the default one first."""
+    found = {path.stem: _profile(path).default for path in sorted(_folder().glob("*.toml"))}
+    return sorted(found, key=lambda name: not found[name])
+
+
+def default_name() -> str:
+    """The machine that records unless another is asked for."""
+    return names()[0]
+
+
+def buildable() -> list[str]:
+    """Machines for which kernels can be built; first those that others confirm, since they need one."""
+    found = [p for p in map(profile_of, names()) if p.build]
+    return [p.name for p in sorted(found, key=lambda p: not p.host_process)]
+
+
+def profile_of(name: str) -> Profile:
+    """Raises UsageError for a machine that is not there."""
+    if name not in names():
+        raise UsageError(f"no machine {name!r}", f"one of: {', '.join(names())}")
+    return _profile(_folder() / f"{name}.toml")
+
+
+def machine_of(name: str, accel: str = "") -> Machine:
+    """The machine of that name; `accel` empty: with the accelerator that works everywhere."""
+    profile = profile_of(name)
+    module = importlib.import_module(profile.module or f"harness.guests.{name}")
+    return cast(Machine, module.machine(accel or list(profile.accelerators)[-1]))
+
+
+def accelerators() -> list[str]:
+    """Every accelerator that can be chosen, the best first: of machines that have more than one."""
+    several = [p.accelerators for p in map(profile_of, names()) if len(p.accelerators) > 1]
+    return list(dict.fromkeys(accel for found in several for accel in found))
+
+
+ProfileT = TypeVar("ProfileT", bound=Profile)
+
+
+def load_profile(name: str, of: type[ProfileT]) -> ProfileT:
+    """The profile of a machine with values of its own."""
+    return msgspec.structs.replace(
+        msgspec.toml.decode((_folder() / f"{name}.toml").read_bytes(), type=of), name=name
+    )
+
+
+def _profile(path: Path) -> Profile:
+    return load_profile(path.stem, Profile)
+
+
+def _folder() -> Path:
+    return resource("vms", "machines")

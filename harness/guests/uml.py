@@ -9,83 +9,56 @@ from __future__ import annotations
 import functools
 import os
 import re
-import socket
+import shlex
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
-from harness.errors import EnvironmentLacks, GuestLost, PowercutError
+from harness.errors import EnvironmentLacks
+from harness.guests import guest
 from harness.guests.guest import Guest
-from harness.guests.machine import Boot, die_with_parent
-from harness.host.resources import built_part, resource
+from harness.guests.machine import Boot, Machine, Requirement, load_profile
+from harness.guests.machine import Profile as MachineProfile
+from harness.host.resources import built_part
 
-BOOT_TIMEOUT_S = 30.0
 _VIRTIO_ID_BLOCK = 2  # virtio 1.2, 5 Device Types
+_PREVIEWED_CHANNEL = 3
 
 
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Profile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`vms/machines/uml.toml`, where each value is explained."""
-
-    summary: str
-    memory_mib: int
-    modules: list[str]
-    data_device: str
-    log_device: str
-    channel: str
-    command_line: list[str]
 
 
 @functools.cache
 def profile() -> Profile:
     """How UML is started."""
-    return msgspec.toml.decode(resource("vms", "machines", "uml.toml").read_bytes(), type=Profile)
+    return load_profile("uml", Profile)
 
 
-@dataclass(frozen=True, slots=True)
-class Uml:
-    """See `harness.guests.machine.Machine`."""
+class Uml(Machine):
+    """See the module."""
 
-    name: str = "uml"
-    accel: str = "native"
+    def __init__(self) -> None:
+        self.profile = profile()
+        self.accel = "native"
 
-    @property
-    def data_device(self) -> str:
-        return profile().data_device
+    def requirements(self) -> Sequence[Requirement]:
+        return (Requirement("UML's library", lambda: str(find_shim())),)
 
-    @property
-    def log_device(self) -> str:
-        return profile().log_device
+    def kernel_release(self, image: Path) -> str:
+        return release(image)
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        return tuple(profile().modules)
+    def launch(self, boot: Boot) -> Guest:
+        # UML traces its processes, each a process of this host: they end as one group
+        return guest.launch(lambda fd: command(boot, fd), boot.directory, environment(boot.directory))
 
-    def start(self, boot: Boot) -> Guest:
-        """Boot and wait for the agent. Raises GuestLost where it does not come up in time."""
-        ours, theirs = socket.socketpair()
-        console = boot.directory / "console.txt"
-        with theirs, console.open("wb") as output:
-            process = subprocess.Popen(
-                die_with_parent(command(boot, theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment(boot.directory),
-                pass_fds=[theirs.fileno()],
-                # UML traces its processes, each a process of this host: they are killed as one group
-                start_new_session=True,
-            )
-        guest = Guest(process, ours, console, group=True)
-        try:
-            guest.wait_until_up(BOOT_TIMEOUT_S)
-        except PowercutError as e:
-            guest.kill()
-            if isinstance(e, GuestLost):
-                raise GuestLost(e.what, e.console, f"the console is in {console}") from e
-            raise
-        return guest
+    def preview(self, boot: Boot) -> str:
+        return shlex.join(command(boot, _PREVIEWED_CHANNEL))
+
+
+def machine(_: str) -> Machine:
+    """See `harness.guests.machine`: there is one accelerator."""
+    return Uml()
 
 
 def command(boot: Boot, channel_fd: int) -> list[str]:

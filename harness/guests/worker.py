@@ -12,8 +12,9 @@ import errno
 import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import (
@@ -26,6 +27,7 @@ from harness.errors import (
     WriteLogError,
 )
 from harness.guests import wire
+from harness.guests.boots import Boots
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
@@ -74,11 +76,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class GuestKit:
-    """What guests are made of: machine, kernel image, initramfs."""
+    """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up."""
 
     machine: Machine
     kernel_image: Path
     initramfs: Path
+    boots: Boots = field(default_factory=Boots, compare=False)
 
 
 RunCheck = Callable[[Check, Sequence[str]], CheckResult]
@@ -100,6 +103,7 @@ class Worker:
         self._shown: tuple[Path, Path | None] | None = None
         self._size_bytes = 0
         self._spent = False
+        self._stopped = threading.Event()
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
         directory.mkdir(parents=True, exist_ok=True)
@@ -128,6 +132,23 @@ class Worker:
         if guest := self._guest:
             guest.end()
 
+    def stop(self) -> None:
+        """From another thread, for good: end guest and disk, so that the owner's request ends at once, also
+        while the guest boots or where the disk does not answer. No others are started.
+        """
+        self._stopped.set()
+        self.kill()
+        if disk := self._disk:
+            disk.end()
+
+    def _go_on(self) -> None:
+        if self._stopped.is_set():
+            raise GuestLost("the run was stopped")
+
+    def require_hope(self) -> None:
+        """Raises NeverBoots where guests of this kit do not come up any more."""
+        self._kit.boots.require_hope()
+
     @property
     def machine_name(self) -> str:
         return self._kit.machine.name
@@ -141,6 +162,7 @@ class Worker:
     def disk(self) -> Disk:
         """The disk process, started where it is not."""
         if self._disk is None:
+            self._go_on()
             self._disk = Disk()
             self._shown = None
             self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
@@ -159,9 +181,11 @@ class Worker:
     def guest(self) -> Guest:
         """The guest, booted where it is not running. Something must be shown first.
 
-        Raises GuestLost where it does not come up, KernelError where it cannot record.
+        Raises GuestLost where it does not come up, NeverBoots where none does any more, KernelError for a
+        kernel that refuses its modules.
         """
         if self._guest is None:
+            self.require_hope()
             with self.log_device.open("ab") as f:
                 os.ftruncate(f.fileno(), self._log_bytes)
             boot = Boot(
@@ -171,9 +195,25 @@ class Worker:
                 log=self.log_device,
                 directory=self.directory,
             )
-            self._guest = self._kit.machine.start(boot)
-            _need_modules(self._guest.hello)
+            self._guest = self._boot(boot)
         return self._guest
+
+    def _boot(self, boot: Boot) -> Guest:
+        machine, boots = self._kit.machine, self._kit.boots
+        self._guest = guest = machine.launch(boot)  # from here on `stop` finds it
+        try:
+            self._go_on()
+            guest.wait_until_up(machine.boot_timeout_s)
+        except BaseException as e:
+            self._guest = None
+            guest.kill()
+            if isinstance(e, GuestLost):
+                self._go_on()
+                boots.failed(f"{machine.described}, kernel {self._kit.kernel_image}", e)
+            raise
+        boots.succeeded()
+        _need_modules(guest.hello)
+        return guest
 
     def _renew(self) -> None:
         """Throw away a guest that holds something of the state before. Its disk was needed until now."""

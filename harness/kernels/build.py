@@ -1,5 +1,5 @@
-"""Build kernels for judging: User Mode Linux, or a minimal one for QEMU, from a distribution's source
-package or from a user's tree. Kept in the cache by the content of what they were built from.
+"""Build kernels for judging, for one machine or another, from a distribution's source package or from a
+user's tree. Kept in the cache by the content of what they were built from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOOLS = {
 }
 
 
-class Flavour(msgspec.Struct, frozen=True):
+class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
     `headers`: of the host's C library folder, with the package that each is in.
     """
@@ -40,18 +40,6 @@ class Flavour(msgspec.Struct, frozen=True):
     image: str
     fragments: tuple[str, ...]
     headers: tuple[tuple[str, str], ...] = ()
-
-
-FLAVOURS = {
-    "uml": Flavour("um", "linux", "linux", ("common.config", "uml.config")),
-    "qemu": Flavour(
-        "x86_64",
-        "bzImage",
-        "arch/x86/boot/bzImage",
-        ("common.config", "qemu.config"),
-        (("gelf.h", "libelf-dev"),),  # for objtool
-    ),
-}
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -70,41 +58,45 @@ def built_kernels() -> list[tuple[Path, Built]]:
     return [(p.parent / "image", msgspec.json.decode(p.read_bytes(), type=Built)) for p in files]
 
 
-def matching_uml(package_version: str) -> Path | None:
-    """The UML kernel of the source that a distribution's kernel was built from, if it is in the cache with
-    the configuration of today: an older one may lack a file system.
+def matching_kernel(machine: str, flavour: Flavour, package_version: str) -> Path | None:
+    """The kernel for a machine, of the source that a distribution's kernel was built from, if it is in the
+    cache with the configuration of today: an older one may lack a file system.
     """
-    found = [p for p, b in _of_version(package_version) if b.key == _key_of(b)]
+    found = [p for p, b in _of_version(machine, package_version) if b.key == key_of(b, flavour)]
     return found[-1] if found else None
 
 
-def outdated_uml(package_version: str) -> bool:
+def outdated_kernel(machine: str, flavour: Flavour, package_version: str) -> bool:
     """Whether there is one of the right source, but of another configuration only."""
-    return bool(_of_version(package_version)) and matching_uml(package_version) is None
+    found = _of_version(machine, package_version)
+    return bool(found) and matching_kernel(machine, flavour, package_version) is None
 
 
-def _of_version(package_version: str) -> list[tuple[Path, Built]]:
+def _of_version(machine: str, package_version: str) -> list[tuple[Path, Built]]:
     if not package_version:
         return []
-    return [(p, b) for p, b in built_kernels() if b.machine == "uml" and b.source_version == package_version]
+    return [
+        (p, b) for p, b in built_kernels() if b.machine == machine and b.source_version == package_version
+    ]
 
 
-def _key_of(built: Built) -> str:
+def key_of(built: Built, flavour: Flavour) -> str:
     """The key that a build of the same package has today."""
-    return _key(_package_identity(built.source, built.source_version), FLAVOURS[built.machine])
+    return _key(_package_identity(built.source, built.source_version), flavour)
 
 
 def _package_identity(source: str, version: str) -> str:
     return f"{source} {version}"
 
 
-def build(source: str, machine: str, jobs: int, log: Path, say: Callable[[str], None]) -> tuple[Path, Built]:
-    """Build from `source`: a source package's name (linux-source-6.12) or a tree of the user's.
+def build(
+    source: str, machine: str, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None]
+) -> tuple[Path, Built]:
+    """Build for a machine from `source`: a source package's name (linux-source-6.12) or a user's tree.
 
     What make prints goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError where the
     source cannot be had, is not clean, or does not build.
     """
-    flavour = FLAVOURS[machine]
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
     missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
     if missing:

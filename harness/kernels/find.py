@@ -30,14 +30,15 @@ DOWNLOAD_TIMEOUT_S = 1800
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A series of distribution kernels, a file of `kernels/`. Group 1 of `package_pattern`, if it has one, is
-    the version that may be asked for. `image`, `modules`: where they are in the package, as glob patterns.
+    the version that may be asked for. `machine`: the one that it is made for; empty: any that boots a PC's
+    kernel. `image`, `modules`: where they are in the package, as glob patterns.
     """
 
     summary: str
     series: str
     package_pattern: str
     name: str = ""
-    machine: str = "qemu"
+    machine: str = ""
     image: str = "boot/vmlinuz-*"
     modules: str = "lib/modules/*"
 
@@ -57,7 +58,7 @@ class Kernel:
     sha256: str
     package_version: str = ""
     replaced: tuple[Path, ...] = ()
-    machine: str = "qemu"  # that a pin is for; a user's own file may be for either
+    machine: str = ""  # that a pin is made for; empty: any, as far as one knows
 
 
 def pins() -> dict[str, Pin]:
@@ -107,13 +108,13 @@ def look_up_kernel(
     raise UsageError(f"no kernel {spec!r}: neither a file nor a pin of kernels/", f"try one of: {known}")
 
 
-def look_up_qemu_kernel(spec: str, modules: Path | None = None) -> None:
-    """`look_up_kernel` for what boots QEMU only. Raises UsageError for a pin of another machine."""
+def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:
+    """`look_up_kernel` for what needs a whole PC. Raises UsageError for a pin made for one machine alone."""
     pinned = look_up_kernel(spec, modules)
-    if pinned and pinned[0].machine != "qemu":
-        others = ", ".join(name for name, pin in pins().items() if pin.machine == "qemu")
+    if pinned and pinned[0].machine:
+        others = ", ".join(name for name, pin in pins().items() if not pin.machine)
         raise UsageError(
-            f"{spec} is a kernel for {pinned[0].machine.upper()}, and this is done in QEMU alone",
+            f"{spec} is a kernel for {pinned[0].machine.upper()} alone, and this takes one that boots a PC",
             f"try one of: {others}",
         )
 

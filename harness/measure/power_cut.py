@@ -13,8 +13,8 @@ import msgspec
 from harness.cases.recording import make_base, pack
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
-from harness.guests import qemu
 from harness.guests.kits import make_kits, missing_for
+from harness.guests.machine import default_name
 from harness.guests.worker import GuestKit
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings, Told
 from harness.measure.cutting import Seen, cut_and_judge, plan_cut
@@ -37,7 +37,7 @@ _SHOWN_VIOLATIONS = 3
 
 @dataclass
 class Plug:
-    """What cuts the power and judges what is left: QEMU, and base images by mode."""
+    """What cuts the power and judges what is left: a kit for guests, and base images by mode."""
 
     host: Host
     kit: GuestKit
@@ -58,7 +58,7 @@ class PowerCut(Comparison[Plug]):
     """See the module."""
 
     name = "power-cut"
-    summary = "QEMU killed by SIGKILL in the middle of writing, rebooted, recovered, judged"
+    summary = "a machine killed by SIGKILL in the middle of writing, rebooted, recovered, judged"
     repeats = (
         "pulling the plug at random and looking for the journal's `recovery complete`; what comes back is "
         "judged as `powercut run` judges a crash state, by names, sizes, every byte and fsck"
@@ -77,13 +77,13 @@ class PowerCut(Comparison[Plug]):
         profiles = [c.profile for c in self.configurations() if not lacks[c.name]]
         if not profiles:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacks.values())))
-        plan = Plan(configurations=[], workloads=[], machine="qemu", accel=host.accel)
+        plan = Plan(configurations=[], workloads=[], machine=default_name(), accel=host.accel)
         kits = make_kits(plan, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
         yield Plug(host, kits.recorder)
 
     def surroundings(self, rig: Plug) -> Surroundings:
         release = rig.host.kernel.modules.name if rig.host.kernel.modules else rig.host.kernel.name
-        return Surroundings(f"Linux {release}", f"QEMU {qemu.version()}", rig.kit.machine.accel)
+        return Surroundings(f"Linux {release}", rig.kit.machine.described, rig.kit.machine.accel)
 
     def take(self, rig: Plug, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
         profile = configuration.profile
@@ -121,9 +121,10 @@ class PowerCut(Comparison[Plug]):
 
 
 NOTES = (
-    "What dies is QEMU, with everything in the guest's memory. The disk is another process and keeps every "
-    "write that had completed, flushed or not; the cache of a real drive could lose those too. So barrier=0 "
-    "is not caught here, and is by `powercut run`, which goes through what such a cache may lose.",
+    "What dies is the virtual machine, with everything in the guest's memory. The disk is another process "
+    "and keeps every write that had completed, flushed or not; the cache of a real drive could lose those "
+    "too. So barrier=0 is not caught here, and is by `powercut run`, which goes through what such a cache "
+    "may lose.",
     "Each cut is given by its seed: the operations, and when after which of them the machine is killed. The "
     "moment within the guest's own work is not repeatable.",
 )

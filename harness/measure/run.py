@@ -24,7 +24,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
-from harness.kernels.find import find_kernel, look_up_qemu_kernel
+from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
 from harness.measurements.directory import make_directory, write_measurements
@@ -83,7 +83,7 @@ def create(plan: Plan, out: Path) -> Path:
     """A new run directory with its plan."""
     # a name that is not there costs no directory
     list(_configurations(comparison(plan.name), plan))
-    look_up_qemu_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
+    look_up_pc_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
     path = make_directory(out, f"measure-{plan.name}")
     begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
     write_atomically(path / "plan.json", msgspec.json.encode(begun))

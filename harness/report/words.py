@@ -79,9 +79,9 @@ def kernel_name(info: RunInfo) -> str:
 
 
 def machine_name(info: RunInfo) -> str:
-    """`QEMU 7.2 (tcg)`, `UML`."""
+    """With its version and accelerator, as far as they are known."""
     machine = info.machine
-    text = " ".join(filter(None, [machine.kind.upper(), machine.version]))
+    text = machine.name or " ".join(filter(None, [machine.kind.upper(), machine.version]))
     return f"{text} ({machine.accel})" if machine.accel else text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,8 @@ from harness.cases.examine import Examiner, Unseen
 from harness.cases.recording import Recording, load_recording
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
-from harness.guests import qemu
-from harness.guests.kits import make_kits
-from harness.guests.machine import Boot
+from harness.guests.kits import make_kits, recording_machine
+from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
 from harness.kernels.find import Kernel, find_kernel, need_replaced
 from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
@@ -50,7 +48,6 @@ class Scene:
     recording: Recording
     kernel: Kernel
     kit: GuestKit
-    accel: str
     directory: Path
 
 
@@ -99,14 +96,15 @@ def scene(
         [*replaced] or ([] if kernel else [*map(Path, plan.replaced)]),
     )
     if replaced:
-        need_replaced(found, [*qemu.profile().modules, *profile.modules])
+        recorder = profile_of(recording_machine(machine, found))
+        need_replaced(found, [*recorder.modules, *profile.modules])
     directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
     try:
         recording = load_recording(case, profile, workload, store.path / "cases", directory)
         need_possible(point, recording.write_log.entries)
         plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
-        yield Scene(point, recording, found, kits.recorder, kits.accel.name, directory)
+        yield Scene(point, recording, found, kits.recorder, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -160,13 +158,8 @@ def export(shown: Scene, file: Path) -> None:
 
 def shell(shown: Scene) -> int:
     """A console in a fresh guest with the crashed disk attached, not yet mounted. What is written to it is
-    dropped at the end. Returns QEMU's exit code.
+    dropped at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
-    if shown.kit.machine.name != "qemu":
-        raise UsageError(
-            f"a console can be had in QEMU only, and this run was judged in {shown.kit.machine.name}",
-            "name a kernel for QEMU: --kernel debian-6.12",
-        )
     with Worker(shown.kit, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.base, shown.recording.log)
         disk.switch(shown.point.state)
@@ -183,4 +176,4 @@ def shell(shown: Scene) -> int:
             shell_mount=f"{profile.fstype}:{profile.mount_options}",
             shell_second=profile.second_offset,
         )
-        return subprocess.run(qemu.command(boot, shown.accel, None), check=False).returncode
+        return shown.kit.machine.shell(boot)

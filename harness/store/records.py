@@ -41,14 +41,15 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """How the kernel was run. `kind`, `version`: which machine, and of which version, where it has
-    one of its own; `accel`: `kvm`, `tcg` or empty.
+    """How the kernel was run. `kind`: the machine that judged, as one asks for it; `name`: the same for
+    people; `accel`: `kvm`, `tcg`, ...; `version`: the machine's own, if it has one.
     """
 
     kind: str
     accel: str = ""
     version: str = ""
     cpus: int = 1
+    name: str = ""
     details: dict[str, str] = field(default_factory=dict)
 
 

@@ -249,7 +249,7 @@ def bench(raw_rate: float = 100.0, slow: float = 10.0, decided: float = 1500.0) 
         for size, ms in ((1_000, 10.0), (100_000, slow))
     )
     return Bench(
-        host=Host("a CPU", 2, 8192, "6.12", "7.2", (0.1, 1.0)),
+        host=Host("a CPU", 2, 8192, "6.12", "QEMU 7.2", (0.1, 1.0)),
         tested_kernel="debian-6.12.1",
         operations=1000,
         entries=5000,

@@ -1,7 +1,7 @@
 """The guest with tools: the kernel under test, a root image full of programs, and an empty disk.
 
-It boots by the same machinery as the guests that judge (kernel, agent, QEMU), and then the agent goes on in
-the root image. Its disk is a plain file behind QEMU's own virtio-blk: nothing is recorded here.
+It boots by the same machinery as the guests that judge (kernel, agent, machine), and then the agent goes on
+in the root image. Its disk is a plain file behind the machine's own block device: nothing is recorded here.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from harness.errors import GuestError, GuestLost, KernelError, PowercutError
-from harness.guests import initramfs, qemu, wire
+from harness.errors import GuestError, GuestLost, KernelError, PowercutError, UsageError
+from harness.guests import wire
+from harness.guests.accel import Chosen, choose_accel
 from harness.guests.guest import Guest
-from harness.guests.worker import find_agent
+from harness.guests.kits import pack
+from harness.guests.machine import Machine, ToolBoot, Tools, default_name, profile_of
 from harness.host.progress import Progress
-from harness.kernels.find import Kernel, resolve_modules
+from harness.kernels.find import Kernel
 from harness.toolbox.rootfs import headers_image, root_image
 
 MOUNT_POINT = "/mnt/test"
 """Where `Toolbox.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
 PUT_TIMEOUT_S = 60.0
-_CHANNEL_MODULES = ("virtio_pci", "virtio_blk", "virtio_console")
 _SAID_BYTES = 2000  # of a program's last words in an error
 
 
@@ -47,14 +48,14 @@ class Toolbox:
     `headers`: empty where bcc can compile, else why not.
     """
 
-    device = "/dev/vdb"
-
-    def __init__(self, guest: Guest, kernel: Kernel, disk: Path, accel: qemu.Accel, headers: str) -> None:
+    def __init__(self, guest: Guest, kernel: Kernel, disk: Path, chosen: Chosen, headers: str) -> None:
         self._guest = guest
+        self._machine = chosen.machine
         self.kernel = kernel
         self.disk = disk
-        self.accel = accel.name
-        self.accel_reason = accel.reason
+        self.device = _tools(chosen.machine.name).disk_device
+        self.accel = chosen.machine.accel
+        self.accel_reason = chosen.reason
         self.headers = headers
 
     @property
@@ -64,8 +65,8 @@ class Toolbox:
 
     @property
     def machine(self) -> str:
-        """For people: `QEMU 7.2.22 (tcg)`."""
-        return f"QEMU {qemu.version()} ({self.accel})"
+        """For people, with its version and accelerator."""
+        return f"{self._machine.described} ({self.accel})"
 
     def run(self, argv: Sequence[str], timeout_s: float, *, check: bool = True) -> Ran:
         """Run a program of the root image to its end and give all that it said, up to 32 MiB.
@@ -113,16 +114,16 @@ class Toolbox:
 
     @property
     def alive(self) -> bool:
-        """Whether its QEMU runs."""
+        """Whether its machine runs."""
         return self._guest.alive
 
     def cpu_s(self) -> float:
-        """Processor time that its QEMU has used on the host, whatever else runs there."""
+        """Processor time that its machine has used on the host, whatever else runs there."""
         # The clock of another process, as clock_getcpuclockid(3) makes its number.
         return time.clock_gettime((~self._guest.process.pid << 3) | 2)
 
     def kill(self) -> None:
-        """SIGKILL for its QEMU: a power cut. What its disk had completed is in the file `disk`."""
+        """SIGKILL for its machine: a power cut. What its disk had completed is in the file `disk`."""
         self._guest.kill()
 
     def end(self) -> None:
@@ -183,18 +184,17 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
             f.truncate(disk_bytes)
     root = root_image(progress)
     more, lacking = _headers(kernel, progress)
-    archive = _pack(kernel, modules, directory)
-    boot = qemu.ToolBoot(
-        kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s
-    )
-    chosen = qemu.choose_accel(
-        accel, lambda: _start(boot, "kvm").kill(), known_good=bool(kernel.package_version)
-    )
-    guest = _start(boot, chosen.name)
+    wanted = [*_tools(default_name()).modules, "erofs", *modules]
+    archive = pack(kernel, wanted, directory / "initramfs.cpio")
+    boot = ToolBoot(kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s)
+    known_good = bool(kernel.package_version)
+    chosen = choose_accel(default_name(), accel, lambda m: _start(boot, m).kill(), known_good=known_good)
+    guest = _start(boot, chosen.machine)
     tools = Toolbox(guest, kernel, disk, chosen, lacking)
     try:
         if more:
-            tools.run(["mount", "-t", "erofs", "/dev/vdc", "/usr/lib/modules"], PUT_TIMEOUT_S)
+            image = _tools(chosen.machine.name).image_device
+            tools.run(["mount", "-t", "erofs", image, "/usr/lib/modules"], PUT_TIMEOUT_S)
     except PowercutError:
         tools.kill()
         raise
@@ -221,19 +221,26 @@ def _headers(kernel: Kernel, progress: Progress) -> tuple[tuple[Path, ...], str]
         return (), e.what
 
 
-def _pack(kernel: Kernel, modules: Sequence[str], directory: Path) -> Path:
-    wanted = dict.fromkeys([*_CHANNEL_MODULES, "erofs", *modules])
-    archive = directory / "initramfs.cpio"
-    archive.write_bytes(initramfs.build(find_agent(), resolve_modules(kernel, list(wanted)), [], {}))
-    return archive
+def _tools(machine: str) -> Tools:
+    """What the guest with tools is on that machine. Raises UsageError where it has none."""
+    profile = profile_of(machine)
+    if profile.tools is None:
+        raise UsageError(f"{profile.title} has no guest with tools", "choose another machine for it")
+    return profile.tools
 
 
-def _start(boot: qemu.ToolBoot, accel: str) -> Guest:
+def _start(boot: ToolBoot, machine: Machine) -> Guest:
+    guest = machine.launch_tools(boot)
     try:
-        return qemu.launch(lambda fd: qemu.tool_command(boot, accel, fd), boot.directory, accel)
+        guest.wait_until_up(machine.boot_timeout_s)
     except GuestLost as e:
+        guest.kill()
         told = [line for line in e.console.splitlines() if "powercut-agent:" in line]
         lacks = (
             "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_ZIP, built in or as modules" if told else ""
         )
         raise GuestLost("; ".join([e.what, *told[-2:]]), e.console, lacks) from e
+    except BaseException:
+        guest.kill()
+        raise
+    return guest

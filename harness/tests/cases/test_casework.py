@@ -82,7 +82,7 @@ class FakeWorker:
     def kill(self) -> None:
         """No guest to end."""
 
-    close = kill
+    close = stop = kill
 
 
 class FakeExaminer:

@@ -16,7 +16,7 @@ def test_intervals_are_of_one_mode(tmp_path: Path) -> None:
 def test_what_trace_cannot_do_is_told_before_anything_boots(tmp_path: Path) -> None:
     for words, says in (
         (["--overhead", "1", "10"], "--overhead takes no INTERVAL"),
-        (["--kernel", "uml-6.1"], "QEMU alone"),
+        (["--kernel", "uml-6.1"], "one that boots a PC"),
         (["-c", ""], "it names nothing"),
     ):
         done = powercut("trace", "--out", tmp_path, *words)

@@ -2,66 +2,66 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from harness.errors import GuestError, GuestLost, KernelError
-from harness.guests import qemu, wire
+from harness.guests import accel, kvm, qemu, wire
+from harness.guests.machine import Machine
 from harness.guests.worker import _need_modules
 
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the answer is remembered; the host has a /dev/kvm."""
-    monkeypatch.setattr(qemu, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(accel, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(qemu, "version", lambda: "7.2")
-    monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(kvm, "lacks", lambda: "")
     return tmp_path / "accel.json"
 
 
-def comes_up() -> None: ...
+def comes_up(_: Machine) -> None: ...
 
 
-def is_lost() -> None:
+def is_lost(_: Machine) -> None:
     raise GuestLost("guest lost: boot: no answer within 20 s; machine still running")
 
 
-def is_broken() -> None:
+def is_broken(_: Machine) -> None:
     raise GuestError("the agent speaks protocol 1, the harness 2")
 
 
-def never() -> None:
+def never(_: Machine) -> None:
     raise AssertionError("it was remembered")
 
 
 def test_the_answer_is_remembered(memory: Path) -> None:
-    assert qemu.choose_accel("auto", comes_up).name == "kvm"
-    assert qemu.choose_accel("auto", never).name == "kvm"
+    assert accel.choose_accel("qemu", "auto", comes_up).machine.accel == "kvm"
+    assert accel.choose_accel("qemu", "auto", never).machine.accel == "kvm"
     memory.unlink()
-    assert qemu.choose_accel("auto", is_lost).name == "tcg"
-    assert qemu.choose_accel("auto", never).name == "tcg"
+    assert accel.choose_accel("qemu", "auto", is_lost).machine.accel == "tcg"
+    assert accel.choose_accel("qemu", "auto", never).machine.accel == "tcg"
 
 
 def test_a_kernel_of_ones_own_that_does_not_boot_is_not_held_against_kvm(memory: Path) -> None:
     """One broken bzImage, and every later run was emulated."""
-    assert qemu.choose_accel("auto", is_lost, known_good=False).name == "tcg"
+    assert accel.choose_accel("qemu", "auto", is_lost, known_good=False).machine.accel == "tcg"
     assert not memory.exists()
-    assert qemu.choose_accel("auto", comes_up, known_good=False).name == "kvm"
-    assert qemu.choose_accel("auto", never).name == "kvm"
+    assert accel.choose_accel("qemu", "auto", comes_up, known_good=False).machine.accel == "kvm"
+    assert accel.choose_accel("qemu", "auto", never).machine.accel == "kvm"
 
 
 def test_what_is_wrong_elsewhere_is_not_held_against_kvm(memory: Path) -> None:
     with pytest.raises(GuestError):
-        qemu.choose_accel("auto", is_broken)
+        accel.choose_accel("qemu", "auto", is_broken)
     assert not memory.exists()
 
 
 def test_a_memory_that_cannot_be_read_is_made_again(memory: Path) -> None:
     memory.write_text("{torn")
-    assert qemu.choose_accel("auto", comes_up).name == "kvm"
-    assert qemu.choose_accel("auto", never).name == "kvm"
+    assert accel.choose_accel("qemu", "auto", comes_up).machine.accel == "kvm"
+    assert accel.choose_accel("qemu", "auto", never).machine.accel == "kvm"
 
 
 def hello(*errors: str) -> wire.Hello:

@@ -51,6 +51,8 @@ class PlayedGuest:
         assert isinstance(message, wire.Recover)
         return self._answer
 
+    def wait_until_up(self, timeout_s: float) -> None: ...
+
     def console(self) -> str:
         return "its last words"
 
@@ -72,10 +74,11 @@ class Played:
         kit = GuestKit(cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs")
         self.worker = Worker(kit, tmp_path / "worker", log_bytes=512)
 
-    name = "played"
+    name = described = "played"
     data_device, log_device = "/dev/vda", "/dev/vdb"
+    boot_timeout_s = 1.0
 
-    def start(self, boot: object) -> PlayedGuest:
+    def launch(self, boot: object) -> PlayedGuest:
         self.booted += 1
         return PlayedGuest(self._answer, self.hello)
 

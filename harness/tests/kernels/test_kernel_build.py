@@ -10,10 +10,17 @@ import msgspec
 import pytest
 
 from harness.errors import KernelError
+from harness.guests.machine import profile_of
 from harness.kernels import build as kernel_build
-from harness.kernels.build import Built, built_kernels, matching_uml, outdated_uml
+from harness.kernels.build import Built, Flavour, built_kernels, matching_kernel, outdated_kernel
 
 VERSION = "6.12.117-1~deb12u1"
+
+
+def flavour_of(machine: str) -> Flavour:
+    flavour = profile_of(machine).build
+    assert flavour is not None
+    return flavour
 
 
 def kept(cache: Path, folder: str, built: Built) -> Path:
@@ -32,7 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def today(version: str, machine: str = "uml") -> Built:
     """As a build of the package would be kept today."""
     built = Built(machine, "linux-source-6.12", version, "6.12.117", "")
-    return msgspec.structs.replace(built, key=kernel_build._key_of(built))
+    return msgspec.structs.replace(built, key=kernel_build.key_of(built, flavour_of(machine)))
 
 
 def test_one_of_the_same_source_and_configuration_judges(cache: Path) -> None:
@@ -40,22 +47,22 @@ def test_one_of_the_same_source_and_configuration_judges(cache: Path) -> None:
     kept(cache, "built-qemu-1", today(VERSION, "qemu"))
     kept(cache, "built-uml-2", today("6.12.1-1"))
     assert len(built_kernels()) == 3
-    assert matching_uml(VERSION) == image
-    assert not outdated_uml(VERSION)
-    assert matching_uml("6.12.9-9") is None
-    assert not outdated_uml("6.12.9-9")
+    assert matching_kernel("uml", flavour_of("uml"), VERSION) == image
+    assert not outdated_kernel("uml", flavour_of("uml"), VERSION)
+    assert matching_kernel("uml", flavour_of("uml"), "6.12.9-9") is None
+    assert not outdated_kernel("uml", flavour_of("uml"), "6.12.9-9")
 
 
 def test_one_of_another_configuration_does_not_judge_and_is_told_of(cache: Path) -> None:
     kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key="of other fragments"))
-    assert matching_uml(VERSION) is None
-    assert outdated_uml(VERSION)
+    assert matching_kernel("uml", flavour_of("uml"), VERSION) is None
+    assert outdated_kernel("uml", flavour_of("uml"), VERSION)
 
 
 def test_a_kernel_of_no_package_has_no_match(cache: Path) -> None:
     kept(cache, "built-uml-1", today(""))
-    assert matching_uml("") is None
-    assert not outdated_uml("")
+    assert matching_kernel("uml", flavour_of("uml"), "") is None
+    assert not outdated_kernel("uml", flavour_of("uml"), "")
 
 
 def test_a_package_without_a_kernel_source_is_refused(

@@ -14,7 +14,7 @@ from harness.kernels.find import (
     Kernel,
     find_kernel,
     look_up_kernel,
-    look_up_qemu_kernel,
+    look_up_pc_kernel,
     need_replaced,
     pins,
     read_module,
@@ -184,10 +184,10 @@ def test_a_kernel_is_looked_up_without_being_fetched(tmp_path: Path, monkeypatch
         look_up_kernel("debian-6.12", modules=tmp_path)
 
 
-def test_what_needs_qemu_refuses_a_pin_of_uml() -> None:
-    look_up_qemu_kernel("debian-6.12")
+def test_what_needs_a_whole_pc_refuses_a_pin_of_uml() -> None:
+    look_up_pc_kernel("debian-6.12")
     with pytest.raises(UsageError, match="UML") as caught:
-        look_up_qemu_kernel("uml-6.1")
+        look_up_pc_kernel("uml-6.1")
     assert "debian-6.12" in str(caught.value)
 
 

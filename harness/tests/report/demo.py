@@ -217,7 +217,7 @@ def run_info(name: str = "demo") -> RunInfo:
             "6.12.117+deb12-amd64",
             "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         ),
-        machine=MachineInfo("qemu", "tcg", "7.2.22", 1),
+        machine=MachineInfo("qemu", "tcg", "7.2.22", 1, "QEMU 7.2.22"),
         host="Linux 6.1.0 x86_64, 2 CPUs",
         started=STARTED,
         jobs=2,

@@ -189,7 +189,7 @@ def test_a_kernel_without_dm_log_writes_says_so(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(qemu.BOOT_TIMEOUT_S, "tcg", 5.0)
+    monkeypatch.setattr(qemu.Qemu, "boot_timeout_s", 5.0)
     image = tmp_path / "bzImage"
     real = find_kernel("debian-6.12").image.read_bytes()
     image.write_bytes(real[:0x10000] + bytes(len(real) - 0x10000))  # a header that promises a kernel

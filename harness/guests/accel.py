@@ -1,0 +1,80 @@
+"""Which accelerator a machine uses: found out once by booting the real kernel, and remembered."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import GuestLost, UsageError
+from harness.guests.machine import Machine, machine_of, profile_of
+from harness.host.cache import cache_dir
+from harness.host.files import write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A machine with an accelerator; `reason`: how that came about, for the report."""
+
+    machine: Machine
+    reason: str
+
+
+def choose_accel(
+    name: str, wanted: str, try_one: Callable[[Machine], None], *, known_good: bool = True
+) -> Chosen:
+    """The machine `name` with the accelerator `wanted`; one that has a single accelerator takes that.
+
+    `auto` asks `try_one` (boot the real kernel, raise GuestLost where it does not come up) of all but the
+    last, and remembers the answer for this host's kernel and the machine's version: an accelerator may
+    be there and not work. `known_good`: whether that kernel comes up elsewhere. That one which does not may
+    be no fault of the accelerator's, so it is not remembered.
+
+    Raises UsageError for an accelerator that the machine does not have.
+    """
+    profile = profile_of(name)
+    *better, last = profile.accelerators
+    if not better:
+        return Chosen(machine_of(name, last), "its only way")
+    if wanted != "auto":
+        if wanted not in profile.accelerators:
+            raise UsageError(
+                f"{profile.title} has no accelerator {wanted!r}", f"one of: {', '.join(profile.accelerators)}"
+            )
+        return Chosen(machine_of(name, wanted), "asked for")
+    reason = ""
+    for accel in better:
+        machine = machine_of(name, accel)
+        reason = machine.accel_lacks() or _tried(machine, try_one, known_good=known_good)
+        if not reason:
+            return Chosen(machine, f"a kernel came up under {accel.upper()}")
+    return Chosen(machine_of(name, last), reason)
+
+
+def _tried(machine: Machine, try_one: Callable[[Machine], None], *, known_good: bool) -> str:
+    """Why no kernel comes up with this accelerator; empty where one does."""
+    memory = cache_dir() / "accel.json"
+    known = _remembered(memory)
+    host = f"{platform.release()} {platform.processor() or platform.machine()}"
+    key = f"{host} {machine.name}-{machine.version()} {machine.accel}"
+    if key not in known:
+        try:
+            try_one(machine)
+            known[key] = ""
+        except GuestLost as e:
+            known[key] = e.what.splitlines()[0].partition("; machine")[0]
+        if known_good or not known[key]:
+            write_atomically(memory, msgspec.json.format(msgspec.json.encode(known), indent=1))
+    why = known[key]
+    return f"{machine.accel.upper()} is there, but a kernel does not come up under it ({why})" if why else ""
+
+
+def _remembered(memory: Path) -> dict[str, str]:
+    """Nothing where it cannot be read: it is found out again."""
+    try:
+        return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError):
+        return {}

@@ -1,0 +1,45 @@
+"""Whether guests of a kit come up at all: a kernel that never boots costs a few timeouts, not one a state."""
+
+from __future__ import annotations
+
+import threading
+
+from harness.errors import GuestLost, NeverBoots
+
+BOOTS_IN_A_ROW = 3
+"""Guests of one kit that may fail to come up, one after another, before no further one is tried."""
+_CONSOLE_BYTES = 600
+
+
+class Boots:
+    """Counts failures in a row of all guests of one kit; for all threads. A guest that comes up resets it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._error: NeverBoots | None = None
+
+    def require_hope(self) -> None:
+        """Raises NeverBoots once BOOTS_IN_A_ROW guests have failed to come up."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+
+    def succeeded(self) -> None:
+        with self._lock:
+            self._failed = 0
+
+    def failed(self, described: str, lost: GuestLost) -> None:
+        """Count it. Raises NeverBoots where it was one too many; `described`: machine and kernel."""
+        with self._lock:
+            self._failed += 1
+            if self._failed < BOOTS_IN_A_ROW:
+                return
+            end = lost.console.strip()[-_CONSOLE_BYTES:]
+            self._error = NeverBoots(
+                f"{self._failed} guests in a row did not come up ({described}), so no further one is tried; "
+                f"the last: {lost.what}"
+                + (f"; its console ends: {end}" if end else "; its console is empty"),
+                "try the kernel by itself; powercut doctor looks for what guests need",
+            )
+            raise self._error from lost
