@@ -91,6 +91,10 @@ class WriteLogError(PowercutError):
     """A write log that is truncated, foreign, or not what the device shows."""
 
 
+class LogDiffers(WriteLogError):
+    """A write log whose replay does not give the disk: recorded again, it may."""
+
+
 class StoreError(PowercutError):
     """A run directory that cannot be read, or was written by another version."""
 

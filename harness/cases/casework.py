@@ -1,6 +1,23 @@
 """Steps 4 to 8 of a run: every case is recorded, and each of its crash states looked at, judged and stored.
 
-Stations only record, recover and judge; the thread that owns the store does the rest.
+A case takes four steps: *record* its workload, *look* at the contents of its crash states, *confirm* its
+findings on the machine that people run, *finish*. Each step is a task, done in a station's thread, which
+returns a callback; callbacks run in the thread that owns the store, and decide what comes next.
+
+Doubt about the memo (`harness.cases.outcome_memo`) takes back what the memo answered. Such an answer is
+*provisional* until its case is DONE without doubt, whatever is killed in between:
+
+1. Doubt arises in a station's thread, and is in the store when the look that found it returns. The thread
+   that owns the store reads `Examiner.doubt`, which waits for that, before it stores anything of a case.
+2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They are looked at
+   again: by this run, once it has read the doubt (`_Work.provisional`), or by the one that resumes it, which
+   trusts no recalled answer of a case that is not DONE.
+3. Answers recalled before the doubt but not yet stored are not stored, and looked at again.
+4. A kill before the doubt is stored loses it, with the look that found it: nothing of that look is stored,
+   and all that the memo answered is looked at again when the run is resumed.
+5. A kill after that: the resumed case begins with the doubt, without a memo, and ends UNKNOWN.
+6. Doubt of the last look, or of a confirmation, is read before the case is finished, since nothing of it is
+   pending then. After that nobody looks at it any more.
 """
 
 from __future__ import annotations
@@ -9,18 +26,19 @@ import concurrent.futures as cf
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.cases.attempts import reason_of
 from harness.cases.examine import Examiner, Look
-from harness.cases.pool import Pool, Station, Task
+from harness.cases.pool import Callback, Pool, Station, Task
 from harness.cases.recording import Recording, copy_recording, is_kept, load_recording, record
 from harness.errors import NotSupported, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Outcome, Workload
+from harness.model import CaseId, CrashState, Outcome, Verdict, Workload
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.states import FAULT_MODELS
@@ -50,19 +68,38 @@ class Seen:
     judged: tuple[JudgedState, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Case:
-    """A case that is being worked on. `recalled`: contents whose outcome came from the memo."""
+    """What is to be recorded. `doubt`: an earlier part of the run had about the memo. `settled`: that part
+    had the case DONE, without doubt.
+    """
 
     profile: Profile
     workload: Workload
     id: CaseId
-    pending: int = 0
+    doubt: str = ""
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    """A case that has been recorded. Of the thread that owns the store, but for `examiner`.
+
+    `pending`: tasks that have not reported yet. `smallest`: of each finding its smallest state.
+    `provisional`: contents whose outcome came from the memo.
+    """
+
+    case: _Case
+    examiner: Examiner
     seconds: float = 0.0
-    examiner: Examiner | None = None
+    pending: int = 0
     smallest: dict[tuple[str, str], CrashState] = field(default_factory=dict)
-    recalled: list[Group] = field(default_factory=list)
+    provisional: list[Group] = field(default_factory=list)
     confirmed: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def id(self) -> CaseId:
+        return self.case.id
 
 
 class Casework:
@@ -76,8 +113,8 @@ class Casework:
         self._progress = progress
         self._scratch = scratch
         self._bases = bases
-        self._unrecorded_cases: deque[_Case] = deque()
-        self._waiting: dict[cf.Future[Callable[[], None]], None] = {}
+        self._unrecorded: deque[_Case] = deque()
+        self._waiting: dict[cf.Future[Callback], None] = {}
 
     def work(
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
@@ -85,16 +122,19 @@ class Casework:
         """Until every task, and every task that those led to, is done. `lacking`: modes and
         workloads that cannot be run here, by name, and why.
         """
-        known = {record_.case for record_ in self._store.cases()}
+        known = {record_.case: record_ for record_ in self._store.cases()}
         for profile, workload in wanted:
             case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
-            if case.id not in known:  # what is known of a recording tells whether it is still the same
-                self._store.add_case(self._info(case))
+            if before := known.get(case.id):
+                settled = before.status is CaseStatus.DONE and not before.doubt
+                case = replace(case, doubt=before.doubt, settled=settled)
+            else:  # what is known of a recording tells whether it is still the same
+                self._store.add_case(_info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 continue
-            self._unrecorded_cases.append(case)
-        self._progress.begin("recorded", len(self._unrecorded_cases))
+            self._unrecorded.append(case)
+        self._progress.begin("recorded", len(self._unrecorded))
         # A recording for each station; further ones as cases are done: the first verdict comes soon,
         # and logs do not pile up.
         for _ in range(self._plan.jobs):
@@ -108,26 +148,29 @@ class Casework:
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None
 
+    # --- record: the workload's log, and the contents of its crash states -----------------------
+
     def _next_recording(self, pool: Pool) -> None:
-        if self._unrecorded_cases:
-            case = self._unrecorded_cases.popleft()
+        if self._unrecorded:
+            case = self._unrecorded.popleft()
             self._submit(pool, lambda station: self._record(pool, station, case))
 
-    # in a station's thread: each returns what is then to be done in the store's thread
-
-    def _record(self, pool: Pool, station: Station, case: _Case) -> Callable[[], None]:
+    def _record(self, pool: Pool, station: Station, case: _Case) -> Callback:
+        """In a station's thread. What goes wrong is told of this case, and costs no other."""
         begun = time.monotonic()
         try:
             recording = self._recording(station.recorder, case)
             states = enumerate_states(self._plan.fault_models, recording)
             hashes = station.judge.show(recording.base, recording.log).hashes(states)
-            case.examiner = Examiner(recording, memo=self._plan.memo, sample_rate=self._plan.sample_rate)
-        except PowercutError as e:
-            reason = str(e)
+            work = _Work(case, self._examiner(case, recording))
+        except Exception as e:  # one that nobody foresaw is a reason as well, and told as what it is
+            for worker in station.workers:
+                worker.close()
             status = CaseStatus.NOT_RUN if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
-            return lambda: self._unrecorded(pool, case, status, reason)
-        case.seconds += time.monotonic() - begun
-        return lambda: self._recorded(pool, case, recording, group_by_content(states, hashes))
+            reason = str(e) if isinstance(e, PowercutError) else reason_of(e)
+            return lambda: self._not_recorded(pool, case, status, reason)
+        seconds = time.monotonic() - begun
+        return lambda: self._recorded(pool, work, group_by_content(states, hashes), seconds)
 
     def _recording(self, recorder: Worker, case: _Case) -> Recording:
         cases = self._store.path / "cases"
@@ -139,39 +182,28 @@ class Casework:
         base = self._bases[case.profile.name]
         return record(recorder, case.profile, case.workload, case.id, base, kept, self._scratch)
 
-    def _look(
-        self, pool: Pool, station: Station, case: _Case, examiner: Examiner, groups: Sequence[Group]
-    ) -> Callable[[], None]:
-        begun = time.monotonic()
-        seen = [look_at(examiner, station.judge, g, pool.stop) for g in groups if not pool.stop.is_set()]
-        case.seconds += time.monotonic() - begun
-        return lambda: self._looked(pool, case, examiner, seen)
+    def _examiner(self, case: _Case, recording: Recording) -> Examiner:
+        return Examiner(
+            recording,
+            memo=self._plan.memo,
+            sample_rate=self._plan.sample_rate,
+            doubt=case.doubt,
+            on_doubt=lambda doubt: self._store.set_case_doubt(case.id, doubt),
+        )
 
-    def _confirm(
-        self, pool: Pool, station: Station, case: _Case, examiner: Examiner, key: tuple[str, str]
-    ) -> Callable[[], None]:
-        """Look at a finding's state again, on the machine that people run."""
-        state = case.smallest[key]
-        machine = station.recorder.machine_name
-        look = examiner.look(station.recorder, [state], pool.stop)
-        judgement = examiner.judge(state, look.seen)
-        found = {(v.oracle, v.signature) for v in judgement.violations}
-        answer = "yes" if key in found else f"no: {judgement.verdict.value} there"
-        return lambda: self._confirmed(pool, case, key, f"{machine}: {answer}")
-
-    # in the store's thread
-
-    def _unrecorded(self, pool: Pool, case: _Case, status: CaseStatus, reason: str) -> None:
+    def _not_recorded(self, pool: Pool, case: _Case, status: CaseStatus, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")
         self._progress.advance("recorded", 1)
         self._store.set_case_status(case.id, status, reason)
         self._next_recording(pool)
 
-    def _recorded(self, pool: Pool, case: _Case, recording: Recording, groups: Sequence[Group]) -> None:
+    def _recorded(self, pool: Pool, work: _Work, groups: Sequence[Group], seconds: float) -> None:
+        work.seconds += seconds
+        recording = work.examiner.recording
         generated = sum(len(g.states) for g in groups)
         self._store.add_case(
             replace(
-                self._info(case),
+                _info(work.case),
                 generated=generated,
                 distinct=len(groups),
                 log_hash=recording.digest(),
@@ -179,43 +211,70 @@ class Casework:
                 timeline=timeline_of(recording.write_log.entries),
             )
         )
-        known = self._store.judged_states(case.id, decided_only=True)
-        left = [g for g in groups if not known.issuperset(map(str, g.states))]
+        left = self._left(work, groups)
         self._progress.advance("recorded", 1)
         self._progress.begin("states", generated)
         self._progress.advance("states", generated - sum(len(g.states) for g in left))
-        self._store.set_case_status(case.id, CaseStatus.RECORDED)
-        case.smallest = {
-            (f.oracle, f.signature): f.state for f in self._store.findings() if f.case == case.id
+        self._store.set_case_status(work.id, CaseStatus.RECORDED)
+        work.smallest = {
+            (f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id
         }
-        self._submit_looks(pool, case, left)
-        self._finish(pool, case)
+        self._look_at(pool, work, left)
+        self._go_on(pool, work)
 
-    def _submit_looks(self, pool: Pool, case: _Case, groups: Sequence[Group]) -> None:
-        examiner = case.examiner
-        assert examiner is not None  # noqa: S101  # the recording made it
+    def _left(self, work: _Work, groups: Sequence[Group]) -> list[Group]:
+        """The contents that are still to be looked at. States of one content stand and fall with the first of
+        them, which says whether the memo answered; what is left as it is stays provisional.
+        """
+        verdicts = {str(v.state): v for v in self._store.iter_verdicts(work.id)}
+        left: list[Group] = []
+        for group in groups:
+            known = [verdicts.get(str(state)) for state in group.states]
+            decided = all(v is not None and v.verdict is not Verdict.UNKNOWN for v in known)
+            recalled = any(v is not None and v.how is How.MEMO for v in known)
+            if not decided or (recalled and not work.case.settled):
+                left.append(group)
+            elif recalled:
+                work.provisional.append(group)
+        return left
+
+    # --- look: each content once, judged at each of its states ----------------------------------
+
+    def _look_at(self, pool: Pool, work: _Work, groups: Sequence[Group]) -> None:
         for start in range(0, len(groups), CHUNK_STATES):
             chunk = groups[start : start + CHUNK_STATES]
-            case.pending += 1
-            self._submit(pool, lambda station, chunk=chunk: self._look(pool, station, case, examiner, chunk))  # type: ignore[misc]
+            work.pending += 1
+            self._submit(pool, lambda station, chunk=chunk: self._look(pool, station, work, chunk))  # type: ignore[misc]
 
-    def _looked(self, pool: Pool, case: _Case, examiner: Examiner, seen: Sequence[Seen]) -> None:
-        judged = [j for s in seen for j in s.judged]
-        self._store.put_judgements(case.id, judged)
-        for s in seen:
-            self._keep_evidence(case, s)
-            if s.look.recalled:
-                case.recalled.append(s.group)
-        self._progress.advance("states", len(judged))
-        case.pending -= 1
-        if examiner.doubt and case.recalled:
-            self._progress.say(f"{case.id}: {examiner.doubt}; looking again at what the memo answered")
-            again, case.recalled = case.recalled, []
-            self._progress.begin("states", sum(len(g.states) for g in again))
-            self._submit_looks(pool, case, again)
-        self._finish(pool, case)
+    def _look(self, pool: Pool, station: Station, work: _Work, groups: Sequence[Group]) -> Callback:
+        """In a station's thread."""
+        begun = time.monotonic()
+        stop = pool.stop
+        seen = [look_at(work.examiner, station.judge, g, stop) for g in groups if not stop.is_set()]
+        seconds = time.monotonic() - begun
+        return lambda: self._looked(pool, work, seen, seconds)
 
-    def _keep_evidence(self, case: _Case, seen: Seen) -> None:
+    def _looked(self, pool: Pool, work: _Work, seen: Sequence[Seen], seconds: float) -> None:
+        work.seconds += seconds
+        doubted = self._doubted(work)
+        kept = [s for s in seen if not (doubted and s.look.recalled)]
+        self._store.put_judgements(work.id, [j for s in kept for j in s.judged])
+        for s in kept:
+            self._keep_evidence(work, s)
+        work.provisional += [s.group for s in seen if s.look.recalled]
+        self._progress.advance("states", sum(len(s.judged) for s in seen))
+        work.pending -= 1
+        self._go_on(pool, work)
+
+    def _doubted(self, work: _Work) -> bool:
+        """Whether the memo is in doubt; if so, the store knows. Comes before anything is stored of a case."""
+        doubt = work.examiner.doubt
+        if doubt and doubt != work.case.doubt:
+            self._store.set_case_doubt(work.id, doubt)  # again, in case that it could not be kept at once
+            work.case = replace(work.case, doubt=doubt)
+        return bool(doubt)
+
+    def _keep_evidence(self, work: _Work, seen: Seen) -> None:
         """What the smallest state of each finding showed; the store folds findings itself."""
         outcome = seen.look.seen
         if not isinstance(outcome, Outcome):
@@ -223,47 +282,82 @@ class Casework:
         for judged in seen.judged:
             for violation in judged.judgement.violations:
                 key = (violation.oracle, violation.signature)
-                known = case.smallest.get(key)
+                known = work.smallest.get(key)
                 if known is None or state_order(judged.state) < state_order(known):
-                    case.smallest[key] = judged.state
-                    self._store.put_evidence(finding_at(case, key), evidence_of(judged.state, outcome))
+                    work.smallest[key] = judged.state
+                    finding = finding_at(work.id, key, judged.state)
+                    self._store.put_evidence(finding, evidence_of(judged.state, outcome))
 
-    def _confirmed(self, pool: Pool, case: _Case, key: tuple[str, str], answer: str) -> None:
-        finding = finding_at(case, key)
-        evidence = self._store.evidence(finding) or Evidence(case.smallest[key])
+    def _go_on(self, pool: Pool, work: _Work) -> None:
+        """After each task: what comes next of this case, if nothing of it is pending."""
+        if pool.stop.is_set():
+            return
+        if self._doubted(work) and work.provisional:
+            self._look_again(pool, work)
+        if not work.pending and pool.confirms:
+            self._confirm_findings(pool, work)
+        if not work.pending:
+            self._finish(pool, work)
+
+    def _look_again(self, pool: Pool, work: _Work) -> None:
+        """At all that the memo answered: no guest is spared this time."""
+        self._progress.say(f"{work.id}: {work.case.doubt}; looking again at what the memo answered")
+        again, work.provisional = work.provisional, []
+        self._progress.begin("states", sum(len(g.states) for g in again))
+        self._look_at(pool, work, again)
+
+    # --- confirm: findings once more, on the machine that people run ----------------------------
+
+    def _confirm_findings(self, pool: Pool, work: _Work) -> None:
+        for key in sorted(work.smallest.keys() - work.confirmed):
+            state = work.smallest[key]
+            work.pending += 1
+            self._submit(
+                pool,
+                lambda station, key=key, state=state: self._confirm(pool, station, work, key, state),  # type: ignore[misc]
+            )
+
+    def _confirm(
+        self, pool: Pool, station: Station, work: _Work, key: tuple[str, str], state: CrashState
+    ) -> Callback:
+        """In a station's thread."""
+        look = work.examiner.look(station.recorder, [state], pool.stop)
+        judgement = work.examiner.judge(state, look.seen)
+        found = {(v.oracle, v.signature) for v in judgement.violations}
+        answer = "yes" if key in found else f"no: {judgement.verdict.value} there"
+        return lambda: self._confirmed(pool, work, key, f"{station.recorder.machine_name}: {answer}")
+
+    def _confirmed(self, pool: Pool, work: _Work, key: tuple[str, str], answer: str) -> None:
+        self._doubted(work)
+        finding = finding_at(work.id, key, work.smallest[key])
+        evidence = self._store.evidence(finding) or Evidence(work.smallest[key])
         self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, "confirmed": answer}))
-        case.confirmed.add(key)
-        case.pending -= 1
-        self._finish(pool, case)
+        work.confirmed.add(key)
+        work.pending -= 1
+        self._go_on(pool, work)
 
-    def _finish(self, pool: Pool, case: _Case) -> None:
-        """Once nothing of the case is pending: confirm its findings, then close it and begin another."""
-        if case.pending or pool.stop.is_set():
-            return
-        examiner = case.examiner
-        assert examiner is not None  # noqa: S101  # the recording made it
-        unconfirmed = case.smallest.keys() - case.confirmed if pool.confirms else set()
-        for key in sorted(unconfirmed):
-            case.pending += 1
-            self._submit(pool, lambda station, key=key: self._confirm(pool, station, case, examiner, key))  # type: ignore[misc]
-        if case.pending:
-            return
-        record_ = self._store.case(case.id)
-        self._store.set_case_seconds(case.id, (record_.seconds if record_ else 0.0) + case.seconds)
-        status = CaseStatus.UNKNOWN if examiner.doubt else CaseStatus.DONE
-        self._store.set_case_status(case.id, status, examiner.doubt)
-        examiner.recording.log.unlink(missing_ok=True)
+    # --- finish -------------------------------------------------------------------------------
+
+    def _finish(self, pool: Pool, work: _Work) -> None:
+        """Close the case, and begin another."""
+        before = self._store.case(work.id)
+        self._store.set_case_seconds(work.id, (before.seconds if before else 0.0) + work.seconds)
+        doubted = self._doubted(work)
+        status = CaseStatus.UNKNOWN if doubted else CaseStatus.DONE
+        self._store.set_case_status(work.id, status, work.case.doubt)
+        work.examiner.recording.log.unlink(missing_ok=True)
         self._next_recording(pool)
 
-    def _info(self, case: _Case) -> CaseInfo:
-        profile = case.profile
-        return CaseInfo(
-            case=case.id,
-            mkfs_options=profile.mkfs_line,
-            mount_options=profile.mount_options,
-            workload_summary=case.workload.summary,
-            oracles=tuple(ORACLES),
-        )
+
+def _info(case: _Case) -> CaseInfo:
+    profile = case.profile
+    return CaseInfo(
+        case=case.id,
+        mkfs_options=profile.mkfs_line,
+        mount_options=profile.mount_options,
+        workload_summary=case.workload.summary,
+        oracles=tuple(ORACLES),
+    )
 
 
 # --- crash states ----------------------------------------------------------------------------
@@ -308,9 +402,9 @@ def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Ev
     return Seen(group, look, judged)
 
 
-def finding_at(case: _Case, key: tuple[str, str]) -> Finding:
-    """The finding of that (oracle, signature) at its smallest state, as the store asks for it."""
-    return Finding(case.id, *key, state=case.smallest[key], violations=(), states=1)
+def finding_at(case: CaseId, key: tuple[str, str], state: CrashState) -> Finding:
+    """The finding of that (oracle, signature) at this state, as the store asks for it."""
+    return Finding(case, *key, state=state, violations=(), states=1)
 
 
 def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:

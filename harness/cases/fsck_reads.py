@@ -1,9 +1,8 @@
 """fsck with what it read of the image: the blocks on which its answer depends.
 
 `vms/readtrace` is loaded into the program (LD_PRELOAD) and notes every read of the image, and of its second
-device, if it has one. Where it could
-not see a read (a program linked statically, one that maps the image or reads through stdio), the blocks
-are None, and nobody may rely on them.
+device, if it has one. Where it could not see a read (a program linked statically, one that maps the image or
+reads through stdio), the blocks are None, and nobody may rely on them.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class FsckReads:
             return cls(result, parse_trace(Path(trace.name).read_text()))
 
 
-class FsckMemo:
+class FsckAnswers:
     """Answers of an fsck, found again by the contents of the blocks that it read. For all threads.
 
     A program that reads the same blocks with the same contents does the same: so an image that agrees with

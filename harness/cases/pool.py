@@ -22,13 +22,16 @@ class Station:
         return (self.recorder, self.judge)
 
 
-Task = Callable[[Station], Callable[[], None]]
-"""Done in a station's thread; answers with what is then to be done in the thread that owns the store."""
+Callback = Callable[[], None]
+"""Runs in the thread that owns the store."""
+
+Task = Callable[[Station], Callback]
+"""Runs in a station's thread. Returns a callback for the store's thread."""
 
 
 class Pool:
     """Threads with a station each. `stop` is set when no further state should be begun; `confirms`:
-    what the judges find is to be looked at again by the recorders.
+    the recorders look again at what the judges find.
     """
 
     def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:
@@ -40,7 +43,7 @@ class Pool:
         self._make = make_station
         self._threads = cf.ThreadPoolExecutor(jobs, "station")
 
-    def submit(self, task: Task) -> cf.Future[Callable[[], None]]:
+    def submit(self, task: Task) -> cf.Future[Callback]:
         return self._threads.submit(lambda: task(self._station()))
 
     def _station(self) -> Station:

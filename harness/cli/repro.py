@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cases.examine import Unseen
+from harness.cases.attempts import Unseen
 from harness.cli.console import console
 from harness.cli.guard import errors, guarded
 from harness.cli.options import accel_option, source_option

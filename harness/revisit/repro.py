@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cases.examine import Examiner, Unseen
+from harness.cases.attempts import Unseen
+from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, load_recording
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from harness.cases.attempts import Unseen
 from harness.cases.casework import Casework, enumerate_states
-from harness.cases.examine import Look, Unseen
+from harness.cases.examine import Look
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
 from harness.errors import GuestError, KernelError, NotSupported, PowercutError
@@ -32,7 +35,7 @@ from harness.model import (
 )
 from harness.plan import Plan
 from harness.store import RunStore
-from harness.store.records import CaseStatus, How
+from harness.store.records import CaseStatus, How, JudgedState
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 from harness.writelog import MarkText, Step, Write, read_log, write_log
@@ -62,7 +65,7 @@ class Script:
     recalled: set[int] = field(default_factory=set)
     says: Callable[[int, str], tuple[str, ...]] = lambda prefix, machine: ()
     doubts_at: int = 0
-    refuses: dict[str, PowercutError] = field(default_factory=dict)
+    refuses: dict[str, Exception] = field(default_factory=dict)
     looks: list[tuple[str, int]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
 
@@ -88,18 +91,22 @@ class FakeWorker:
 class FakeExaminer:
     """Looks and judges as the script says."""
 
-    def __init__(self, recording: Recording, script: Script) -> None:
-        self.recording, self.script, self.doubt = recording, script, ""
+    def __init__(
+        self, recording: Recording, script: Script, doubt: str, on_doubt: Callable[[str], None]
+    ) -> None:
+        self.recording, self.script, self.doubt, self.on_doubt = recording, script, doubt, on_doubt
+        self.recalls = not doubt
 
     def look(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Look:
         script, prefix = self.script, states[0].prefix
         script.looks.append((worker.machine_name, prefix))
         if len(script.looks) == script.doubts_at:
-            self.doubt = "two outcomes"
+            self.recalls, self.doubt = False, "two outcomes"
+            self.on_doubt(self.doubt)
         if prefix in script.lost:
             return Look(Unseen("the guest was lost"))
         seen = Outcome(kernel_log=(worker.machine_name,), fsck=FSCK)
-        return Look(seen, recalled=prefix in script.recalled and not self.doubt)
+        return Look(seen, recalled=prefix in script.recalled and self.recalls)
 
     def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
         if isinstance(seen, Unseen):
@@ -160,8 +167,12 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         recordings: str | None = None,
     ) -> Silent:
         progress = Silent()
+
+        def examiner(recording: Recording, **given: Any) -> FakeExaminer:
+            return FakeExaminer(recording, script, given["doubt"], given["on_doubt"])
+
         monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
-        monkeypatch.setattr("harness.cases.casework.Examiner", lambda r, **_: FakeExaminer(r, script))
+        monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
         plan = Plan(
             configurations=["ext4/ordered"],
@@ -370,6 +381,152 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
     assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
     assert progress.left["states"] == 0
     assert "looking again" in progress.said[0]
+
+
+def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were recalled before the doubt, in the same task as the look that found it."""
+    stored: list[tuple[str, How]] = []
+    put = store.put_judgements
+
+    def note(case: CaseId, judged: Sequence[JudgedState]) -> None:
+        stored.extend((str(j.state), j.how) for j in judged)
+        put(case, judged)
+
+    monkeypatch.setattr(store, "put_judgements", note)
+    run(Script(recalled={1, 2}, doubts_at=4))
+    assert stored == [(f"@{n}", How.JUDGED) for n in (0, 3, 4, 1, 2)]
+
+
+def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, run: Run) -> None:
+    script = Script(recalled={1}, doubts_at=3)
+    known: list[tuple[int, str]] = []
+
+    def says(prefix: int, machine: str) -> tuple[str, ...]:
+        record = store.case(case_of("w"))
+        known.append((prefix, record.doubt if record else ""))
+        return ()
+
+    script.says = says
+    run(script)
+    assert known[:4] == [(0, ""), (1, ""), (2, "two outcomes"), (3, "two outcomes")]
+
+
+def test_a_case_in_doubt_stays_unknown_when_the_run_is_resumed(store: RunStore, run: Run) -> None:
+    """The doubt was in memory only: the resumed run found every state decided and called the case done."""
+    run(Script(recalled={1, 2}, doubts_at=4))
+    again = Script(recalled={1, 2})
+    run(again)
+    assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
+    assert again.looks == [], "all was looked at after the doubt"
+
+
+def test_doubt_that_a_confirmation_raises_takes_back_what_the_memo_answered(
+    store: RunStore, run: Run
+) -> None:
+    script = Script(recalled={1}, doubts_at=6, says=lambda prefix, _: ("x",) if prefix == 2 else ())
+    run(script, confirms=True)
+    assert script.looks[5:] == [("qemu", 2), ("uml", 1)]
+    assert verdicts(store)["@1"] == (PASS, How.JUDGED)
+    assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
+
+
+def test_doubt_in_a_resumed_run_takes_back_what_the_memo_answered_before(store: RunStore, run: Run) -> None:
+    run(Script(recalled={1}, lost={3}))
+    assert (status(store)[0], verdicts(store)["@1"]) == (CaseStatus.DONE, (PASS, How.MEMO))
+    again = Script(recalled={1}, doubts_at=1)
+    run(again)
+    assert again.looks == [("uml", 3), ("uml", 1)]
+    assert verdicts(store)["@1"] == (PASS, How.JUDGED)
+    assert status(store)[0] is CaseStatus.UNKNOWN
+
+
+class Killed(BaseException):
+    """The orchestrator was killed here."""
+
+
+WRITES = (
+    "add_case",
+    "set_case_status",
+    "set_case_doubt",
+    "set_case_seconds",
+    "put_judgements",
+    "put_evidence",
+)
+
+
+def killed_at(store: RunStore, write: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From its `write`-th write on the store does no more: the first such dies before, or `after`, it is
+    done. Answers with the names of the writes that were tried.
+    """
+    tried: list[str] = []
+
+    def wrap(name: str, real: Callable[..., object]) -> Callable[..., None]:
+        def wrapped(*args: object) -> None:
+            tried.append(name)
+            if len(tried) > write or (len(tried) == write and not after):
+                raise Killed
+            real(*args)
+            if len(tried) == write:
+                raise Killed
+
+        return wrapped
+
+    for name in WRITES:
+        monkeypatch.setattr(store, name, wrap(name, getattr(store, name)))
+    return tried
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it is done"])
+@pytest.mark.parametrize("doubts_at", [3, 6, 8], ids=["same task", "later task", "confirmation"])
+def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_run_is_killed(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch, after: bool, doubts_at: int
+) -> None:
+    """Killed at every write to the store in turn, then resumed by one whose memo is never in doubt. A kill
+    between the doubt and the second look made PASS of what no guest had shown.
+    """
+    monkeypatch.setattr("harness.cases.casework.CHUNK_STATES", 3)
+    good = functools.partial(Script, entries=6, recalled={1, 4}, says=lambda p, _: ("x",) if p == 2 else ())
+    told = set[str]()
+    for write in range(1, 100):
+        name, script = f"w{write}", good(doubts_at=doubts_at)
+        with pytest.MonkeyPatch.context() as patch:
+            tried = killed_at(store, write, after, patch)
+            with contextlib.suppress(Killed):
+                run(script, name, confirms=True)
+        if len(tried) < write:
+            break
+        told.add(tried[write - 1])
+        before = store.case(case_of(name))
+        doubt = before.doubt if before else ""
+        seen_before = {p for _, p in script.looks[doubts_at - 1 :]}
+        recalled_before = {} if before is None else verdicts(store, name)
+        again = good()
+        run(again, name, confirms=True)
+        assert status(store, name)[0] is (CaseStatus.UNKNOWN if doubt else CaseStatus.DONE), write
+        seen = {p for _, p in again.looks}
+        for prefix in (1, 4):
+            verdict, how = verdicts(store, name)[f"@{prefix}"]
+            if doubt:
+                assert (how, prefix in seen | seen_before) == (How.JUDGED, True), write
+            elif recalled_before.get(f"@{prefix}", (None, None))[1] is How.MEMO:
+                settled = before is not None and before.status is CaseStatus.DONE
+                assert settled or prefix in seen, write
+            assert verdict is PASS
+    assert told == set(WRITES)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such kind"), OverflowError("too large")], ids=str)
+def test_an_error_that_nobody_foresaw_in_recording_costs_its_case_only(
+    store: RunStore, run: Run, error: Exception
+) -> None:
+    """It ended the run."""
+    run(Script(refuses={"a": error}), "a", "b")
+    found, reason = status(store, "a")
+    assert found is CaseStatus.UNKNOWN
+    assert reason.startswith(f"unforeseen {type(error).__name__} at test_casework.py:")
+    assert status(store, "b")[0] is CaseStatus.DONE
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.examine import ATTEMPTS, Examiner, Look, Unseen
-from harness.cases.fsck_reads import FsckMemo, FsckReads, parse_trace
+from harness.cases.attempts import ATTEMPTS, Unseen
+from harness.cases.checks import CheckAnswers
+from harness.cases.examine import Examiner, Look
+from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
+from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, GuestError, GuestLost
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Disk
+from harness.guests.wire import WireError
 from harness.guests.worker import Ask, Recovery, Worker
 from harness.model import (
     CaseId,
@@ -226,12 +230,15 @@ def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
     return [p for p, share in drawn.items() if (share < rate) == wanted]
 
 
+def memo_at(recording: Recording, rate: float) -> OutcomeMemo:
+    return OutcomeMemo(recording, sample_rate=rate, doubt="", on_doubt=lambda _: None)
+
+
 def test_samples_are_a_share_of_the_states(recording: Recording) -> None:
-    drawn = [Examiner(recording, sample_rate=0.01)._sampled(CrashState(p)) for p in range(20_000)]
+    drawn = list(map(memo_at(recording, 0.01).sampled, map(CrashState, range(20_000))))
     assert 150 < sum(drawn) < 250
-    assert len(sampled(recording, 0.5, True)) == sum(
-        Examiner(recording, sample_rate=0.5)._sampled(CrashState(p)) for p in range(5, 200, 2)
-    )
+    half = memo_at(recording, 0.5)
+    assert len(sampled(recording, 0.5, True)) == sum(half.sampled(CrashState(p)) for p in range(5, 200, 2))
 
 
 def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
@@ -377,7 +384,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
 def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.cases.examine.repaired", lambda worker, target, state, tool: target)
+    monkeypatch.setattr("harness.cases.attempts.repaired", lambda worker, target, state, tool: target)
     (profile,) = select_profiles(["jfs/default"])
     examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
     worker = FakeWorker({0: [GOOD]})
@@ -416,6 +423,139 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     assert isinstance(seen, Unseen)
 
 
+# --- what nobody foresaw ----------------------------------------------------------------------
+
+UNFORESEEN = [
+    ValueError("'socket' is not a valid RunKind"),
+    OverflowError("int too big to convert"),
+    RecursionError("too deep"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    OSError(28, "No space left on device"),
+]
+
+
+@pytest.mark.parametrize("error", UNFORESEEN, ids=lambda e: type(e).__name__)
+def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
+    recording: Recording, error: Exception
+) -> None:
+    """What a hostile tree or a defect of the harness raised in a station ended the whole run."""
+    worker = FakeWorker({1: [error], 3: [GOOD]})
+    examiner = Examiner(recording)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.unknown[0].startswith(f"unforeseen {type(error).__name__} at test_examine.py:")
+    assert judgement.unknown[0].endswith(str(error))
+    assert worker.closed, "nothing of it reaches the next state"
+    assert isinstance(look(examiner, worker, 3).seen, Outcome)
+
+
+def test_a_bad_frame_that_got_past_the_channel_makes_its_state_unknown(recording: Recording) -> None:
+    """As a rule the channel makes GuestLost or DiskError of it, and the state is looked at again."""
+    worker = FakeWorker({1: [WireError("a frame of 2 GiB")]})
+    assert look(Examiner(recording), worker, 1).seen == Unseen("a frame of 2 GiB")
+
+
+def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(cls: type, profile: object, image: Path) -> FsckReads:
+        raise FileNotFoundError(2, "No such file or directory", "e2fsck")
+
+    monkeypatch.setattr(FsckReads, "of", classmethod(broken))
+    seen = look(Examiner(recording), FakeWorker({1: [GOOD]}), 1).seen
+    assert isinstance(seen, Unseen)
+    assert "FileNotFoundError" in seen.reason
+
+
+@pytest.mark.parametrize("number", [-1, 7])
+def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """-1 was the outcome that was remembered last."""
+    worker = FakeWorker({1: [OTHER], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [number])
+    found = look(examiner, worker, 3)
+    assert (found.recalled, worker.closed) == (False, True)
+    assert found.seen == dataclasses.replace(GOOD, fsck=CLEAN.result)
+
+
+def test_a_defect_of_the_memo_costs_its_state_only(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [])
+    seen = look(Examiner(recording, memo=True), FakeWorker({1: [GOOD]}), 1).seen
+    assert isinstance(seen, Unseen)
+    assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
+
+
+# --- doubt ------------------------------------------------------------------------------------
+
+
+def in_doubt(recording: Recording, on_doubt: Callable[[str], None]) -> tuple[Examiner, FakeWorker]:
+    """State 1 has been seen, and 3, which agrees with it in all that was read, will show something else."""
+    examiner = Examiner(recording, memo=True, sample_rate=1.0, on_doubt=on_doubt)
+    worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [OTHER]})
+    look(examiner, worker, 1)
+    return examiner, worker
+
+
+def test_doubt_is_kept_before_the_look_that_found_it_returns_and_once(recording: Recording) -> None:
+    kept: list[str] = []
+    examiner, worker = in_doubt(recording, kept.append)
+    assert (kept, examiner.doubt) == ([], "")
+    look(examiner, worker, 3)
+    assert kept == [examiner.doubt]
+    assert "@3" in examiner.doubt
+    look(examiner, worker, 5)
+    assert len(kept) == 1
+
+
+def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None:
+    """Another thread that asks meanwhile waits; else it could store an answer before the doubt."""
+    keeping, kept, told = threading.Event(), threading.Event(), list[str]()
+
+    def keep(_: str) -> None:
+        keeping.set()
+        kept.wait(10)
+
+    examiner, worker = in_doubt(recording, keep)
+    looks = threading.Thread(target=look, args=(examiner, worker, 3))
+    asks = threading.Thread(target=lambda: told.append(examiner.doubt))
+    looks.start()
+    assert keeping.wait(10)
+    asks.start()
+    asks.join(0.1)
+    before = list(told)
+    kept.set()
+    looks.join(10)
+    asks.join(10)
+    assert (before, told) == ([], [examiner.doubt])
+
+
+def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording) -> None:
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    examiner, worker = in_doubt(recording, full)
+    assert isinstance(look(examiner, worker, 3).seen, Unseen)
+    assert "not deterministic" in examiner.doubt
+    assert not look(examiner, worker, 5).recalled
+
+
+def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording: Recording) -> None:
+    kept: list[str] = []
+    examiner = Examiner(recording, memo=True, sample_rate=0.0, doubt="two outcomes", on_doubt=kept.append)
+    worker = FakeWorker({1: [GOOD], 3: [OTHER]})
+    look(examiner, worker, 1)
+    assert not look(examiner, worker, 3).recalled
+    assert (examiner.doubt, kept) == ("two outcomes", [])
+
+
+# --- fsck's answers -----------------------------------------------------------------------------
+
+
 class Image:
     """A disk that shows these contents."""
 
@@ -426,14 +566,14 @@ class Image:
         return [self.contents.get(block, b"") for block in blocks]
 
 
-def memo_of(*answers: tuple[Image, FsckReads]) -> FsckMemo:
-    memo = FsckMemo()
+def memo_of(*answers: tuple[Image, FsckReads]) -> FsckAnswers:
+    memo = FsckAnswers()
     for image, answer in answers:
         memo.remember(cast(Disk, cast(Any, image)), answer)
     return memo
 
 
-def recalled(memo: FsckMemo, image: Image) -> FsckReads | None:
+def recalled(memo: FsckAnswers, image: Image) -> FsckReads | None:
     return memo.recall(cast(Disk, cast(Any, image)))
 
 
@@ -536,6 +676,52 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
     found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n).seen)) for n in (3, 4, 5)]
     assert found == [False, True, True]
     assert worker.asked == [(2, 0), (4, 0), (5, 0)]
+
+
+# --- the checks' answers ----------------------------------------------------------------------
+
+YES = CheckResult(0, 0, "yes")
+
+
+def test_two_threads_that_want_one_answer_ask_once() -> None:
+    """Both asked: between the look-up and the answer nobody held the question."""
+    answers, asked, second = CheckAnswers(), list[str](), threading.Event()
+
+    def ask(who: str) -> CheckResult:
+        asked.append(who)
+        if who == "first":
+            other.start()
+            second.wait(0.2)  # what asks twice does so now
+        else:
+            second.set()
+        return YES
+
+    other = threading.Thread(target=lambda: answers.get("key", lambda: ask("second")))
+    assert answers.get("key", lambda: ask("first")) == YES
+    other.join(10)
+    assert asked == ["first"]
+
+
+def test_asking_that_fails_is_no_answer() -> None:
+    answers = CheckAnswers()
+
+    def lost() -> CheckResult:
+        raise GuestLost("gone")
+
+    with pytest.raises(GuestLost):
+        answers.get("key", lost)
+    assert answers.get("key", lambda: YES) == YES
+    assert answers.get("key", lost) == YES
+
+
+def test_questions_are_told_apart_by_their_key() -> None:
+    answers = CheckAnswers()
+    no = CheckResult(0, 1, "no")
+    assert [answers.get("a", lambda: YES), answers.get("b", lambda: no), answers.get("a", lambda: no)] == [
+        YES,
+        no,
+        YES,
+    ]
 
 
 # --- applications ----------------------------------------------------------------------------
