@@ -17,7 +17,7 @@ from typing import BinaryIO
 import msgspec
 import zstandard
 
-from harness.errors import StoreError, WriteLogError
+from harness.errors import LogDiffers, StoreError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Target, Worker
 from harness.host.files import write_atomically
@@ -38,7 +38,9 @@ COPY_BYTES = 1 << 20
 FRAME_HEADER_BYTES = 18  # at most; zstd.h, ZSTD_FRAMEHEADERSIZE_MAX
 
 ATTEMPTS = 6
-"""Recordings tried before a log that does not give the disk is told as such."""
+"""Recordings made before one whose log does not give the disk is an error. What is no matter of chance, as a
+log device that is full, is an error at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def record(
         try:
             worker.record(target, workload.operations, on_progress)
             break
-        except WriteLogError:  # without a journal a page may change while it is being written: by chance
+        except LogDiffers:  # without a journal a page may change while it is being written: by chance
             if attempt == ATTEMPTS:
                 raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"

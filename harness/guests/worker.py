@@ -22,6 +22,7 @@ from harness.errors import (
     GuestError,
     GuestLost,
     KernelError,
+    LogDiffers,
     NotSupported,
     PowercutError,
     WriteLogError,
@@ -371,7 +372,7 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
         )
     difference = disk.compare(log)
     if difference is not None:
-        raise WriteLogError(
+        raise LogDiffers(
             f"replaying the whole log does not give the data disk: first difference at byte {difference}",
             "a page was changed while it was being written, or the log is incomplete: record again",
         )

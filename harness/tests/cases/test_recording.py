@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cases.recording import copy_recording, history_of, is_kept, load_recording, pack, unpack
-from harness.errors import StoreError, WriteLogError
+from harness.cases.recording import (
+    ATTEMPTS,
+    copy_recording,
+    history_of,
+    is_kept,
+    load_recording,
+    pack,
+    record,
+    unpack,
+)
+from harness.errors import GuestLost, LogDiffers, PowercutError, StoreError, WriteLogError
 from harness.filesystems.profiles import select_profiles
-from harness.model import CaseId, EntryFlag, LogEntry
+from harness.guests.worker import Worker
+from harness.model import CaseId, EntryFlag, LogEntry, Workload
 from harness.workloads.load import load_workload, parse_operation
+from harness.writelog import MarkText, write_log
 
 OPERATIONS = [parse_operation("create f"), parse_operation("fsync f")]
 CASE = CaseId("ext4", "ordered", "append-fsync")
@@ -92,3 +105,48 @@ def test_a_damaged_file_is_named_and_leaves_nothing(tmp_path: Path, wrong: bytes
         unpack(tmp_path / "log.zst", tmp_path / "log")
     assert not list(tmp_path.glob("log*.part"))
     assert not (tmp_path / "log").exists()
+
+
+class FakeRecorder:
+    """Records in vain as often as there are errors, then well."""
+
+    def __init__(self, folder: Path, errors: Sequence[PowercutError]) -> None:
+        self.directory, self.log_device = folder, folder / "log-device"
+        self.errors, self.tried = list(errors), 0
+        (folder / "console.txt").touch()
+        write_log(self.log_device, [MarkText("begin 0"), MarkText("ack 0")])
+
+    def record(self, *_: object) -> None:
+        self.tried += 1
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError | None]:
+    """How many recordings were made where these errors come in turn, and the error of the last."""
+    recorder = FakeRecorder(folder, errors)
+    workload = Workload("w", "", (parse_operation("sync"),))
+    (profile,) = select_profiles([CASE.configuration])
+    (folder / "kept").mkdir()
+    worker = cast(Worker, cast(Any, recorder))
+    try:
+        record(worker, profile, workload, CASE, folder / "base", folder / "kept", folder)
+    except PowercutError as e:
+        return recorder.tried, e
+    return recorder.tried, None
+
+
+def test_a_log_that_does_not_give_the_disk_is_recorded_again(tmp_path: Path) -> None:
+    """By chance: a page was changed while it was being written."""
+    assert recorded(tmp_path, LogDiffers("byte 7"), LogDiffers("byte 9")) == (3, None)
+
+
+def test_a_log_that_never_gives_the_disk_is_an_error(tmp_path: Path) -> None:
+    errors = [LogDiffers(f"byte {n}") for n in range(ATTEMPTS + 1)]
+    assert recorded(tmp_path, *errors) == (ATTEMPTS, errors[ATTEMPTS - 1])
+
+
+@pytest.mark.parametrize("error", [WriteLogError("the log device is full"), GuestLost("gone")], ids=str)
+def test_what_is_no_chance_is_not_recorded_again(tmp_path: Path, error: PowercutError) -> None:
+    """A log device that was full was filled six times before anybody heard of it."""
+    assert recorded(tmp_path, error) == (1, error)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from harness.errors import DiskError, GuestError, GuestLost, NotSupported
+from harness.errors import DiskError, GuestError, GuestLost, LogDiffers, NotSupported, WriteLogError
 from harness.guests import wire, worker
 from harness.guests.machine import Machine
 from harness.guests.worker import LOST_LINE, GuestKit, Target, Worker
@@ -168,3 +169,23 @@ def test_why_an_operation_failed_while_recording(
     guest = cast(Any, Fails(number, detail))
     with pytest.raises(error, match=told):
         Played(tmp_path).worker._run(guest, [wanted], lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("logging_disabled", "difference", "error"),
+    [(True, 7, WriteLogError), (False, 7, LogDiffers), (False, None, None)],
+    ids=["full", "differs", "sound"],
+)
+def test_a_log_that_differs_by_chance_is_told_apart_from_a_log_device_that_is_full(
+    tmp_path: Path, logging_disabled: bool, difference: int | None, error: type[Exception] | None
+) -> None:
+    """Only the first is worth another recording."""
+    status = "logging_disabled" if logging_disabled else ""
+    finished = SimpleNamespace(status=status, logging_disabled=logging_disabled, unmount_errno=0)
+    disk = SimpleNamespace(compare=lambda log: difference)
+    found = None
+    try:
+        worker._check_recording(cast(Any, finished), cast(Any, disk), tmp_path / "log", 1 << 20)
+    except WriteLogError as e:
+        found = type(e)
+    assert found is error
