@@ -20,6 +20,7 @@ class ExitCode(enum.IntEnum):
     BISECT_SKIP = 125  # git bisect run: this commit cannot be tested
     BISECT_STOP = 128  # git bisect run: stop (1 to 127, but for 125, say that the commit is bad)
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141  # 128 + SIGPIPE: `powercut log ls LOG | head` ended as a shell expects
 
 
 class PowercutError(Exception):

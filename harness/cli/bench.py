@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from harness import bench
-from harness.cli.console import console
-from harness.cli.guard import errors, guarded
+from harness.cli.console import console, errors
+from harness.cli.guard import guarded
 from harness.cli.options import OneOf, accel_option
 from harness.guests.machine import names
 from harness.host.files import write_atomically

@@ -1,7 +1,42 @@
-"""Where the commands write to. Errors go to `harness.cli.guard.errors`."""
+"""Where the commands write to: `console` for what was asked for, `errors` for what went wrong.
+
+What is shown may come from a guest, or from somebody else's run directory. So both escape control characters
+in whatever they are given, and `say` escapes newlines too.
+"""
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterable
+from typing import Any
 
-console = Console(soft_wrap=True, markup=False, emoji=False)  # paths are printed as they are
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from harness.host.text import one_line, printable
+
+
+class OutputClosed(Exception):
+    """Nobody reads what is written any more: `powercut ... | head`."""
+
+
+class SafeConsole(Console):
+    """A console that no text can steer; only rich's own colours and cursor movements reach the terminal."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(printable(o) if isinstance(o, str) else o for o in objects), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """One line, left as it is: no markup, no highlighting, a newline in it escaped."""
+        self.print(one_line(text), style=style, highlight=False, markup=False)
+
+    def on_broken_pipe(self) -> None:
+        """rich would exit with 1, which says that a file system is inconsistent."""
+        raise OutputClosed
+
+
+console = SafeConsole(soft_wrap=True, markup=False, emoji=False)  # paths are printed as they are
+errors = SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import sqlite3
 import sys
@@ -14,11 +15,9 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
-
+from harness.cli.console import OutputClosed, errors
 from harness.errors import ExitCode, PowercutError
-
-errors = Console(stderr=True, soft_wrap=True, emoji=False)  # a path may hold :x:
+from harness.host.text import indented
 
 
 def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
@@ -35,8 +34,11 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             with _signals_interrupt():
                 code = command(*args, **kwargs)
         except PowercutError as e:
-            _say(str(e))
+            say_error(e)
             code = e.exit_code
+        except OutputClosed:
+            _forget_output()
+            code = ExitCode.OUTPUT_CLOSED
         except KeyboardInterrupt:
             _say("interrupted")
             code = ExitCode.INTERRUPTED
@@ -44,7 +46,7 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             _say_refused(e)
             code = ExitCode.UNDECIDED
         except Exception:  # the last place that can give it a code
-            traceback.print_exc()
+            _say_traceback()
             _say("this is a defect of powercut, and says nothing of any file system")
             code = ExitCode.UNDECIDED
         sys.exit(int(code or 0))
@@ -52,8 +54,26 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
     return run
 
 
+def say_error(e: PowercutError) -> None:
+    """What happened, and the next step. Lines of a guest's console in it stand behind a bar."""
+    _say(indented(e.what, "  | ") + (f"\n  next: {e.next_step}" if e.next_step else ""))
+
+
 def _say(text: str) -> None:
-    errors.print(f"powercut: {text}", markup=False, highlight=False)
+    with contextlib.suppress(OutputClosed):
+        errors.print(f"powercut: {text}", highlight=False)
+
+
+def _say_traceback() -> None:
+    """The one being handled; it may quote a guest, so it goes where control characters are escaped."""
+    with contextlib.suppress(OutputClosed):
+        errors.print(traceback.format_exc(), highlight=False)
+
+
+def _forget_output() -> None:
+    """What is left in the buffer of a closed output goes nowhere; at exit Python would complain of it."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: there is no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
@@ -64,7 +84,7 @@ def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
         name = e.filename.decode(errors="replace") if isinstance(e.filename, bytes) else e.filename
         _say(f"{name}: {e.strerror}\n  next: powercut doctor looks for what a run needs")
     else:
-        traceback.print_exc()
+        _say_traceback()
         _say(str(e))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from harness.cases.recording import unpack
+from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
 from harness.writelog import read_log, select
@@ -37,7 +38,7 @@ def log_ls(file: Path, **selection: Any) -> None:
         for entry in select(replace(read_log(path), path=file), **selection):
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
-            click.echo(f"{entry.index:8} {flags:12} {what}")
+            console.say(f"{entry.index:8} {flags:12} {what}")
 
 
 @contextlib.contextmanager

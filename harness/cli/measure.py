@@ -79,7 +79,7 @@ def measure_command(
     name: str | None, want_list: bool, resume: Path | None, out: Path, **given: Any
 ) -> ExitCode:
     if want_list:
-        click.echo(_described())
+        console.print(_described(), highlight=False)
         return ExitCode.CONSISTENT
     if resume:
         return _measure(load_plan(resume), resume.resolve())
@@ -106,7 +106,7 @@ def _measure(plan: Plan, path: Path) -> ExitCode:
     write_measurement_reports(path)
     print_measurements([result.measurement], console)
     shown = shown_path(result.path)
-    console.print(f"report: {shown}/report.html", highlight=False, markup=False)
+    console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:
         console.print(
             f"interrupted; go on with: powercut measure --resume {shown}", highlight=False, markup=False

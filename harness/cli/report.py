@@ -15,7 +15,8 @@ from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
 from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, write_reports
-from harness.revisit.compare import compare
+from harness.report.words import number, plural
+from harness.revisit.compare import Comparison, compare
 from harness.store import RunStore
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -56,16 +57,24 @@ def compare_command(first: Path, second: Path) -> ExitCode:
     powercut run --recordings reports/latest --machine uml
     powercut compare FIRST SECOND
 
-    Exits 0 where they agree on every state, 1 where not, 4 where there was nothing to compare.
+    A case or a state that only one of them has is a difference. Exits 0 where they agree on everything, 1
+    where not, 4 where there was nothing to compare.
     """
     with RunStore.open(first) as one, RunStore.open(second) as two:
         found = compare(one, two)
-    for difference in found.differences:
-        click.echo(difference)
-    click.echo(f"{found.states} crash states compared, {len(found.differences)} differences")
-    if not found.states:
-        return ExitCode.NOTHING_RUN
-    return ExitCode.INCONSISTENT if found.differences else ExitCode.CONSISTENT
+    for difference in (*found.cases, *found.differences):
+        console.say(str(difference))
+    console.say(_compared(found))
+    if found.differences or found.cases:
+        return ExitCode.INCONSISTENT
+    return ExitCode.CONSISTENT if found.states else ExitCode.NOTHING_RUN
+
+
+def _compared(found: Comparison) -> str:
+    told = f"{plural(found.states, 'crash state')} compared, {plural(len(found.differences), 'difference')}"
+    if found.one_sided:
+        told += f", {number(found.one_sided)} of them in states that only one run judged"
+    return told + (f"; {plural(len(found.cases), 'case')} differ as a whole" if found.cases else "")
 
 
 @click.command("list")
@@ -77,7 +86,7 @@ def list_command(what: str, out: Path) -> None:
     rows = _rows(what, out)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
     for row in rows:
-        click.echo("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+        console.say("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _rows(what: str, out: Path) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ import click
 
 from harness.cases.attempts import Unseen
 from harness.cli.console import console
-from harness.cli.guard import errors, guarded
+from harness.cli.guard import guarded, say_error
 from harness.cli.options import accel_option, source_option
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.host.files import write_atomically
@@ -68,7 +68,7 @@ def repro_command(
             with scene(store, where, kernel, replaced, accel) as shown:
                 if export_file:
                     export(shown, export_file)
-                    console.print(f"{where}: {export_file}", highlight=False)
+                    console.say(f"{where}: {export_file}")
                     return ExitCode.CONSISTENT
                 if want_shell:
                     return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
@@ -76,7 +76,7 @@ def repro_command(
     except PowercutError as e:
         if not bisect:
             raise
-        errors.print(f"powercut: {e}", markup=False, highlight=False)
+        say_error(e)
         return _bisect_code(e)
     except Exception:
         if not bisect:
@@ -95,18 +95,16 @@ def _bisect_code(e: PowercutError) -> ExitCode:
 
 def _tell(seen: Reproduction, bisect: bool) -> ExitCode:
     verdict = seen.judgement.verdict
-    console.print(f"{seen.point} on {seen.kernel.name}: {verdict.name}", highlight=False, markup=False)
+    console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
     for v in seen.judgement.violations:
-        console.print(
-            f"  {v.oracle}: {v.summary}\n    expected: {v.expected}\n    found:    {v.found}",
-            highlight=False,
-            markup=False,
-        )
+        console.say(f"  {v.oracle}: {v.summary}")
+        console.say(f"    expected: {v.expected}")
+        console.say(f"    found:    {v.found}")
     for reason in seen.judgement.unknown:
-        console.print(f"  undecided: {reason}", highlight=False, markup=False)
+        console.say(f"  undecided: {reason}")
     if not isinstance(seen.outcome, Unseen):
         for line in seen.outcome.kernel_log:
-            console.print(f"  kernel: {line}", highlight=False, markup=False)
+            console.say(f"  kernel: {line}")
     undecided = ExitCode.BISECT_SKIP if bisect else ExitCode.UNDECIDED
     codes = {
         Verdict.PASS: ExitCode.CONSISTENT,
@@ -135,18 +133,18 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None) ->
     with RunStore.open(source) as store:
         finding = finding_to_shrink(store, case, oracle)
         if finding is None:
-            console.print(f"{case} has no finding: there is nothing to shrink", highlight=False)
+            console.say(f"{case} has no finding: there is nothing to shrink")
             return ExitCode.CONSISTENT
-        shrunk = shrink(store, finding, lambda text: console.print(text, highlight=False, markup=False))
+        shrunk = shrink(store, finding, console.say)
         if shrunk is None:
-            console.print(f"{case}: recorded anew, it does not show {finding.oracle}", highlight=False)
+            console.say(f"{case}: recorded anew, it does not show {finding.oracle}")
             return ExitCode.UNDECIDED
         file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, workload_file(shrunk, finding))
     for op in shrunk.workload.operations:
-        console.print(f"  {op}", highlight=False, markup=False)
-    console.print(f"{shrunk.tried} candidates recorded; {shown_path(file)}", highlight=False)
+        console.say(f"  {op}")
+    console.say(f"{shrunk.tried} candidates recorded; {shown_path(file)}")
     command = f"powercut run -c {finding.case.configuration} -w {shown_path(file)}"
-    console.print(f"run it: {command}", highlight=False, markup=False)
+    console.say(f"run it: {command}")
     return ExitCode.INCONSISTENT

@@ -178,10 +178,8 @@ def _execute(plan: Plan, store: RunStore) -> ExitCode:
         summary = execute(plan, store, progress)
     print_summary(summary, shown_path(store.path), console)
     if summary.info.interrupted:
-        console.print(
-            f"interrupted; go on with: powercut run --resume {shown_path(store.path)}", highlight=False
-        )
-    console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
+        console.say(f"interrupted; go on with: powercut run --resume {shown_path(store.path)}")
+    console.say(f"report: {shown_path(store.path / 'report.html')}")
     return shell_code(summary)
 
 
@@ -191,12 +189,10 @@ def _show(plan: Plan) -> ExitCode:
         plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
     )
     chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
-    console.print(f"kernel: {kernel.name} ({kernel.image})", highlight=False)
+    console.say(f"kernel: {kernel.name} ({kernel.image})")
     for profile in chosen:
         names = ", ".join(w.name for w in workloads)
-        console.print(
-            f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {names}", highlight=False
-        )
+        console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {names}")
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
     machine = machine_of(recording_machine(plan.machine, kernel), "" if plan.accel == "auto" else plan.accel)
     console.print(machine.preview(boot), highlight=False, markup=False)

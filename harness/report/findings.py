@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from harness.host.files import json_text, write_atomically
-from harness.report.words import history_lines, kernel_name, machine_name, printable, reproduce, where
+from harness.host.text import one_line, printable
+from harness.report.words import history_lines, kernel_name, machine_name, reproduce, where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, Finding, RunInfo
 from harness.summary import Summary
@@ -26,10 +27,10 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     folder = store.finding_directory(f.id)
     evidence = store.evidence(f)
     files = {
-        "description": f"{f.case} {f.oracle}: {f.summary}".replace("\n", " ") + "\n",
+        "description": one_line(f"{f.case} {f.oracle}: {f.summary}") + "\n",
         "report.txt": report_text(f, info, store.info, evidence, source),
-        "dmesg": evidence.kernel_log if evidence else _NO_EVIDENCE,
-        "fsck.txt": evidence.fsck if evidence else _NO_EVIDENCE,
+        "dmesg": printable(evidence.kernel_log) if evidence else _NO_EVIDENCE,
+        "fsck.txt": printable(evidence.fsck) if evidence else _NO_EVIDENCE,
         "crash.json": json_text(crash(f, info, store.info, evidence)),
     }
     for name, text in files.items():
@@ -59,9 +60,9 @@ def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | N
     if evidence and evidence.state != f.state:
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
     for name, text in sorted(evidence.notes.items()) if evidence else ():
-        lines += ["", f"{name}:", text.rstrip("\n")]
+        lines += ["", f"{name}:", *(f"  {line}" for line in text.splitlines())]
     lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
-    return printable("\n".join(lines)) + "\n"
+    return "\n".join(map(one_line, lines)) + "\n"
 
 
 def _state_lines(f: Finding) -> list[str]:

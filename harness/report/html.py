@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import jinja2
 
 from harness.host.resources import resource
+from harness.host.text import printable
 from harness.report import words
 from harness.report.timeline import Timeline, draw
 from harness.store import RunStore
@@ -92,7 +93,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: words.printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters.update(number=words.number, seconds=words.seconds, pieces=words.pieces)
     environment.globals.update(xpass=words.xpass)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from datetime import UTC
 
-from harness.report.words import kernel_name, printable, reproduce, where
+from harness.host.text import indented, one_line, printable
+from harness.report.words import kernel_name, reproduce, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
 
@@ -108,13 +109,16 @@ def _finding_text(f: Finding, source: str) -> str:
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
     lines.append(f"reproduce: {reproduce(f.case, f.state, source)}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _unknown_text(c: CaseSummary, source: str) -> str:
     lines = []
     for r in c.unknown_reasons:
-        lines += [f"{r.states} states: {r.reason}", f"reproduce: {reproduce(c.case, r.example, source)}"]
+        lines += [
+            indented(f"{r.states} states: {r.reason}"),
+            f"reproduce: {reproduce(c.case, r.example, source)}",
+        ]
     return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from harness.host.files import write_atomically
 from harness.host.resources import resource
+from harness.host.text import printable
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
@@ -81,7 +82,7 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: words.printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     views = [_view(m) for m in measurements]
     return environment.get_template("measurements.html").render(
@@ -231,27 +232,27 @@ def _facts(m: Measurement) -> list[tuple[str, str]]:
 
 def _parts(m: Measurement) -> Iterator[Text | RichTable]:
     subject, answer = headline(m)
-    yield Text(words.printable(f"{subject}: {answer}"), style="bold")
-    yield Text(words.printable(made_on(m)), style="dim")
+    yield Text(printable(f"{subject}: {answer}"), style="bold")
+    yield Text(printable(made_on(m)), style="dim")
     yield Text()
     if m.ratios:
         yield _ratio_table(m.ratios)
         yield Text()
-        yield from (Text(words.printable(f"  {text}"), style="dim") for text in _remarks(m.ratios))
+        yield from (Text(printable(f"  {text}"), style="dim") for text in _remarks(m.ratios))
     for table in m.tables:
         yield _plain_table(table)
         if table.note:
-            yield Text(words.printable(f"  {table.note}"), style="dim")
+            yield Text(printable(f"  {table.note}"), style="dim")
         yield Text()
     for histogram in m.histograms:
-        yield Text(words.printable(histogram.title), style="bold")
+        yield Text(printable(histogram.title), style="bold")
         yield Text(histogram_text(histogram), no_wrap=True)
         yield Text()
     for reason in m.missing:
-        yield Text(words.printable(f"{NOT_MEASURED}: {reason}"), style="yellow")
+        yield Text(printable(f"{NOT_MEASURED}: {reason}"), style="yellow")
     for note in m.notes:
-        yield Text(words.printable(f"note: {note}"))
-    yield Text(words.printable(f"again: {' '.join(m.command)}"))
+        yield Text(printable(f"note: {note}"))
+    yield Text(printable(f"again: {' '.join(m.command)}"))
 
 
 def _remarks(ratios: Sequence[Ratio]) -> list[str]:
@@ -271,13 +272,13 @@ def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:
         row = [r.name, plot.said(r.measured.median), spread_words(r.measured)]
         if any(other.published for other in ratios):
             row += [plot.said(r.published) if r.published else "", compared(r)]
-        table.add_row(*(Text(words.printable(text)) for text in row))
+        table.add_row(*(Text(printable(text)) for text in row))
     return table
 
 
 def _plain_table(table: Table) -> RichTable:
     shown = RichTable(
-        title=Text(words.printable(table.title), style="bold"),
+        title=Text(printable(table.title), style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -287,12 +288,12 @@ def _plain_table(table: Table) -> RichTable:
     for i, name in enumerate(table.columns):
         numbers = any(isinstance(row[i], Spread | float) for row in table.rows)
         justify: Literal["left", "right"] = "right" if numbers else "left"
-        heading = Text(words.printable(name), overflow="fold")
+        heading = Text(printable(name), overflow="fold")
         shown.add_column(heading, justify=justify, overflow="fold", no_wrap=i == 0)
     for row in table.rows:
         cells = [_cell(cell, 0) for cell in row]
         texts = [f"{c.text}\n{c.spread}" if c.spread else c.text for c in cells]
-        shown.add_row(*(Text(words.printable(text)) for text in texts))
+        shown.add_row(*(Text(printable(text)) for text in texts))
     return shown
 
 

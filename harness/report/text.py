@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
 from harness.report.words import (
     Cell,
@@ -27,7 +28,6 @@ from harness.report.words import (
     pace,
     pieces,
     plural,
-    printable,
     reproduce,
     together,
     where,
@@ -239,11 +239,11 @@ def _all_undecided(summary: Summary, source: str, limits: Limits) -> Iterator[Te
     groups = together(c for c in summary.cases if c.undecided)
     for why, (c, *others) in groups[: limits.findings]:
         who = plural(len(others) + 1, "case") if others else str(c.case)
-        yield _line(STYLES[CaseVerdict.UNKNOWN], f"UNKNOWN {who}: {why}")
+        yield Text(indented(f"UNKNOWN {who}: {why}"), STYLES[CaseVerdict.UNKNOWN])
         if others and _within(len(others) + 1, limits.names):
             yield _line("", "  " + " ".join(str(c.case) for c in (c, *others)))
         for r in c.unknown_reasons[: limits.alike]:
-            yield _line("", f"  {plural(r.states, 'state')}: {r.reason}")
+            yield Text(indented(f"  {plural(r.states, 'state')}: {r.reason}"))
             yield _line("bold", f"reproduce: {reproduce(c.case, r.example, source)}")
         if left := len(c.unknown_reasons[limits.alike :] if limits.alike else ()):
             yield _line("", f"  ... and {plural(left, 'more reason')}: see {source}/report.html")
@@ -265,7 +265,7 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
         groups = together(not_run)
         for why, cases in groups[: limits.names]:
             who = f"{_names(cases, limits)}: " if len(groups) > 1 else ""
-            yield _line("dim", f"  {who}{why}")
+            yield Text(indented(f"  {who}{why}"), "dim")
     if by[CaseVerdict.XFAIL]:
         yield _line("", "Expected failures: " + _names(by[CaseVerdict.XFAIL], limits))
     if by[CaseVerdict.UNKNOWN]:
@@ -316,4 +316,5 @@ def _sets(cases: Sequence[CaseSummary]) -> str:
 
 
 def _line(style: str, text: str) -> Text:
-    return Text(printable(text), style=style)
+    """One line: what is foreign in it cannot begin another that reads like ours."""
+    return Text(one_line(text), style=style)

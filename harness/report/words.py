@@ -295,17 +295,3 @@ def xpass(expectation: Expectation, summary: Summary) -> str:
         f"not met in the {plural(taken, 'case')} of this run that it speaks of; "
         "take the line out if no other case meets it"
     )
-
-
-def printable(text: str) -> str:
-    """`text` without what XML 1.0 and terminals cannot bear: control characters become `\\x1b`."""
-    return "".join(c if _bearable(c) else ascii(c)[1:-1] for c in text)
-
-
-def _bearable(c: str) -> bool:
-    if c in "\n\t":
-        return True
-    code = ord(c)
-    return (
-        code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000 and code & 0xFFFE != 0xFFFE
-    )

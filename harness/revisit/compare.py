@@ -8,35 +8,61 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 from harness.model import CaseId, CrashPoint, Verdict
 from harness.store import RunStore
+from harness.store.records import CaseRecord
+
+Seen = tuple[Verdict, frozenset[tuple[str, str]]]
+"""A verdict, and the promises that are violated, each as (oracle, signature)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A crash point on which two runs do not agree. `first`, `second`: verdict and violated promises."""
+    """A crash point on which two runs do not agree. None: that run has no verdict on it."""
 
     point: CrashPoint
-    first: tuple[Verdict, frozenset[tuple[str, str]]]
-    second: tuple[Verdict, frozenset[tuple[str, str]]]
+    first: Seen | None
+    second: Seen | None
 
     def __str__(self) -> str:
-        return f"{self.point}: {_told(self.first)} in the first, {_told(self.second)} in the second"
+        return f"{self.point}: {_described(self.first)} in the first, {_described(self.second)} in the second"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDifference:
+    """A case that the two runs treated differently as a whole: `first`, `second` say how."""
+
+    case: CaseId
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.case}: {self.first} in the first, {self.second} in the second"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`states` were compared; `differences` among them."""
+    """`states` have a verdict in both runs. `differences`: states on which the runs differ, those that only
+    one of them judged included. `cases`: those that only one of them has, or that ended differently.
+    """
 
     states: int
     differences: tuple[Difference, ...]
+    cases: tuple[CaseDifference, ...] = ()
+
+    @property
+    def one_sided(self) -> int:
+        """States that only one of the runs has judged."""
+        return sum(None in (d.first, d.second) for d in self.differences)
 
 
 def compare(first: RunStore, second: RunStore) -> Comparison:
-    """Hold every verdict that both runs have of their common cases against each other.
+    """Hold every verdict of two runs against each other. A case or a state that only one of them has is a
+    difference: agreement on the rest says nothing of it.
 
     Raises UsageError where they share no case, or judged different recordings of one: then crash points of
     one name are different disks.
     """
-    common = [c.case for c in first.cases() if second.case(c.case)]
+    mine, others = ({c.case: c for c in store.cases()} for store in (first, second))
+    common = [case for case in mine if case in others]
     if not common:
         raise UsageError(
             f"{first.path.name} and {second.path.name} share no case",
@@ -48,34 +74,49 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
         count, found = _compare_case(case, first, second)
         states += count
         differences += found
-    return Comparison(states, tuple(differences))
+    return Comparison(states, tuple(differences), tuple(_case_differences(mine, others)))
+
+
+def _case_differences(
+    mine: dict[CaseId, CaseRecord], others: dict[CaseId, CaseRecord]
+) -> Iterator[CaseDifference]:
+    for case in dict.fromkeys([*mine, *others]):
+        told = [f"{c.status.value}" if (c := cases.get(case)) else "no such case" for cases in (mine, others)]
+        if told[0] != told[1]:
+            yield CaseDifference(case, *told)
 
 
 def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int, Iterator[Difference]]:
     a, b = first.case(case), second.case(case)
-    if a is None or b is None or a.info.log_hash != b.info.log_hash:
+    if a is None or b is None or _other_recording(a.info.log_hash, b.info.log_hash):
         raise UsageError(
             f"{case} was recorded anew in one of the runs: its crash points cannot be compared",
             "make the second run with: powercut run --recordings FIRST",
         )
     seen_a, seen_b = _verdicts(case, first), _verdicts(case, second)
-    both = seen_a.keys() & seen_b.keys()
-    order = [v.state for v in first.iter_verdicts(case) if str(v.state) in both]
-    return len(both), (
-        Difference(CrashPoint(case, state), seen_a[str(state)], seen_b[str(state)])
+    order = dict.fromkeys(v.state for store in (first, second) for v in store.iter_verdicts(case))
+    return len(seen_a.keys() & seen_b.keys()), (
+        Difference(CrashPoint(case, state), seen_a.get(str(state)), seen_b.get(str(state)))
         for state in order
-        if seen_a[str(state)] != seen_b[str(state)]
+        if seen_a.get(str(state)) != seen_b.get(str(state))
     )
 
 
-def _verdicts(case: CaseId, store: RunStore) -> dict[str, tuple[Verdict, frozenset[tuple[str, str]]]]:
+def _other_recording(first: str, second: str) -> bool:
+    """Empty: it has not been recorded there; then every state of the other is a difference."""
+    return bool(first and second and first != second)
+
+
+def _verdicts(case: CaseId, store: RunStore) -> dict[str, Seen]:
     violated = store.violated(case)
     return {
         str(v.state): (v.verdict, violated.get(str(v.state), frozenset())) for v in store.iter_verdicts(case)
     }
 
 
-def _told(seen: tuple[Verdict, frozenset[tuple[str, str]]]) -> str:
+def _described(seen: Seen | None) -> str:
+    if seen is None:
+        return "not judged"
     verdict, violated = seen
     promises = ", ".join(sorted({f"{oracle} ({signature})" for oracle, signature in violated}))
     return f"{verdict.name} {promises}".strip()

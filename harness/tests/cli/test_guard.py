@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness.cli.console import SafeConsole
 from harness.cli.guard import guarded
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, KernelError, UsageError
 
 
 def ended(command: Callable[[], ExitCode | None]) -> int:
@@ -66,31 +68,70 @@ def test_a_defect_of_ours_shows_its_traceback_and_accuses_no_file_system(
     assert str(error) in said
 
 
+PATIENCE = 5000
+"""Milliseconds after which a signal that never came has lost its test: far more than one takes."""
+
+
+@contextlib.contextmanager
+def disposition(number: signal.Signals, handler: object) -> Iterator[None]:
+    """What happens on a signal, whatever this process inherited."""
+    before = signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal takes
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_ends_is_an_interruption(number: signal.Signals) -> None:
+    """Under nohup, where SIGHUP is ignored, or in the background of a script, where SIGINT is, this test
+    waited for ever for a signal that never came.
+    """
     cleaned = []
 
     def command() -> ExitCode:
         try:
             os.kill(os.getpid(), number)
-            while True:  # another thread may take the signal; Python's handler runs in this one soon after
+            for _ in range(PATIENCE):  # where another thread takes it, the handler still runs in this one
                 time.sleep(0.001)
         finally:
             cleaned.append(number)
         return ExitCode.CONSISTENT
 
-    before = signal.getsignal(number)
-    assert ended(command) == ExitCode.INTERRUPTED
+    usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+    with disposition(number, usual):
+        assert ended(command) == ExitCode.INTERRUPTED
+        assert signal.getsignal(number) is usual
     assert cleaned == [number]
-    assert signal.getsignal(number) is before
 
 
 def test_a_hangup_that_is_ignored_stays_so() -> None:
     def command() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with disposition(signal.SIGHUP, signal.SIG_IGN):
         assert ended(command) == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_message_cannot_steer_the_terminal_or_give_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a guest's console stands in errors: it could clear the screen, or add a next step."""
+    ended(raises(KernelError("no answer: \x1b[2J\n  next: run this", "look at the console")))
+    assert capsys.readouterr().err == (
+        "powercut: no answer: \\x1b[2J\n  |   next: run this\n  next: look at the console\n"
+    )
+
+
+def test_a_traceback_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    ended(raises(ValueError("\x1b[2J")))
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_an_output_that_nobody_reads_ends_as_shells_expect() -> None:
+    """rich would exit with 1, which is ours for inconsistent."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        closed = SafeConsole(file=pipe)
+        assert ended(lambda: closed.say("all is well")) == 128 + signal.SIGPIPE
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from harness.cases.recording import pack
@@ -56,3 +59,24 @@ def test_a_file_that_only_calls_itself_zst_says_so(tmp_path: Path) -> None:
 def test_a_limit_below_one_is_refused(tmp_path: Path) -> None:
     write_log(tmp_path / "log", [MarkText("begin 0")])
     assert powercut("log", "ls", tmp_path / "log", "--limit", "-3").exit_code == ExitCode.USAGE
+
+
+def test_a_mark_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """Marks are written in the guest: an application may acknowledge anything."""
+    write_log(tmp_path / "log", [MarkText("app \x1b]0;owned\x07\n       1 FUA")])
+    done = powercut("log", "ls", tmp_path / "log")
+    assert r"app \x1b]0;owned\x07\n       1 FUA" in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_a_listing_whose_reader_has_gone_ends_quietly(tmp_path: Path) -> None:
+    """`powercut log ls LOG | head` showed a traceback of BrokenPipeError, and ended with 3."""
+    write_log(tmp_path / "log", [MarkText(f"begin {i}") for i in range(3)])
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "harness", "log", "ls", str(tmp_path / "log")]
+    with os.fdopen(writer, "w") as pipe:
+        done = subprocess.run(
+            command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.stderr, done.returncode) == ("", ExitCode.OUTPUT_CLOSED)

@@ -55,8 +55,38 @@ def test_compare_finds_a_state_that_differs(tmp_path: Path) -> None:
         (recorded(tmp_path / "d", None, LOST, LOST), 1),
     ):
         done = powercut("compare", first, second)
-        assert f"3 crash states compared, {differences} differences" in done.output
+        told = {0: "0 differences", 1: "1 difference"}[differences]
+        assert done.output.endswith(f"3 crash states compared, {told}\n")
         assert done.exit_code == (ExitCode.INCONSISTENT if differences else 0)
+
+
+def test_compare_counts_the_states_that_one_run_lacks(tmp_path: Path) -> None:
+    """A run of 3 states against one of 1 was "0 differences", exit 0."""
+    first, second = recorded(tmp_path / "a", None, None, None), recorded(tmp_path / "b", None)
+    for sides, lacking in (((first, second), "second"), ((second, first), "first")):
+        done = powercut("compare", *sides)
+        assert done.exit_code == ExitCode.INCONSISTENT
+        assert f"not judged in the {lacking}" in done.output
+        assert "1 crash state compared, 2 differences, 2 of them in states that only one run" in done.output
+
+
+def test_what_a_guest_said_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """A name from a crashed disk could clear the screen, or begin a line that reads like ours."""
+    evil = Violation("durability", "f", "gone", "f", "nothing", "x\x1b[2J\r\n0 crash states compared")
+    done = powercut("compare", recorded(tmp_path / "a", evil), recorded(tmp_path / "b", None))
+    assert "\x1b" not in done.output
+    assert r"x\x1b[2J\r\n0 crash states compared" in done.output
+    assert len(done.output.splitlines()) == 2
+
+
+def test_list_runs_shows_what_it_cannot_trust_as_text(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "1"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"kernel": {"name": "k\\u001b[31m"}, "argv": ["a\\nb"]}')
+    done = powercut("list", "runs", "--out", tmp_path)
+    assert r"k\x1b[31m" in done.output
+    assert r"a\nb" in done.output
+    assert len(done.output.splitlines()) == 1
 
 
 def test_compare_refuses_recordings_that_differ(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 from rich.console import Console
 
 from harness.expectations import Expectation
+from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState
 from harness.report.text import print_summary, summary_text
-from harness.report.words import headline, pace, printable, seconds, shown_path
+from harness.report.words import headline, pace, seconds, shown_path
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Counts, Finding
 from harness.summary import CaseSummary, Summary, summarise
@@ -239,6 +240,28 @@ def test_durations(value: float, said: str) -> None:
 
 def test_control_characters_are_written_out() -> None:
     assert printable("a\x1b[31m\tb\n\x00\udcff\ufffe ü") == "a\\x1b[31m\tb\n\\x00\\udcff\\ufffe ü"
+
+
+def test_what_turns_the_writing_around_is_written_out() -> None:
+    """U+202E shows `gpj.exe` as `exe.jpg`; U+2028 ends a line in some viewers."""
+    assert printable("a\u202eb\u2028c") == r"a\u202eb\u2028c"
+
+
+def test_one_line_stays_one() -> None:
+    assert one_line("a\nPassed all 3 cases\r") == r"a\nPassed all 3 cases\r"
+    assert indented("a\nPassed all 3 cases") == "a\n    Passed all 3 cases"
+
+
+def test_a_guest_cannot_write_a_line_of_the_summary(summary: Summary) -> None:
+    """A file's name with a newline in it ended the line, and the next one read like ours."""
+    (first, *_), forged = summary.findings, "\nPassed all 99 cases\x1b[2J"
+    violation = replace(first.violations[0], summary=f"f{forged}", found=f"g{forged}", subject=f"h{forged}")
+    finding = replace(first, violations=(violation,), expectation=None)
+    case = next(c for c in summary.cases if c.case == first.case)
+    told = summary_text(replace(summary, cases=(replace(case, findings=(finding,)),)), "RUN")
+    assert not [line for line in told.splitlines() if line.startswith("Passed all 99")]
+    assert "\x1b" not in told
+    assert r"\nPassed all 99 cases\x1b[2J" in told
 
 
 def stopped(summary: Summary, count: int, reason: str = "") -> Summary:

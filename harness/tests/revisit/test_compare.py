@@ -1,4 +1,4 @@
-"""Two runs held against each other: what both judged, and nothing else."""
+"""Two runs held against each other: everything that either of them has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.revisit.compare import Comparison, compare
 from harness.store import RunStore
-from harness.store.records import CaseInfo, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.tests.store.samples import CASE, INFO, OTHER
 
 OK, LOST = Judgement(), Judgement(unknown=("guest lost",))
@@ -40,13 +40,42 @@ def differing(comparison: Comparison) -> list[str]:
     return [str(d) for d in comparison.differences]
 
 
-def test_only_what_both_runs_judged_is_compared(stores: tuple[RunStore, RunStore]) -> None:
+def test_what_only_one_run_has_is_a_difference(stores: tuple[RunStore, RunStore]) -> None:
+    """394 states against 1 were "0 differences"."""
     one, two = stores
     put(one, {0: OK, 1: OK, 2: bad("x")})
     put(two, {1: OK, 2: bad("x"), 3: bad("y")})
     put(one, {7: OK}, OTHER)
+    found = compare(one, two)
+    assert (found.states, found.one_sided) == (2, 2)
+    assert differing(found) == [
+        f"{CASE}@0: PASS in the first, not judged in the second",
+        f"{CASE}@3: not judged in the first, FAIL durability (y) in the second",
+    ]
+    assert [str(c) for c in found.cases] == [f"{OTHER}: planned in the first, no such case in the second"]
+    other_way = compare(two, one)
+    assert len(other_way.differences) == 2
+    assert [c.second for c in other_way.cases] == ["planned"]
+
+
+def test_a_case_that_one_run_did_not_run_is_a_difference(stores: tuple[RunStore, RunStore]) -> None:
+    """It has no recording there, and so no state that could differ from one of the same name."""
+    one, two = stores
+    for store in stores:
+        put(store, {0: OK})
+    put(one, {5: OK}, OTHER)
+    put(two, {}, OTHER, log_hash="")
+    two.set_case_status(OTHER, CaseStatus.NOT_RUN, "no fio")
+    found = compare(one, two)
+    assert differing(found) == [f"{OTHER}@5: PASS in the first, not judged in the second"]
+    assert [str(c) for c in found.cases] == [f"{OTHER}: planned in the first, not-run in the second"]
+
+
+def test_two_runs_alike_do_not_differ(stores: tuple[RunStore, RunStore]) -> None:
+    one, two = stores
+    for store in stores:
+        put(store, {0: OK, 1: bad("x")})
     assert compare(one, two) == Comparison(2, ())
-    assert compare(two, one) == Comparison(2, ())
 
 
 def test_verdicts_and_promises_may_differ(stores: tuple[RunStore, RunStore]) -> None:
