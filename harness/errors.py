@@ -16,7 +16,7 @@ class ExitCode(enum.IntEnum):
     INCONSISTENT = 1
     USAGE = 2
     UNDECIDED = 3
-    NOTHING_RUN = 4
+    NOTHING_RUN = 4  # or not everything that was required
     BISECT_SKIP = 125  # git bisect run: this commit cannot be tested
     BISECT_STOP = 128  # git bisect run: stop (1 to 127, but for 125, say that the commit is bad)
     INTERRUPTED = 130

@@ -27,6 +27,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sample_rate: float = SAMPLE_RATE
     recordings: str | None = None  # a run whose recordings are judged again instead of making new ones
     log_bytes: int = LOG_BYTES
+    require_all: bool = False  # what this host or kernel lacks for a case ends in an exit code of its own
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
 

@@ -6,7 +6,8 @@
 
 gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
 guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass; so is what
-this host or kernel cannot run, with what it lacks: a test suite of nothing but skips would be green.
+this host or kernel cannot run, with what it lacks: a test suite of nothing but skips would be green. What
+cannot be asked of a file system at all, since it does not have an operation of the workload, is skipped.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ class CrashCase:
     def check(self) -> None:
         """Fail the test with the findings and how to reproduce them, or with why nothing could be decided."""
         seen = self.summary()
+        if seen.was_not_run and not seen.lacks:
+            pytest.skip(f"{seen.case}: {seen.reason}")
         if seen.verdict is not CaseVerdict.PASS:
             _fail(seen, self._runs.source(self.case))
 
@@ -162,6 +165,7 @@ class _Runs:
             modules=option("--powercut-modules"),
             accel=option("--powercut-accel"),
             jobs=option("--powercut-jobs"),
+            require_all=True,
             argv=["pytest", *self._config.invocation_params.args],
         )
         with create_run(plan, Path(option("--powercut-reports")), "pytest") as store:

@@ -146,6 +146,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
         host=f"{platform.system()} {platform.release()} {platform.machine()}",
         started=datetime.now(UTC),
         jobs=plan.jobs,
+        require_all=plan.require_all,
     )
     store = RunStore.create(reports, name, info)
     write_atomically(store.path / "plan.json", msgspec.json.encode(plan))

@@ -52,7 +52,7 @@ class CaseSummary:
         }
         if self.status in unfinished:
             return self.reason or unfinished[self.status]
-        if self.status is CaseStatus.NOT_RUN:
+        if self.was_not_run:
             return ""
         if self.doubt:
             return self.doubt
@@ -63,6 +63,16 @@ class CaseSummary:
         return "" if counts.checked else "no state was checked"
 
     @property
+    def was_not_run(self) -> bool:
+        """Whether it was left out, whatever for: then there is nothing to decide."""
+        return self.status in (CaseStatus.NOT_RUN, CaseStatus.NOT_SUPPORTED)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether it was left out for what this host or kernel lacks, rather than the file system."""
+        return self.status is CaseStatus.NOT_RUN
+
+    @property
     def empty(self) -> bool:
         """Whether it was done and there was nothing to look at."""
         return self.status is CaseStatus.DONE and not self.counts.checked and not self.counts.distinct
@@ -71,7 +81,7 @@ class CaseSummary:
     def verdict(self) -> CaseVerdict:
         if any(f.expectation is None for f in self.findings):
             return CaseVerdict.FAIL
-        if self.status is CaseStatus.NOT_RUN:
+        if self.was_not_run:
             return CaseVerdict.NOT_RUN
         if self.undecided:
             return CaseVerdict.UNKNOWN
@@ -102,6 +112,11 @@ class Summary:
     @property
     def unknown(self) -> int:
         return sum(c.counts.unknown for c in self.cases)
+
+    @property
+    def missing(self) -> tuple[CaseSummary, ...]:
+        """Cases that were required, and for which this host or kernel lacks something."""
+        return tuple(c for c in self.cases if c.lacks) if self.info.require_all else ()
 
     @property
     def interrupted(self) -> bool:
@@ -148,7 +163,8 @@ def worst(verdicts: Iterable[CaseVerdict]) -> CaseVerdict:
 
 def exit_code(summary: Summary) -> ExitCode:
     """INCONSISTENT for any unexpected finding; else UNDECIDED for anything left open; else NOTHING_RUN when
-    no state was checked; CONSISTENT only when every case was looked at and kept every promise.
+    no state was checked, or something that was required was not run; CONSISTENT only when every case was
+    looked at and kept every promise.
     """
     if summary.unexpected:
         return ExitCode.INCONSISTENT
@@ -156,7 +172,9 @@ def exit_code(summary: Summary) -> ExitCode:
         return ExitCode.UNDECIDED
     if not summary.checked:
         return ExitCode.NOTHING_RUN
-    return ExitCode.UNDECIDED if any(c.empty for c in summary.cases) else ExitCode.CONSISTENT
+    if any(c.empty for c in summary.cases):
+        return ExitCode.UNDECIDED
+    return ExitCode.NOTHING_RUN if summary.missing else ExitCode.CONSISTENT
 
 
 def shell_code(summary: Summary) -> ExitCode:
@@ -167,9 +185,7 @@ def shell_code(summary: Summary) -> ExitCode:
 def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
     """An undecided case may still hide the failure: nothing is said about an expectation that covers one."""
     covered = [
-        c
-        for c in cases
-        if expectation.applies_to(c.case) and c.status is not CaseStatus.NOT_RUN and _judged(expectation, c)
+        c for c in cases if expectation.applies_to(c.case) and not c.was_not_run and _judged(expectation, c)
     ]
     if not covered or any(c.undecided for c in covered):
         return False

@@ -166,7 +166,7 @@ class Casework:
         except Exception as e:  # one that nobody foresaw is a reason as well, and told as what it is
             for worker in station.workers:
                 worker.close()
-            status = CaseStatus.NOT_RUN if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
+            status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
             reason = str(e) if isinstance(e, PowercutError) else reason_of(e)
             return lambda: self._not_recorded(pool, case, status, reason)
         seconds = time.monotonic() - begun

@@ -51,7 +51,7 @@ def main() -> None:
     powercut measure double-write                what consistency costs
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness,
-    4 nothing was run, 130 interrupted.
+    4 nothing was run, or not everything that was required, 130 interrupted.
     """
 
 

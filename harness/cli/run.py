@@ -116,6 +116,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Known failures, a line each, with the reason; they are shown and do not fail the run. Repeatable.",
 )
 @click.option(
+    "--require-all/--no-require-all",
+    default=None,
+    help="End with 4 where this host or kernel lacks what a case needs (a program, a module). Default: where "
+    "every mode is named by itself (-c ext4/ordered,xfs/default), and not for -c all or -c ext4.",
+)
+@click.option(
     "--log-size",
     "log_mib",
     type=click.IntRange(1),
@@ -143,7 +149,12 @@ def run_command(**given: Any) -> ExitCode:
     powercut run -c ext4/ordered,ext4/journal -w append-fsync,replace-rename
     powercut run -c ext4 -w all --kernel arch/x86/boot/bzImage
     powercut run -c ext4/ordered --module fs/ext4/ext4.ko
+    powercut run -c all -w quick --require-all          # CI: a missing mkfs is no pass
     powercut run --resume reports/latest
+
+    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness, 4 nothing was
+    run, or not everything that was required, 130 interrupted. A case is not required where the file system
+    itself does not have an operation of the workload.
     """
     if given["resume"]:
         with RunStore.open(given["resume"]) as store:
@@ -161,6 +172,7 @@ def run_command(**given: Any) -> ExitCode:
         sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
+        require_all=_required(given["require_all"], given["configurations"] or SMOKE[0]),
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
         log_bytes=given["log_mib"] << 20,
         argv=sys.argv[1:],
@@ -204,6 +216,11 @@ def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
     return [_absolute(w) for w in named or ([] if by_chance else ["all"])] + by_chance
 
 
+def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
+    """Who names a mode by itself wants to know of that mode; `all` takes what there is."""
+    return all("/" in name for name in configurations) if asked is None else asked
+
+
 def _known_models(names: list[str]) -> list[str]:
     for name in names:
         if name not in FAULT_MODELS:
@@ -233,6 +250,7 @@ def smoke_command(**given: Any) -> ExitCode:
         machine=given["machine"],
         accel=given["accel"],
         jobs=os.cpu_count() or 1,
+        require_all=True,
         argv=sys.argv[1:],
     )
     with create_run(plan, given["out"], "smoke") as store:

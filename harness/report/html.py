@@ -109,7 +109,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
         exit_code=int(shell_code(summary)),
-        exit_words=words.EXIT_WORDS[shell_code(summary)],
+        exit_words=words.code_words(shell_code(summary), summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         facts=_facts(summary),
@@ -129,6 +129,8 @@ def _verdict(summary: Summary) -> CaseVerdict:
         return CaseVerdict.UNKNOWN
     seen = worst(c.verdict for c in summary.cases)
     if summary.interrupted and seen is not CaseVerdict.FAIL:
+        return CaseVerdict.UNKNOWN
+    if summary.missing and seen in (CaseVerdict.PASS, CaseVerdict.XFAIL):
         return CaseVerdict.UNKNOWN
     return CaseVerdict.PASS if seen is CaseVerdict.XFAIL else seen
 

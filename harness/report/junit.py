@@ -3,7 +3,8 @@
 An expected failure is `<skipped type="powercut.xfail" message="...">`, as pytest writes its own: GitLab,
 Jenkins and GitHub's reporters then show it apart from the passes, with its reason, and leave the build green.
 The finding's text and its reproduce line stand in `<system-out>` beside it. A case that is undecided is an
-`<error>`: green would be a lie, and a failure would accuse the kernel.
+`<error>`: green would be a lie, and a failure would accuse the kernel. So is one that was required and that
+this host or kernel cannot run.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ def junit_xml(summary: Summary, source: str) -> str:
 
 def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
     verdicts = [c.verdict for c in cases]
-    skipped = (CaseVerdict.NOT_RUN, CaseVerdict.XFAIL)
+    missing = sum(c in summary.missing for c in cases)
+    skipped = verdicts.count(CaseVerdict.NOT_RUN) + verdicts.count(CaseVerdict.XFAIL) - missing
     suite = ET.Element(
         "testsuite",
         {
             "name": cases[0].case.configuration,
             "tests": str(len(cases)),
             "failures": str(verdicts.count(CaseVerdict.FAIL)),
-            "errors": str(verdicts.count(CaseVerdict.UNKNOWN)),
-            "skipped": str(sum(v in skipped for v in verdicts)),
+            "errors": str(verdicts.count(CaseVerdict.UNKNOWN) + missing),
+            "skipped": str(skipped),
             "time": _seconds(cases),
             "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
             "hostname": printable(summary.info.host),
@@ -85,7 +87,8 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
             reasons = "; ".join(dict.fromkeys(f.expectation.reason for f in expected if f.expectation))
             _add(case, "skipped", f"expected: {reasons}", "powercut.xfail", "")
         case CaseVerdict.NOT_RUN:
-            _add(case, "skipped", c.reason or "not run", "powercut.not-run", "")
+            tag = "error" if c in summary.missing else "skipped"
+            _add(case, tag, c.reason or "not run", "powercut.not-run", "")
     out = [_findings_text(expected, source)] if expected else []
     out += [f"XPASS: {e} matched no finding ({e.reason})" for e in summary.unmet if e.applies_to(c.case)]
     if out:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.host.files import json_text
-from harness.report.words import EXIT_WORDS, headline, reproduce
+from harness.report.words import code_words, headline, reproduce
 from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, exit_code, shell_code
 
@@ -28,7 +28,8 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
         "finished": info["finished"],
         "interrupted": summary.interrupted,
         "exit_code": int(shell_code(summary)),
-        "verdict": EXIT_WORDS[exit_code(summary)],
+        "verdict": code_words(exit_code(summary), summary),
+        "require_all": summary.info.require_all,
         "headline": headline(summary),
         "kernel": info["kernel"],
         "machine": info["machine"],

@@ -292,6 +292,9 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
         expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
         told = f"Passed all {plural(others, 'case')}{expected}"
     left_out = len(by[CaseVerdict.NOT_RUN])
+    if missing := len(summary.missing):
+        cases = plural(missing, "required case")
+        return f"{told}; {cases} not run, so this is no pass (exit code {int(shell_code(summary))})"
     return told + (f"; {number(left_out)} not run" if left_out else "")
 
 

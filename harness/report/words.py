@@ -35,6 +35,14 @@ HOW_WORDS = {
     How.SAME_CONTENT: "same bytes as a judged state",
     How.MEMO: "same as a judged state in all that recovery read",
 }
+
+
+def code_words(code: ExitCode, summary: Summary) -> str:
+    """What an exit code of the run says."""
+    part = code is ExitCode.NOTHING_RUN and summary.checked
+    return "not everything was run" if part else EXIT_WORDS[code]
+
+
 _NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
 
 
@@ -194,7 +202,10 @@ def headline(summary: Summary) -> str:
             parts.append(f"{len(names)} {_did(verdict, '')}")
         else:
             parts += [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
-    left_out = [name for name in by_mode if name not in run]
+    if missing := summary.missing:
+        parts.append(f"{plural(len(missing), 'required case')} not run")
+    needed = {c.case.configuration for c in missing}
+    left_out = [name for name in by_mode if name not in run and name not in needed]
     if len(left_out) > _NAMED_MODES:
         parts.append(f"{len(left_out)} modes were not run")
     else:

@@ -55,7 +55,9 @@ class MachineInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is in run.json. Times carry a time zone; `finished` None: the run goes on, or died."""
+    """What is in run.json. Times carry a time zone; `finished` None: the run goes on, or died.
+    `require_all`: a case for which this host or kernel lacks something ends the run in a code of its own.
+    """
 
     name: str
     powercut: str
@@ -66,19 +68,23 @@ class RunInfo:
     host: str
     started: datetime
     jobs: int = 1
+    require_all: bool = False
     finished: datetime | None = None
     interrupted: bool = False
     schema: int = SCHEMA
 
 
 class CaseStatus(enum.StrEnum):
-    """How far a case has come. Only DONE counts as decided; NOT_RUN was never meant to be."""
+    """How far a case has come. Only DONE counts as decided. NOT_RUN: this host or kernel lacks something for
+    it. NOT_SUPPORTED: the file system does not have an operation of the workload, on any host.
+    """
 
     PLANNED = "planned"
     RECORDED = "recorded"
     DONE = "done"
     UNKNOWN = "unknown"
     NOT_RUN = "not-run"
+    NOT_SUPPORTED = "not-supported"
 
 
 class How(enum.StrEnum):

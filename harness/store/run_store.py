@@ -173,7 +173,7 @@ class RunStore:
             return number
 
     def set_case_status(self, case: CaseId, status: CaseStatus, reason: str = "") -> None:
-        """Say how far a case has come, with the reason for UNKNOWN and NOT_RUN."""
+        """Say how far a case has come, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
         with self._database.transaction() as db:
             number = self._number(case)
             db.execute(

@@ -45,6 +45,13 @@ def test_what_cannot_be_run_here_fails_with_what_it_lacks() -> None:
         lacking.check()
 
 
+def test_what_a_file_system_does_not_have_is_skipped() -> None:
+    """No host and no kernel could run it; `powercut run` does not count it either."""
+    never = of(CaseStatus.NOT_SUPPORTED, Counts(), "this file system does not support `tmpfile a 4096`")
+    with pytest.raises(pytest.skip.Exception, match="does not support `tmpfile"):
+        never.check()
+
+
 def test_what_is_undecided_fails() -> None:
     undecided = of(CaseStatus.UNKNOWN, Counts(3, 3, passed=2, unknown=1, contents=3), "a guest was lost")
     with pytest.raises(pytest.fail.Exception, match="undecided: a guest was lost"):

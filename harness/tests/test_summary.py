@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Judgement, Outcome, Position, Run, RunKind, Violation
 from harness.oracles import Judge
+from harness.report.junit import junit_xml
 from harness.report.results import results
 from harness.report.text import summary_text
+from harness.report.words import headline
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, exit_code, shell_code, summarise, worst
@@ -23,7 +26,7 @@ OK = Judgement()
 BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))
 LOST = Judgement(unknown=("guest lost",))
 KNOWN = Expectation("ext4/*", "*", "durability", "no flush", "known.txt:1")
-DONE, NOT_RUN = CaseStatus.DONE, CaseStatus.NOT_RUN
+DONE, NOT_RUN, NOT_SUPPORTED = CaseStatus.DONE, CaseStatus.NOT_RUN, CaseStatus.NOT_SUPPORTED
 
 Plan = dict[CaseId, tuple[CaseStatus, list[Judgement]]]
 
@@ -36,8 +39,9 @@ def summary_of(
     finished: bool = True,
     interrupted: bool = False,
     oracles: tuple[str, ...] = (),
+    require_all: bool = False,
 ) -> Summary:
-    with RunStore.create(root, "t", INFO) as store:
+    with RunStore.create(root, "t", replace(INFO, require_all=require_all)) as store:
         store.set_expectations(known)
         for case, (status, judgements) in plan.items():
             store.add_case(
@@ -74,6 +78,33 @@ def summary_of(
 )
 def test_exit_codes(tmp_path: Path, plan: Plan, code: ExitCode) -> None:
     assert exit_code(summary_of(tmp_path, plan)) is code
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        ({CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, [OK]), OTHER: (NOT_SUPPORTED, [])}, ExitCode.CONSISTENT),
+        ({CASE: (DONE, [OK])}, ExitCode.CONSISTENT),
+        ({CASE: (NOT_SUPPORTED, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, [BAD]), OTHER: (NOT_RUN, [])}, ExitCode.INCONSISTENT),
+        ({CASE: (DONE, [LOST]), OTHER: (NOT_RUN, [])}, ExitCode.UNDECIDED),
+    ],
+)
+def test_what_was_required_and_not_run_is_no_pass(tmp_path: Path, plan: Plan, code: ExitCode) -> None:
+    """A package lost in CI left its mode out, and the run green."""
+    assert exit_code(summary_of(tmp_path, plan, require_all=True)) is code
+
+
+def test_a_required_case_that_was_not_run_is_said_everywhere(tmp_path: Path) -> None:
+    plan: Plan = {CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}
+    seen = summary_of(tmp_path, plan, require_all=True)
+    assert "1 required case not run" in headline(seen)
+    assert summary_text(seen, "RUN").splitlines()[-1].endswith("so this is no pass (exit code 4)")
+    assert results(seen, "RUN")["verdict"] == "not everything was run"
+    junit = junit_xml(seen, "RUN")
+    assert '<error message="because" type="powercut.not-run"' in junit
+    assert 'errors="1" skipped="0"' in junit
 
 
 def test_a_run_that_was_stopped_is_undecided(tmp_path: Path) -> None:

@@ -532,7 +532,7 @@ def test_an_error_that_nobody_foresaw_in_recording_costs_its_case_only(
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (NotSupported("no O_TMPFILE here"), CaseStatus.NOT_RUN),
+        (NotSupported("no O_TMPFILE here"), CaseStatus.NOT_SUPPORTED),
         (GuestError("the guest says no"), CaseStatus.UNKNOWN),
         (KernelError("no such kernel"), CaseStatus.UNKNOWN),
     ],

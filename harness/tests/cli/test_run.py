@@ -59,6 +59,33 @@ def test_an_empty_variable_is_not_taken_for_the_default(option: str, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "required"),
+    [
+        ([], True),
+        (["-c", "ext4/ordered,xfs/default"], True),
+        (["-c", "ext4"], False),
+        (["-c", "all"], False),
+        (["-c", "ext4/ordered,xfs"], False),
+        (["-c", "all", "--require-all"], True),
+        (["-c", "ext4/ordered", "--no-require-all"], False),
+    ],
+)
+def test_a_mode_that_is_named_by_itself_is_required(
+    options: list[str], required: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mode that could not be run beside one that passed ended in 0, whoever had named it."""
+    seen: list[Plan] = []
+
+    def keep(plan: Plan, *_: object) -> None:
+        seen.append(plan)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(run, "create_run", keep)
+    powercut("run", *options, "--out", tmp_path)
+    assert [plan.require_all for plan in seen] == [required]
+
+
 def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--machine was offered, and not passed on."""
     seen: list[Plan] = []

@@ -47,7 +47,7 @@ def test_what_msync_acknowledged_is_lost_without_barriers(generated: tuple[Summa
 
 def test_what_a_file_system_does_not_have_is_not_run_and_says_why(generated: tuple[Summary, Path]) -> None:
     seen = case(generated, "ext3/ordered", ALLOCATED)
-    assert seen.verdict is CaseVerdict.NOT_RUN
+    assert (seen.verdict, seen.lacks) == (CaseVerdict.NOT_RUN, False)
     assert seen.reason == "this file system does not support `fallocate A/foo 20384 10000`"
     assert case(generated, "ext3/ordered", MAPPED).verdict is CaseVerdict.PASS
     assert shell_code(generated[0]) is ExitCode.INCONSISTENT  # for nobarrier's sake
