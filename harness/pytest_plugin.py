@@ -27,7 +27,7 @@ from harness.guests.machine import accelerators
 from harness.host.progress import Lines
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.report.words import reproduce
+from harness.report.lines import reproduce, source_words
 from harness.run import create_run, execute
 from harness.summary import CaseSummary, CaseVerdict
 from harness.workloads.load import select_workloads
@@ -143,13 +143,13 @@ class _Runs:
         self._config = config
         self._selected: dict[str, dict[str, None]] = defaultdict(dict)
         self._results: dict[CaseId, CaseSummary] = {}
-        self._sources: dict[str, Path] = {}
+        self._sources: dict[str, str] = {}
 
     def select(self, case: CaseId, workload: str) -> None:
         self._selected[case.configuration][workload] = None
 
     def source(self, case: CaseId) -> str:
-        return str(self._sources[case.configuration])
+        return self._sources[case.configuration]
 
     def result(self, case: CaseId) -> CaseSummary:
         if case not in self._results:
@@ -169,7 +169,7 @@ class _Runs:
             argv=["pytest", *self._config.invocation_params.args],
         )
         with create_run(plan, Path(option("--powercut-reports")), "pytest") as store:
-            self._sources[configuration] = store.path
+            self._sources[configuration] = source_words(store, str(store.path))
             summary = execute(plan, store, Lines(Console(quiet=True)))
         self._results.update({c.case: c for c in summary.cases})
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from harness.errors import UsageError
 from harness.guests.machine import accelerators, names
+from harness.revisit.trust import Named
+from harness.store import RunStore
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -64,7 +68,43 @@ source_option = click.option(
     metavar="RUN",
 )
 
+
+def open_run(path: Path) -> RunStore:
+    """A run directory that the command line names. Raises UsageError where there is none."""
+    if not (path / "run.json").is_file():
+        raise UsageError(
+            f"{path} is no run directory: it has no run.json",
+            "name reports/latest or a folder of reports/runs; powercut run makes them",
+        )
+    return RunStore.open(path)
+
+
+def named_kernel(given: Mapping[str, Any]) -> Named:
+    """The kernel and the modules that were typed on this command line; a default was not."""
+    typed = click.get_current_context().get_parameter_source("kernel") is not ParameterSource.DEFAULT
+    return Named(given["kernel"] if typed else None, given["modules"], tuple(given["replaced"]))
+
+
 accel_option = click.option("--accel", type=ACCEL, default="auto", show_default=True)
+
+own_kernel_options = [
+    click.option(
+        "--kernel",
+        metavar="K",
+        help="Another kernel than the run's, or the run's own, where that is a file that the cache lacks.",
+    ),
+    click.option(
+        "--modules", type=click.Path(path_type=Path), metavar="DIR", help="The modules of that kernel."
+    ),
+    click.option(
+        "--module",
+        "replaced",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE.ko",
+        help="Use this module in place of the kernel's own of that name; may be repeated.",
+    ),
+]
 
 kernel_options = [
     click.option(

@@ -9,15 +9,14 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, out_option
+from harness.cli.options import REPORTS, open_run, out_option
 from harness.errors import ExitCode
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
 from harness.kernels.find import pins
-from harness.report import print_summary, shown_path, write_reports
+from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.words import number, plural
 from harness.revisit.compare import Comparison, compare
-from harness.store import RunStore
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
@@ -36,19 +35,19 @@ from harness.workloads.load import select_workloads
 @guarded
 def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
     """Write the reports of RUN again (default: reports/latest) and print its summary."""
-    with RunStore.open(run) as store:
+    with open_run(run) as store:
         if expect:
             store.set_expectations([e for file in expect for e in read_expectations(file)])
         write_reports(store)
         summary = summarise(store)
-        print_summary(summary, shown_path(store.path), console)
+        print_summary(summary, source_words(store, shown_path(store.path)), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         return shell_code(summary)
 
 
 @click.command("compare")
-@click.argument("first", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("second", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
 @guarded
 def compare_command(first: Path, second: Path) -> ExitCode:
     """Hold the verdicts of two runs of the same recordings against each other, state by state.
@@ -60,7 +59,7 @@ def compare_command(first: Path, second: Path) -> ExitCode:
     A case or a state that only one of them has is a difference. Exits 0 where they agree on everything, 1
     where not, 4 where there was nothing to compare.
     """
-    with RunStore.open(first) as one, RunStore.open(second) as two:
+    with open_run(first) as one, open_run(second) as two:
         found = compare(one, two)
     for difference in (*found.cases, *found.differences):
         console.say(str(difference))

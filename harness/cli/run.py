@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cases.examine import SAMPLE_RATE
+from harness.cli.bisect import (
+    FLAG,
+    BisectCommand,
+    for_bisect,
+    need_host,
+    refuse_beside_bisect,
+    verdict_code,
+)
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import kernel_options, listed, out_option, with_options
+from harness.cli.options import kernel_options, listed, named_kernel, open_run, out_option, with_options
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
@@ -22,11 +30,13 @@ from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_kernel
 from harness.plan import Plan, load_plan
-from harness.report import print_summary, shown_path
+from harness.report import print_summary, shown_path, source_words
+from harness.report.lines import resume
+from harness.revisit.trust import need_resumable
 from harness.run import create_run, execute
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
-from harness.summary import shell_code
+from harness.summary import Summary, shell_code
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import select_workloads, workload_files
 
@@ -34,7 +44,7 @@ RANDOM_LENGTH = 20  # operations of a workload by --random
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 
-@click.command("run")
+@click.command("run", cls=BisectCommand)
 @click.option(
     "-c",
     "--config",
@@ -141,6 +151,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "-n", "--no-action", is_flag=True, help="Print what would be run, and a guest's line; run nothing."
 )
+@click.option(
+    FLAG,
+    "bisect",
+    is_flag=True,
+    help="Exit codes as git bisect run takes them: 0, 1, 125 (skip this commit), 128 (stop).",
+)
 @guarded
 def run_command(**given: Any) -> ExitCode:
     """Record workloads, cut the power at every entry of the write log, recover, judge, report.
@@ -151,15 +167,42 @@ def run_command(**given: Any) -> ExitCode:
     powercut run -c ext4/ordered --module fs/ext4/ext4.ko
     powercut run -c all -w quick --require-all          # CI: a missing mkfs is no pass
     powercut run --resume reports/latest
+    git bisect run sh -c 'make -s bzImage || exit 125;
+        powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness, 4 nothing was
     run, or not everything that was required, 130 interrupted. A case is not required where the file system
     itself does not have an operation of the workload.
     """
+    if given["bisect"]:
+        return for_bisect(lambda: _bisect(given))
     if given["resume"]:
-        with RunStore.open(given["resume"]) as store:
-            return _execute(load_plan(store), store)
-    plan = Plan(
+        with open_run(given["resume"]) as store:
+            plan = load_plan(store)
+            need_resumable(plan, named_kernel(given))
+            return shell_code(_execute(plan, store))
+    plan = _plan(given)
+    if given["no_action"]:
+        return _show(plan)
+    return shell_code(_run(plan, given))
+
+
+def _bisect(given: Mapping[str, Any]) -> ExitCode:
+    refuse_beside_bisect([f"--{name}" for name in ("recordings", "resume", "no_action") if given[name]])
+    plan = _plan(given)
+    need_host(plan)
+    return verdict_code(_run(plan, given))
+
+
+def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
+    expectations = [e for file in given["expect"] for e in read_expectations(file)]
+    with create_run(plan, given["out"], given["name"]) as store:
+        store.set_expectations(expectations)
+        return _execute(plan, store)
+
+
+def _plan(given: Mapping[str, Any]) -> Plan:
+    return Plan(
         configurations=given["configurations"] or SMOKE[0],
         workloads=_wanted(given["workloads"], given["random_count"], given["seed"]),
         shard=given["shard"],
@@ -177,22 +220,16 @@ def run_command(**given: Any) -> ExitCode:
         log_bytes=given["log_mib"] << 20,
         argv=sys.argv[1:],
     )
-    if given["no_action"]:
-        return _show(plan)
-    expectations = [e for file in given["expect"] for e in read_expectations(file)]
-    with create_run(plan, given["out"], given["name"]) as store:
-        store.set_expectations(expectations)
-        return _execute(plan, store)
 
 
-def _execute(plan: Plan, store: RunStore) -> ExitCode:
+def _execute(plan: Plan, store: RunStore) -> Summary:
     with progress_for(console) as progress:
         summary = execute(plan, store, progress)
-    print_summary(summary, shown_path(store.path), console)
+    print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:
-        console.say(f"interrupted; go on with: powercut run --resume {shown_path(store.path)}")
+        console.say(f"interrupted; go on with: {resume(plan, shown_path(store.path))}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
-    return shell_code(summary)
+    return summary
 
 
 def _show(plan: Plan) -> ExitCode:
@@ -254,4 +291,4 @@ def smoke_command(**given: Any) -> ExitCode:
         argv=sys.argv[1:],
     )
     with create_run(plan, given["out"], "smoke") as store:
-        return _execute(plan, store)
+        return shell_code(_execute(plan, store))

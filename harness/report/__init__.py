@@ -8,13 +8,14 @@ from harness.host.files import write_atomically
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
+from harness.report.lines import source_words
 from harness.report.results import results_json
 from harness.report.text import print_summary, summary_text
 from harness.report.words import shown_path
 from harness.store import RunStore
 from harness.summary import summarise
 
-__all__ = ["print_summary", "shown_path", "write_reports"]
+__all__ = ["print_summary", "shown_path", "source_words", "write_reports"]
 
 
 def write_reports(store: RunStore, source: Path | None = None) -> None:
@@ -24,7 +25,7 @@ def write_reports(store: RunStore, source: Path | None = None) -> None:
     directory if not given. It is shown relative to the working directory when it lies below it.
     """
     summary = summarise(store)
-    shown = shown_path(source or store.path)
+    shown = source_words(store, shown_path(source or store.path))
     write_findings(summary, store, shown)
     write_atomically(store.path / "results.json", results_json(summary, shown))
     write_atomically(store.path / "junit.xml", junit_xml(summary, shown))

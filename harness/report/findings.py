@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
-from harness.report.words import history_lines, kernel_name, machine_name, reproduce, where
+from harness.report.lines import files_of, reproduce
+from harness.report.words import history_lines, kernel_name, machine_name, where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, Finding, RunInfo
 from harness.summary import Summary
@@ -17,7 +20,7 @@ _NO_EVIDENCE = "(not kept)\n"
 
 
 def write_findings(summary: Summary, store: RunStore, source: str) -> None:
-    """Write the folder of every finding. `source`: the run's path as reproduce commands shall give it."""
+    """Write the folder of every finding. `source`: see `lines.source_words`."""
     infos = {c.case: c.info for c in summary.cases}
     for finding in summary.findings:
         _write(store, finding, infos[finding.case], source)
@@ -35,7 +38,7 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     }
     for name, text in files.items():
         write_atomically(folder / name, text)
-    write_atomically(folder / "repro.sh", repro_script(f), mode=0o755)
+    write_atomically(folder / "repro.sh", repro_script(f, files_of(store)), mode=0o755)
 
 
 def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None, source: str) -> str:
@@ -97,7 +100,10 @@ def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -
     }
 
 
-def repro_script(f: Finding) -> str:
-    """A shell script that finds the run two folders above itself, wherever the run has been copied to."""
-    command = reproduce(f.case, f.state, "RUN").replace("--from RUN", '--from "$run"')
+def repro_script(f: Finding, kernel: Sequence[str]) -> str:
+    """A shell script that finds the run two folders above itself, wherever the run has been copied to.
+    `kernel`: the options that name its kernel's files.
+    """
+    files = "".join(f" {shlex.quote(word)}" for word in kernel)
+    command = reproduce(f.case, f.state, f'"$run"{files}')
     return f'#!/bin/sh\nset -eu\nrun=$(cd "$(dirname "$0")/../.." && pwd)\nexec {command} "$@"\n'

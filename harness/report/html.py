@@ -15,6 +15,7 @@ import jinja2
 from harness.host.resources import resource
 from harness.host.text import printable
 from harness.report import words
+from harness.report.lines import reproduce
 from harness.report.timeline import Timeline, draw
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
@@ -144,7 +145,7 @@ def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> C
         timeline=_timeline(store, record, c) if drawn else None,
         findings=_findings(store, c, source),
         unknown=[
-            (words.plural(r.states, "state"), r.reason, words.reproduce(c.case, r.example, source))
+            (words.plural(r.states, "state"), r.reason, reproduce(c.case, r.example, source))
             for r in c.unknown_reasons
         ],
         how=[(words.number(count), words.HOW_WORDS[how]) for how, count in c.by_how.items()],
@@ -169,7 +170,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
     return FindingView(
         finding=f,
         where=words.where(f),
-        reproduce=words.reproduce(f.case, f.state, source),
+        reproduce=reproduce(f.case, f.state, source),
         open=opened,
         history=tuple(words.history_around(c.info.steps, f.state.prefix)),
         evidence=evidence,

@@ -13,7 +13,8 @@ import xml.etree.ElementTree as ET
 from datetime import UTC
 
 from harness.host.text import indented, one_line, printable
-from harness.report.words import kernel_name, reproduce, where
+from harness.report.lines import reproduce
+from harness.report.words import kernel_name, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
 

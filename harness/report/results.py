@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from harness.host.files import json_text
-from harness.report.words import code_words, headline, reproduce
+from harness.report.lines import reproduce
+from harness.report.words import code_words, headline
 from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, exit_code, shell_code
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
+from harness.report.lines import reproduce
 from harness.report.words import (
     Cell,
     Matrix,
@@ -28,7 +29,6 @@ from harness.report.words import (
     pace,
     pieces,
     plural,
-    reproduce,
     together,
     where,
     xpass,
@@ -57,8 +57,8 @@ _MIN_COLUMN = 9
 def print_summary(summary: Summary, source: str, console: Console | None = None) -> None:
     """Show the run, shortened to what a person reads at a terminal (see `Limits`).
 
-    Without a terminal at the other end rich leaves the colours out. `source`: the run's path as reproduce
-    commands shall give it.
+    Without a terminal at the other end rich leaves the colours out. `source`: see
+    `lines.source_words`.
     """
     console = console or Console(highlight=False)
     _print(summary, source, console, TERMINAL)
@@ -198,7 +198,7 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
     for f in shown:
         yield from _finding(f, source)
     if left := len(summary.unexpected) - len(shown):
-        yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more: see {source}/report.html")
+        yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more; report.html has them all")
         yield Text()
 
 
@@ -246,10 +246,10 @@ def _all_undecided(summary: Summary, source: str, limits: Limits) -> Iterator[Te
             yield Text(indented(f"  {plural(r.states, 'state')}: {r.reason}"))
             yield _line("bold", f"reproduce: {reproduce(c.case, r.example, source)}")
         if left := len(c.unknown_reasons[limits.alike :] if limits.alike else ()):
-            yield _line("", f"  ... and {plural(left, 'more reason')}: see {source}/report.html")
+            yield _line("", f"  ... and {plural(left, 'more reason')}; report.html has them all")
         yield Text()
     if left := sum(len(cases) for _, cases in groups[limits.findings :]) if limits.findings else 0:
-        yield _line("", f"... and {number(left)} more undecided cases: see {source}/report.html")
+        yield _line("", f"... and {number(left)} more undecided cases; report.html has them all")
         yield Text()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
-from harness.model import CaseId, CrashState
 from harness.store.records import CaseInfo, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
@@ -74,11 +72,6 @@ def shown_path(path: Path, cwd: Path | None = None) -> str:
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve would follow the link
     cwd = cwd or Path.cwd()
     return str(absolute.relative_to(cwd)) if absolute.is_relative_to(cwd) else str(absolute)
-
-
-def reproduce(case: CaseId, state: CrashState, source: str) -> str:
-    """The one command that shows a crash point again. `source`: the run's path as the user would write it."""
-    return f"powercut repro {shlex.quote(f'{case}{state}')} --from {shlex.quote(source)}"
 
 
 def kernel_name(info: RunInfo) -> str:

@@ -21,9 +21,11 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import make_kits, recording_machine
 from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
-from harness.kernels.find import Kernel, find_kernel, need_replaced
+from harness.kernels.find import Kernel, need_replaced
 from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
-from harness.plan import load_plan
+from harness.plan import Plan, load_plan
+from harness.report.lines import run_again
+from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
 from harness.workloads.load import find_workload
 from harness.writelog.log import changes
@@ -33,12 +35,16 @@ _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What one crash point came to, this time."""
+    """What one crash point came to, this time. `recorded_on`: the kernel that wrote what was recovered here,
+    where it is another than `kernel`; then `record_anew` is the command that tests what `kernel` writes.
+    """
 
     point: CrashPoint
     kernel: Kernel
     outcome: Outcome | Unseen
     judgement: Judgement
+    recorded_on: str = ""
+    record_anew: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Scene:
     kernel: Kernel
     kit: GuestKit
     directory: Path
+    recorded_on: str = ""
+    record_anew: str = ""
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
@@ -80,23 +88,20 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
 
 
 @contextlib.contextmanager
-def scene(
-    store: RunStore, point: CrashPoint, kernel: str | None, replaced: Sequence[Path], accel: str
-) -> Iterator[Scene]:
+def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Iterator[Scene]:
     """Unpack the recording into a temporary folder and make a kit for guests: the run's own kernel, unless
-    another is named. Raises StoreError where the recording is gone.
+    another is named. Raises StoreError where the recording is gone, UsageError for files of a kernel that
+    only the run directory names.
     """
     plan = load_plan(store)
-    machine = "auto" if kernel else plan.machine  # another kernel may be for another machine
     case = point.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
-    found = find_kernel(
-        kernel or store.info.kernel.name,
-        Path(plan.modules) if plan.modules and not kernel else None,
-        [*replaced] or ([] if kernel else [*map(Path, plan.replaced)]),
-    )
-    if replaced:
+    found = chosen_kernel(plan, store.info.kernel.name, named)
+    same_image = found.sha256 == store.info.kernel.sha256
+    machine = plan.machine if same_image else "auto"  # another kernel may be for another machine
+    other = not same_image or [*map(str, found.replaced)] != plan.replaced
+    if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
         need_replaced(found, [*recorder.modules, *profile.modules])
     directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
@@ -105,9 +110,26 @@ def scene(
         need_possible(point, recording.write_log.entries)
         plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
-        yield Scene(point, recording, found, kits.recorder, directory)
+        yield Scene(
+            point,
+            recording,
+            found,
+            kits.recorder,
+            directory,
+            " with ".join([store.info.kernel.name, *plan.replaced]) if other else "",
+            run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
+        )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
+    """The plan of the run, of that kernel."""
+    modules = str(kernel.modules) if kernel.modules and not kernel.package_version else None
+    replaced = [*map(str, kernel.replaced)]
+    return msgspec.structs.replace(
+        plan, kernel=kernel.name, modules=modules, replaced=replaced, machine=machine
+    )
 
 
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
@@ -144,7 +166,14 @@ def reproduce(shown: Scene) -> Reproduction:
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
         outcome = examiner.look(worker, [state], threading.Event()).seen
-    return Reproduction(shown.point, shown.kernel, outcome, examiner.judge(state, outcome))
+    return Reproduction(
+        shown.point,
+        shown.kernel,
+        outcome,
+        examiner.judge(state, outcome),
+        shown.recorded_on,
+        shown.record_anew,
+    )
 
 
 def export(shown: Scene, file: Path) -> None:

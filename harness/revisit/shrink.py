@@ -22,11 +22,11 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
-from harness.kernels.find import find_kernel
 from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
 from harness.plan import Plan, load_plan
 from harness.revisit.ddmin import ddmin
+from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.workloads.load import find_workload
@@ -68,16 +68,17 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     return min(found, key=lambda f: f.expectation is not None, default=None)
 
 
-def shrink(store: RunStore, finding: Finding, say: Say) -> Shrunk | None:
+def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
     """The shortest workload found that shows a violation of the finding's oracle; None where the whole one,
-    recorded anew, does not show it. Raises UsageError for a workload that is no list of operations.
+    recorded anew, does not show it. Raises UsageError for a workload that is no list of operations, and for
+    files of a kernel that only the run directory names.
     """
     plan, case = load_plan(store), finding.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be made shorter")
-    with _bench(plan, store, profile, workload) as bench:
+    with _bench(plan, store, profile, workload, named) as bench:
         trial = _Trial(bench, profile, case, finding.oracle, say)
         if not trial.holds(workload.operations):
             return None
@@ -109,11 +110,11 @@ class _Bench:
 
 
 @contextlib.contextmanager
-def _bench(plan: Plan, store: RunStore, profile: Profile, workload: Workload) -> Iterator[_Bench]:
+def _bench(
+    plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
+) -> Iterator[_Bench]:
     """Guests as the run had them, on the run's own base image."""
-    kernel = find_kernel(
-        store.info.kernel.name, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
-    )
+    kernel = chosen_kernel(plan, store.info.kernel.name, named)
     with tempfile.TemporaryDirectory(prefix="powercut-shrink-") as name, contextlib.ExitStack() as guests:
         directory = Path(name)
         kept = store.path / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"

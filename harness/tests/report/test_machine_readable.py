@@ -204,7 +204,7 @@ def test_the_script_finds_its_run_wherever_it_lies(demo: RunStore, tmp_path: Pat
     run = tmp_path / "a copy"
     script = run / "findings" / finding.id / "repro.sh"
     script.parent.mkdir(parents=True)
-    script.write_text(repro_script(finding))
+    script.write_text(repro_script(finding, ["--kernel", "/my kernels/bzImage"]))
     fake = tmp_path / "bin" / "powercut"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -213,7 +213,9 @@ def test_the_script_finds_its_run_wherever_it_lies(demo: RunStore, tmp_path: Pat
     done = subprocess.run(
         ["sh", str(script), "--shell"], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["repro", str(finding.crash_point), "--from", str(run), "--shell"]
+    files = ["--kernel", "/my kernels/bzImage"]
+    expected = ["repro", str(finding.crash_point), "--from", str(run), *files, "--shell"]
+    assert done.stdout.splitlines() == expected
 
 
 def test_a_finding_without_evidence_says_so(tmp_path: Path) -> None:

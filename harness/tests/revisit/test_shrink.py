@@ -17,6 +17,7 @@ from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
 from harness.plan import Plan
 from harness.revisit.shrink import Shrunk, _Bench, finding_to_shrink, shrink, workload_file
+from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.runner import powercut
@@ -146,7 +147,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         case = CaseId("ext4", "ordered", "long")
         finding = Finding(case, "durability", "s", state=CrashState(1), violations=(), states=1)
         said: list[str] = []
-        found = shrink(cast(Any, None), finding, said.append)
+        found = shrink(cast(Any, None), finding, Named(), said.append)
         assert not list(tmp_path.glob("candidate-*")), "logs do not pile up"
         return found, said
 

@@ -10,6 +10,7 @@ import pytest
 from harness.errors import ExitCode
 from harness.plan import Plan
 from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
+from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
@@ -58,7 +59,7 @@ def test_a_finding_is_made_short(generated: tuple[Summary, Path], tmp_path: Path
         assert finding_to_shrink(store, f"ext4-ordered/{NAMELESS}", "") is None
         finding = finding_to_shrink(store, f"ext4-nobarrier/{NAMELESS}", "durability")
         assert finding is not None
-        shrunk = shrink(store, finding, lambda _: None)
+        shrunk = shrink(store, finding, Named(), lambda _: None)
     assert shrunk is not None
     file = tmp_path / "short.toml"
     file.write_text(workload_file(shrunk, finding))

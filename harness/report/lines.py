@@ -1,0 +1,67 @@
+"""Command lines that reports and commands print for people to paste: each shows or does again what was seen,
+with the kernel and the modules that it was seen with.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import StoreError
+from harness.model import CaseId, CrashState
+from harness.plan import Plan, load_plan
+from harness.report.words import shown_path
+from harness.store import RunStore
+
+
+def reproduce(case: CaseId, state: CrashState, source: str) -> str:
+    """The one command that shows a crash point again. `source`: see `source_words`."""
+    return f"powercut repro {shlex.quote(f'{case}{state}')} --from {source}"
+
+
+def source_words(store: RunStore, path: str) -> str:
+    """What follows `--from`: the run's path as the user would write it, and the files of its kernel, which
+    are used only where a command line names them.
+    """
+    return shlex.join([path, *files_of(store)])
+
+
+def files_of(store: RunStore) -> list[str]:
+    """Options that name the files of a run's kernel; none where its plan cannot be read."""
+    try:
+        return _files(load_plan(store))
+    except StoreError:
+        return []
+
+
+def resume(plan: Plan, path: str) -> str:
+    """The command that goes on with a run that was stopped."""
+    return f"powercut run --resume {shlex.join([path, *_files(plan)])}"
+
+
+def run_again(plan: Plan, configuration: str, workload: str) -> str:
+    """The command that records and judges one workload as `plan` did the others."""
+    words = ["powercut", "run", "-c", configuration, "-w", workload, *_kernel(plan)]
+    for option, value in (("--machine", plan.machine), ("--accel", plan.accel)):
+        words += [option, value] if value != "auto" else []
+    if plan.fault_models != ("prefix",):
+        words += ["--fault-model", ",".join(plan.fault_models)]
+    return shlex.join(words)
+
+
+def _kernel(plan: Plan) -> list[str]:
+    named = _files(plan)
+    default = Plan(configurations=[], workloads=[]).kernel
+    return named if "--kernel" in named or plan.kernel == default else ["--kernel", plan.kernel, *named]
+
+
+def _files(plan: Plan) -> list[str]:
+    kernel = ["--kernel", plan.kernel] if "/" in plan.kernel else []
+    modules = ["--modules", plan.modules] if plan.modules else []
+    return [*_shown(kernel), *_shown(modules), *(w for p in plan.replaced for w in _shown(["--module", p]))]
+
+
+def _shown(option: Sequence[str]) -> list[str]:
+    """The option with its path as people write it: relative to the working directory when it lies below."""
+    return [*option[:1], *(shown_path(Path(path)) for path in option[1:])]
