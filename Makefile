@@ -1,5 +1,5 @@
 # `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
-.PHONY: help setup run test lint unit fuzz smoke bench verify rootfs clean
+.PHONY: help setup run test lint unit fuzz chaos smoke bench verify rootfs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ unit: setup  ## the tests that need no guest
 
 fuzz: setup  ## property tests of everything that is read from elsewhere, with a hundred times the examples
 	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
+
+MINUTES ?= 20
+chaos: setup  ## the attack: kills, damage, hostile guests, full disks; make chaos MINUTES=20 SEED=1
+	.venv/bin/python -m harness.tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --json reports/chaos.json
 
 lint: setup  ## types and style
 	cargo fmt --check

@@ -1,0 +1,200 @@
+"""Running `powercut` in a trial, and what it leaves behind.
+
+Most processes are forked from this one, which has imported the harness already: an interpreter costs a
+second, and a trial starts several. `fresh` ones are what a user starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.tests.chaos.trial import Trial
+
+PATIENCE_S = 240.0
+"""A run of a few seconds that takes longer hangs, however busy the host is."""
+_GONE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended: its exit code, or less than 0 for a signal, and what it printed."""
+
+    code: int
+    output: str
+    seconds: float
+
+
+class Running:
+    """A `powercut` that was started; `pid` leads a session of its own."""
+
+    def __init__(self, pid: int, output: Path) -> None:
+        self.pid = pid
+        self._output = output
+        self._begun = time.monotonic()
+        self._ended: Ended | None = None
+
+    def poll(self) -> Ended | None:
+        """How it ended, or None while it runs."""
+        if self._ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                text = self._output.read_text(errors="replace")
+                seconds = time.monotonic() - self._begun
+                self._ended = Ended(os.waitstatus_to_exitcode(status), text, seconds)
+        return self._ended
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> Ended | None:
+        """How it ended; None where it still runs after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while (ended := self.poll()) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return ended
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._ended is None:
+                os.kill(self.pid, number)
+
+
+def start(trial: Trial, arguments: Sequence[object], *, fresh: bool = False, plant: str = "") -> Running:
+    """Start `powercut ARGUMENTS`. `plant`: a defect of `plants.py` to show that it is found."""
+    number = sum(1 for _ in trial.directory.glob("output-*"))
+    output = trial.directory / f"output-{number}.txt"
+    line = [str(a) for a in arguments]
+    environment = {**os.environ, "TMPDIR": str(trial.temporary), "COLUMNS": "200"}
+    if fresh and not plant:
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "harness", *line],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                start_new_session=True,
+            )
+        process.returncode = 0  # `Running` waits for it
+        return Running(process.pid, output)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        _become(line, output, environment, plant)
+    return Running(pid, output)
+
+
+def _become(line: list[str], output: Path, environment: dict[str, str], plant: str) -> None:
+    """In the forked process: be `powercut`, and end."""
+    code = 70  # of nothing that powercut returns
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        sink = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for ours, theirs in ((nothing, 0), (sink, 1), (sink, 2)):
+            os.dup2(ours, theirs)
+        os.environ.clear()
+        os.environ.update(environment)
+        tempfile.tempdir = None
+        sys.argv = ["powercut", *line]
+        if plant:
+            getattr(importlib.import_module("harness.tests.chaos.plants"), plant)()
+        from harness.cli import main  # noqa: PLC0415  # after the plant
+
+        main(line, prog_name="powercut")
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    parent: int
+    name: str
+
+
+def processes() -> list[Process]:
+    """All of this host that can be seen."""
+    found: list[Process] = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            name, _, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
+            fields = rest.split()
+            if fields[0] != "Z":
+                found.append(Process(int(folder.name), int(fields[1]), name.partition("(")[2]))
+    return found
+
+
+def family(pid: int) -> list[Process]:
+    """The descendants of a process, without itself."""
+    children: dict[int, list[Process]] = {}
+    for process in processes():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    left = [pid]
+    while left:
+        offspring = children.get(left.pop(), [])
+        found += offspring
+        left += [p.pid for p in offspring]
+    return found
+
+
+def of_trial(trial: Trial) -> list[Process]:
+    """Processes whose environment or arguments name the trial's folder, whoever their parent is."""
+    mark = os.fsencode(str(trial.directory) + "/")
+    found: list[Process] = []
+    for process in processes():
+        if process.pid == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            folder = Path("/proc") / str(process.pid)
+            if mark in (folder / "environ").read_bytes() or mark in (folder / "cmdline").read_bytes():
+                found.append(process)
+    return found
+
+
+def look_for_leftovers(trial: Trial) -> None:
+    """Tell of processes and temporary files that a trial's runs left; end the processes."""
+    deadline = time.monotonic() + _GONE_S
+    while (left := of_trial(trial)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for name in sorted({p.name for p in left}):
+        trial.tell("left behind", f"{sum(p.name == name for p in left)} processes {name}")
+    end_processes(trial)
+    files = sorted(p.name for p in trial.temporary.iterdir())
+    for kind in sorted({name.rpartition("-")[0] or name for name in files}):
+        trial.tell(
+            "left behind", f"{sum(n.startswith(kind) for n in files)} of {kind}* in the temporary folder"
+        )
+    for scratch in trial.directory.glob("**/scratch"):
+        trial.tell("left behind", f"{scratch.relative_to(trial.directory)}")
+
+
+def end_processes(trial: Trial) -> None:
+    """Kill what a trial started and what those started."""
+    for process in of_trial(trial):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)

@@ -1,0 +1,235 @@
+"""SIGKILL, SIGSTOP and SIGTERM to every process of a run, then `--resume` until it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import PowercutError
+from harness.tests.chaos.command import (
+    Ended,
+    Process,
+    Running,
+    end_processes,
+    family,
+    look_for_leftovers,
+    start,
+)
+from harness.tests.chaos.reference import MIXED, Reference, Specimen
+from harness.tests.chaos.trial import Trial
+from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
+
+_RESUMES = 12  # with attacks; then as many as it takes, undisturbed
+_UNDISTURBED = 4
+_SOON_S = 30.0
+"""What is asked to end (SIGTERM) ends within seconds; a busy host gets more before it counts."""
+
+# name of a process (as /proc cuts it) to what it is to a run
+_ROLES = {
+    "powercut-disk": "disk",
+    "e2fsck": "fsck",
+    "fsck": "fsck",
+    "mkfs": "mkfs",
+    "mke2fs": "mkfs",
+    "qemu-system": "guest",
+    "image": "guest",
+    "linux": "guest",
+}
+
+
+def role(process: Process) -> str:
+    return next((what for name, what in _ROLES.items() if process.name.startswith(name)), "other")
+
+
+def run_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
+    """One run, disturbed some ten times and resumed until it is done; it says what the reference does."""
+    chance = trial.random
+    anew = chance.random() < 0.15
+    specimen, line = _what_to_run(trial, reference, anew)
+    # an emulated guest takes seconds to boot: with as many kills nothing would ever be judged
+    wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(6, 16)
+    attack = _Attack(trial, plant, fresh=chance.random() < 0.15)
+    try:
+        directory = attack.disturb([*line, "-j", chance.choice([1, 2, 2])], wanted)
+        if directory is not None:
+            attack.finish(directory, specimen, anew)
+    finally:
+        look_for_leftovers(trial)
+
+
+def _what_to_run(trial: Trial, reference: Reference, anew: bool) -> tuple[Specimen, list[object]]:
+    """The undisturbed run to be compared with, and the command line. `anew`: it records for itself."""
+    out = ["--out", trial.directory]
+    if trial.random.random() < 0.2:
+        line = ["run", "-c", "ext4/ordered", "-w", "append-fsync", *reference.options, *out]
+        specimen = reference.green
+    else:
+        line = ["run", *MIXED, "--expect", reference.expectations, *reference.options, *out]
+        specimen = reference.mixed
+    return specimen, line if anew else [*line, "--recordings", specimen.path]
+
+
+class _Attack:
+    """A run under attack. `running`: its orchestrator."""
+
+    def __init__(self, trial: Trial, plant: str, *, fresh: bool) -> None:
+        self._trial = trial
+        self._plant = plant
+        self._fresh = fresh
+        self._running: Running | None = None
+
+    def disturb(self, line: Sequence[object], wanted: int) -> Path | None:
+        """Start it, disturb it `wanted` times, resuming it where it has ended; its directory, if any."""
+        self._start(line)
+        done = resumes = 0
+        while done < wanted and resumes < _RESUMES:
+            time.sleep(self._trial.random.uniform(0.02, 0.9))
+            running = self._need_running()
+            if (ended := running.poll()) is not None:
+                self._check_words(ended)
+                directory = self._directory()
+                if ended.code in (0, 1) and directory:
+                    return directory
+                self._start(["run", "--resume", directory] if directory else line)
+                resumes += 1
+            else:
+                done += self._hit(running)
+        self._end(self._need_running())
+        return self._directory()
+
+    def finish(self, directory: Path, specimen: Specimen, anew: bool) -> None:
+        """Resume it until it is decided, and hold what it says against the undisturbed run."""
+        ended: Ended | None = None
+        for _ in range(_UNDISTURBED):
+            self._trial.figures["resumed"] += 1
+            self._start(["run", "--resume", directory])
+            ended = self._need_running().wait()
+            if ended is None:
+                self._trial.tell("hang", f"--resume did not end: {_last_line(directory)}")
+                end_processes(self._trial)
+                return
+            self._check_words(ended)
+            if ended.code in (0, 1):
+                break
+        assert ended is not None
+        check_run(self._trial, directory, specimen, ended, anew=anew)
+
+    def _start(self, line: Sequence[object]) -> None:
+        self._running = start(self._trial, line, fresh=self._fresh, plant=self._plant)
+
+    def _need_running(self) -> Running:
+        assert self._running is not None
+        return self._running
+
+    def _directory(self) -> Path | None:
+        runs = self._trial.directory / "runs"
+        made = [p for p in runs.iterdir() if (p / "plan.json").exists()] if runs.exists() else []
+        return max(made, key=lambda p: p.name) if made else None
+
+    def _check_words(self, ended: Ended) -> None:
+        if (defect := wrong_words(ended.output)) is not None:
+            self._trial.defects.append(defect)
+
+    def _end(self, running: Running) -> None:
+        """SIGTERM: it ends within seconds, whatever it is doing."""
+        if running.poll() is not None:
+            return
+        begun = time.monotonic()
+        running.signal(signal.SIGTERM)
+        self._trial.figures["SIGTERM"] += 1
+        ended = running.wait(_SOON_S)
+        if ended is None:
+            self._trial.tell("slow end", f"still there {_SOON_S:.0f} s after SIGTERM: {names(running)}")
+            running.signal(signal.SIGKILL)
+            running.wait()
+            return
+        self._trial.took("end after SIGTERM", time.monotonic() - begun)
+        self._check_words(ended)
+
+    def _hit(self, running: Running) -> int:
+        """Disturb one process; how many were."""
+        chance = self._trial.random
+        victim = self._victim(running, chance.choices(["guest", "disk", "fsck", "self"], [4, 3, 2, 2])[0])
+        if victim is None:
+            return 0
+        pid, what = victim
+        with contextlib.suppress(ProcessLookupError):
+            if chance.random() < 0.72:
+                os.kill(pid, signal.SIGKILL)
+                self._trial.figures[f"SIGKILL {what}"] += 1
+            else:
+                self._stop(running, pid, what)
+            return 1
+        return 0
+
+    def _stop(self, running: Running, pid: int, what: str) -> None:
+        chance = self._trial.random
+        os.kill(pid, signal.SIGSTOP)
+        self._trial.figures[f"SIGSTOP {what}"] += 1
+        time.sleep(chance.uniform(0.1, 1.5))
+        match chance.choice(["continue", "continue", "kill", "end"]):
+            case "kill":
+                os.kill(pid, signal.SIGKILL)
+                self._trial.figures[f"SIGKILL {what}"] += 1
+            case "end" if pid != running.pid:
+                self._end(running)
+                os.kill(pid, signal.SIGCONT)
+            case _:
+                os.kill(pid, signal.SIGCONT)
+
+    def _victim(self, running: Running, wanted: str) -> tuple[int, str] | None:
+        """A process of that role, or any where there is none; a fsck lives for milliseconds."""
+        if wanted == "self":
+            return running.pid, "orchestrator"
+        deadline = time.monotonic() + 0.5
+        while True:
+            there = family(running.pid)
+            fitting = [p for p in there if role(p) == wanted]
+            if fitting or wanted != "fsck" or time.monotonic() > deadline:
+                break
+        chosen = self._trial.random.choice(fitting or there) if there else None
+        return (chosen.pid, role(chosen)) if chosen else None
+
+
+def check_run(
+    trial: Trial,
+    directory: Path,
+    specimen: Specimen,
+    ended: Ended,
+    *,
+    anew: bool = False,
+    may: Sequence[int] = (),
+) -> None:
+    """A run that has ended says what the undisturbed one did. `anew`: of recordings of its own, whose states
+    differ. `may`: further exit codes that are right.
+    """
+    trial.figures["runs compared"] += 1
+    if ended.code not in may and (defect := wrong_code(specimen.code, ended.code)):
+        trial.defects.append(defect)
+    elif ended.code not in (specimen.code, *may):
+        trial.tell("undecided", f"exit code {ended.code} after undisturbed resumes: {ended.output[-400:]}")
+    try:
+        now = said(directory)
+    except PowercutError as e:
+        trial.tell("refused", f"the run cannot be read: {e}")
+        return
+    truth = specimen.truth
+    if anew:
+        truth = Said(truth.verdicts, dict.fromkeys(truth.logs, "of another recording"), truth.states)
+    trial.defects += wrong(truth, now)
+    trial.figures["states compared"] += 0 if anew else sum(map(len, now.states.values()))
+
+
+def names(running: Running) -> str:
+    """What still runs, for a message."""
+    return ", ".join(sorted({p.name for p in family(running.pid)})) or "nothing but itself"
+
+
+def _last_line(directory: Path) -> str:
+    outputs = sorted(directory.parent.parent.glob("output-*.txt"), key=lambda p: p.stat().st_mtime)
+    lines = outputs[-1].read_text(errors="replace").strip().splitlines() if outputs else []
+    return lines[-1] if lines else "it said nothing"

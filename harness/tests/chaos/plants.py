@@ -1,0 +1,64 @@
+"""Defects to be planted, each in a process that is then attacked: chaos must find every one of them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness import report
+from harness.cases import recording
+from harness.host import files
+from harness.model import Judgement
+from harness.store import RunStore
+from harness.store.records import CaseStatus
+
+
+def resume_forgets() -> None:
+    """What is judged after a resume passes."""
+    create, put = RunStore.create.__func__, RunStore.put_judgements  # type: ignore[attr-defined]  # a classmethod
+    fresh: list[bool] = []
+
+    def created(cls: type[RunStore], *given: Any) -> RunStore:
+        fresh.append(True)
+        made: RunStore = create(cls, *given)
+        return made
+
+    def passes(self: RunStore, case: Any, batch: Any) -> None:
+        import dataclasses  # noqa: PLC0415  # of the plant alone
+
+        put(self, case, batch if fresh else [dataclasses.replace(j, judgement=Judgement()) for j in batch])
+
+    RunStore.create = classmethod(created)  # type: ignore[method-assign,assignment]  # a plant
+    RunStore.put_judgements = passes  # type: ignore[method-assign]  # a plant
+
+
+def resume_undecides() -> None:
+    """A resumed run closes its cases without a look at what is left."""
+    status = RunStore.set_case_status
+
+    def done(self: RunStore, case: Any, what: CaseStatus, reason: str = "") -> None:
+        status(self, case, CaseStatus.DONE if what is CaseStatus.RECORDED else what, reason)
+
+    RunStore.set_case_status = done  # type: ignore[method-assign,assignment]  # a plant
+
+
+def leaves_things() -> None:
+    """A folder in the temporary one, and a process that outlives the run."""
+    tempfile.mkdtemp(prefix="powercut-plant-")
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+def falls_over() -> None:
+    """A traceback where a file cannot be written."""
+    whole = files.write_atomically
+
+    def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
+        try:
+            whole(path, content, mode)
+        except OSError as e:
+            raise ZeroDivisionError("planted") from e
+
+    for user in (recording, report):
+        user.write_atomically = write  # type: ignore[attr-defined]  # a plant

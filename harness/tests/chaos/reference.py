@@ -1,0 +1,144 @@
+"""Runs that nothing disturbed: what the trials are held against, and what they damage.
+
+`mixed` has a case of each colour: ext4/ordered passes, ext4/nobarrier fails, and one failure is expected.
+`green` passes. `open` is `green` with one state undecided, `mixed_wal` is `mixed` with its database still in
+the write-ahead log, as a killed run leaves it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import PowercutError
+from harness.model import CrashState, Judgement
+from harness.store import RunStore
+from harness.store.records import JudgedState
+from harness.tests.chaos.command import start
+from harness.tests.chaos.trial import Trial
+from harness.tests.chaos.verdicts import Said, said
+
+MODES, WORKLOADS = "ext4/ordered,ext4/nobarrier", "append-fsync,sync-overwrite"
+GREEN = ["-c", "ext4/ordered", "-w", "append-fsync"]
+MIXED = ["-c", MODES, "-w", WORKLOADS]
+EXPECTED = "ext4/nobarrier sync-overwrite * # barrier=0 sends no cache flush\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A finished run directory. `now`: what it says; `truth`: what a resume may come to (where it says
+    UNKNOWN); `code`: of its report.
+    """
+
+    name: str
+    path: Path
+    now: Said
+    truth: Said
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`options`: machine and kernel, for further runs. `guests`: whether there may be further runs."""
+
+    specimens: dict[str, Specimen]
+    options: tuple[str, ...]
+    expectations: Path
+    guests: bool = True
+
+    @property
+    def mixed(self) -> Specimen:
+        return self.specimens["mixed"]
+
+    @property
+    def green(self) -> Specimen:
+        return self.specimens["green"]
+
+    def points(self, specimen: Specimen, verdict: str) -> list[str]:
+        """Crash points of a specimen that were judged so."""
+        return [
+            f"{case}{state}"
+            for case, states in sorted(specimen.truth.states.items())
+            for state, (was, _) in states.items()
+            if was == verdict
+        ]
+
+
+def make_reference(directory: Path, options: Sequence[str]) -> Reference:
+    """Record and judge the specimens. Raises PowercutError where an undisturbed run is not as it must be."""
+    expectations = directory / "expected"
+    directory.mkdir(parents=True, exist_ok=True)
+    expectations.write_text(EXPECTED)
+    mixed = _run(directory, "mixed", 1, [*MIXED, "--expect", expectations, *options])
+    green = _run(directory, "green", 0, [*GREEN, "--recordings", mixed.path, *options])
+    specimens = [mixed, green, _open(directory, green), _in_wal(directory, mixed)]
+    return Reference({s.name: s for s in specimens}, tuple(options), expectations)
+
+
+def load_reference(directory: Path, options: Sequence[str]) -> Reference:
+    """What `make_reference` made, from another process."""
+    paths = {name: directory / name for name in ("mixed", "green", "open", "mixed_wal")}
+    codes = {"mixed": 1, "green": 0, "open": 3, "mixed_wal": 1}
+    truths = {
+        name: said(paths["green" if name == "open" else "mixed" if "mixed" in name else name])
+        for name in paths
+    }
+    specimens = {
+        n: Specimen(n, p, _said_of_copy(directory, p), truths[n], codes[n]) for n, p in paths.items()
+    }
+    return Reference(specimens, tuple(options), directory / "expected")
+
+
+def _said_of_copy(directory: Path, path: Path) -> Said:
+    """Reading moves what is in the write-ahead log into the database: a copy is read."""
+    copy = directory / "read"
+    shutil.copytree(path, copy, symlinks=True)
+    try:
+        return said(copy)
+    finally:
+        shutil.rmtree(copy)
+
+
+def _run(directory: Path, name: str, code: int, arguments: Sequence[object]) -> Specimen:
+    trial = Trial("reference", 0, 0, directory / f"making-{name}")
+    ended = start(trial, ["run", *arguments, "-j", "2", "--out", trial.directory, "--name", name]).wait()
+    if ended is None or ended.code != code:
+        told = ended.output[-2000:] if ended else "it did not end"
+        raise PowercutError(f"the undisturbed run {name!r} did not come to exit code {code}:\n{told}")
+    path = directory / name
+    next((trial.directory / "runs").iterdir()).rename(path)
+    return Specimen(name, path, said(path), said(path), code)
+
+
+def _open(directory: Path, green: Specimen) -> Specimen:
+    path = directory / "open"
+    shutil.copytree(green.path, path)
+    with RunStore.open(path) as store:
+        (case,) = [c.case for c in store.cases()]
+        seen = list(store.iter_verdicts(case))[7]
+        judgement = Judgement(unknown=("guest lost: nobody looked",))
+        store.put_judgements(
+            case, [JudgedState(CrashState.parse(str(seen.state)), seen.content_hash, judgement)]
+        )
+    return Specimen("open", path, said(path), green.truth, 3)
+
+
+def _in_wal(directory: Path, mixed: Specimen) -> Specimen:
+    """Every page of the database written again, and copied before it goes back into the database."""
+    source, path = directory / "writing", directory / "mixed_wal"
+    shutil.copytree(mixed.path, source)
+    connection = sqlite3.connect(source / "powercut.sqlite", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        column = connection.execute(
+            "SELECT name FROM pragma_table_info(?) WHERE pk = 0", (table,)
+        ).fetchone()[0]
+        connection.execute(f"UPDATE {table} SET {column} = {column}")  # noqa: S608  # names of our own tables
+    shutil.copytree(source, path)
+    connection.close()
+    shutil.rmtree(source)
+    return Specimen("mixed_wal", path, mixed.now, mixed.truth, mixed.code)

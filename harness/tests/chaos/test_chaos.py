@@ -1,0 +1,269 @@
+"""Chaos can fail: each kind of defect, planted, is told. Those that need guests are in `vm/test_chaos.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.guests import worker
+from harness.guests.disk import find_binary
+from harness.model import CaseId, CrashState, History, Judgement
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.summary import CaseVerdict, Summary, summarise
+from harness.tests.chaos import damage, frames, full_disk, verdicts
+from harness.tests.chaos.__main__ import as_json, gist, repeat_line, table
+from harness.tests.chaos.command import Ended, look_for_leftovers
+from harness.tests.chaos.damage import run_damage, run_flips
+from harness.tests.chaos.lanes import Result
+from harness.tests.chaos.reference import Reference, Specimen
+from harness.tests.chaos.trial import Defect, Trial
+from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO, broken
+
+CASE = CaseId("ext4", "ordered", "append-fsync")
+STATES = 8
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """Finished run directories that no guest was needed for."""
+    root = tmp_path_factory.mktemp("reference")
+    specimens = [_specimen(root, "mixed", broken(), 1), _specimen(root, "green", Judgement(), 0)]
+    specimens.append(_specimen(root, "open", Judgement(unknown=("guest lost",)), 3))
+    return Reference({s.name: s for s in specimens}, (), root / "expected", guests=False)
+
+
+def _specimen(root: Path, name: str, last: Judgement, code: int) -> Specimen:
+    with RunStore.create(root, name, INFO) as store:
+        store.add_case(CaseInfo(CASE, generated=STATES, distinct=STATES, log_hash="log"))
+        judgements = [Judgement()] * (STATES - 1) + [last]
+        store.put_judgements(
+            CASE, [JudgedState(CrashState(i), f"{i:032x}", j) for i, j in enumerate(judgements)]
+        )
+        store.set_case_status(CASE, CaseStatus.DONE)
+        store.finish()
+        path = store.path
+    return Specimen(name, path, said(path), said(path), code)
+
+
+def _trial(tmp_path: Path, attack: str, number: int = 0) -> Trial:
+    return Trial(attack, number, 7, tmp_path / f"{attack}-{number}")
+
+
+def _kinds(trial: Trial) -> set[str]:
+    return {d.kind for d in trial.defects}
+
+
+# --- the verdict on verdicts -----------------------------------------------------------------
+
+PASS, FAIL, XFAIL, UNKNOWN = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.XFAIL, CaseVerdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (PASS, PASS, None),
+        (PASS, UNKNOWN, None),
+        (FAIL, UNKNOWN, None),
+        (PASS, FAIL, "false red"),
+        (UNKNOWN, FAIL, "false red"),
+        (FAIL, PASS, "false green"),
+        (FAIL, XFAIL, "false green"),
+        (XFAIL, PASS, "false green"),
+        (UNKNOWN, PASS, "false green"),
+        (FAIL, CaseVerdict.NOT_RUN, "false green"),
+        (FAIL, None, "false green"),
+    ],
+)
+def test_a_verdict_of_another_colour_is_told(
+    before: CaseVerdict, after: CaseVerdict | None, kind: str | None
+) -> None:
+    truth = Said({"a": before}, {"a": "log"}, {"a": {}})
+    now = Said({"a": after}, {"a": "log"}, {"a": {}}) if after else Said({}, {}, {})
+    assert [d.kind for d in wrong(truth, now)] == ([kind] if kind else [])
+
+
+def test_a_state_that_changed_under_the_same_verdict_is_told() -> None:
+    none: frozenset[tuple[str, str]] = frozenset()
+    truth = Said({"a": FAIL}, {"a": "log"}, {"a": {"@1": ("pass", none), "@2": ("fail", none)}})
+    now = Said({"a": FAIL}, {"a": "log"}, {"a": {"@1": ("fail", none)}})
+    (defect,) = wrong(truth, now)
+    assert defect.kind == "changed states"
+    assert "2 states differ, e.g. @1: fail, was pass" in defect.what
+    assert not wrong(truth, dataclasses.replace(now, logs={"a": "another recording"}))
+
+
+@pytest.mark.parametrize(
+    ("truth", "code", "kind"),
+    [
+        (0, 0, None),
+        (0, 3, None),
+        (1, 2, None),
+        (1, 3, None),
+        (1, 0, "false green"),
+        (3, 0, "false green"),
+        (0, 1, "false red"),
+        (1, 4, "exit code"),
+        (0, -11, "exit code"),
+    ],
+)
+def test_an_exit_code_of_another_colour_is_told(truth: int, code: int, kind: str | None) -> None:
+    found = wrong_code(truth, code)
+    assert (found.kind if found else None) == kind
+
+
+def test_a_traceback_is_told_by_its_last_line() -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    x\nValueError: no\n'
+    found = wrong_words(text)
+    assert found is not None
+    assert found.what == 'ValueError: no (File "a.py", line 3, in f)'
+    assert wrong_words("powercut: run.json is damaged\n  next: run it again\n") is None
+    assert wrong_words("thread 'main' panicked at src/x.rs:3") is not None
+
+
+# --- planted defects -------------------------------------------------------------------------
+
+
+def _read_as(monkeypatch: pytest.MonkeyPatch, verdict: CaseVerdict) -> None:
+    """A store that ignores what is wrong with it: every case comes to this."""
+
+    def lies(store: RunStore) -> Summary:
+        summary = summarise(store)
+        monkeypatch.setattr(type(summary.cases[0]), "verdict", verdict)
+        return summary
+
+    monkeypatch.setattr(verdicts, "summarise", lies)
+
+
+@pytest.mark.parametrize(("verdict", "kind"), [(PASS, "false green"), (FAIL, "false red")])
+def test_a_store_that_lies_about_a_flipped_byte_is_found(
+    reference: Reference,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verdict: CaseVerdict,
+    kind: str,
+) -> None:
+    _read_as(monkeypatch, verdict)
+    told: set[str] = set()
+    for number in range(6):
+        trial = _trial(tmp_path, "flip", number)
+        run_flips(trial, reference, count=10)
+        told |= _kinds(trial)
+    assert kind in told
+
+
+def test_a_reader_that_falls_over_is_found(
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def falls(store: RunStore) -> Summary:
+        raise IndexError("planted")
+
+    monkeypatch.setattr(verdicts, "summarise", falls)
+    trial = _trial(tmp_path, "flip")
+    run_flips(trial, reference, count=5)
+    assert "traceback" in _kinds(trial)
+
+
+def test_a_command_that_lies_about_damage_is_found(
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`report` itself, not only what is read below it."""
+    monkeypatch.setattr("harness.cli.report.shell_code", lambda summary: 0)
+    told: set[str] = set()
+    for number in range(12):
+        trial = _trial(tmp_path, "damage", number)
+        run_damage(trial, reference)
+        told |= {d.kind for d in trial.defects if d.what.startswith("report")}
+    assert "false green" in told
+
+
+def test_a_worker_that_falls_over_a_frame_is_found(
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with needed():
+        find_binary()
+
+    def falls(*given: object) -> object:
+        raise OverflowError("planted")
+
+    monkeypatch.setattr(frames, "_history_of", lambda reference: History((), ()))
+    monkeypatch.setattr(frames, "FRAMES", 6)
+    monkeypatch.setattr(worker, "_to_outcome", falls)
+    trial = _trial(tmp_path, "frames")
+    frames.run_frames(trial, reference)
+    assert any("OverflowError: planted" in d.what for d in trial.defects)
+
+
+def test_what_is_left_behind_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = _trial(tmp_path, "kill")
+    (trial.temporary / "powercut-disk-x1y2").mkdir()
+    (trial.directory / "runs" / "r" / "scratch").mkdir(parents=True)
+    left = subprocess.Popen(["sleep", "600"], env={**os.environ, "TMPDIR": str(trial.temporary)})
+    monkeypatch.setattr("harness.tests.chaos.command._GONE_S", 0.1)
+    look_for_leftovers(trial)
+    assert left.wait() < 0
+    told = " ".join(d.what for d in trial.defects)
+    assert "1 processes sleep" in told
+    assert "powercut-disk" in told
+    assert "runs/r/scratch" in told
+
+
+def test_a_traceback_on_a_full_disk_is_told(tmp_path: Path) -> None:
+    trial = _trial(tmp_path, "full-disk")
+    full_disk._check_end(trial, Ended(3, "Traceback (most recent call last):\nOSError: x\n", 1.0), 1)
+    full_disk._check_end(trial, Ended(0, "", 1.0), 1)
+    assert _kinds(trial) == {"traceback", "false green"}
+
+
+# --- what is told ----------------------------------------------------------------------------
+
+
+def test_the_same_choices_every_time(tmp_path: Path) -> None:
+    """A trial can be repeated by its name: the seed, the attack and the number make its chance."""
+    draws = [_trial(tmp_path, "damage", n).random.random() for n in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_damage_leaves_the_specimen_as_it_is(reference: Reference, tmp_path: Path) -> None:
+    before = {
+        p: p.read_bytes() for s in reference.specimens.values() for p in s.path.rglob("*") if p.is_file()
+    }
+    for number in range(10):
+        run_damage(_trial(tmp_path, "damage", number), reference)
+    assert {p: p.read_bytes() for p in before} == before
+    assert {p.name for p in before} >= {damage.DATABASE, "run.json"}
+
+
+def test_figures_defects_and_how_to_repeat_them_are_told(tmp_path: Path) -> None:
+    trial = _trial(tmp_path, "kill", 3)
+    trial.figures["SIGKILL guest"] = 5
+    trial.figures["SIGKILL disk"] = 2
+    trial.tell("false green", "ext4-nobarrier/append-fsync is pass,\n was fail")
+    result = Result()
+    result.add(trial, str(trial.directory))
+    text = table(result, 7, 60)
+    assert "7  SIGKILLs" in text
+    assert "1  false green" in text
+    assert "0  traceback" in text
+    assert as_json(result, 7, 60)["defects"] == [
+        {
+            "trial": "kill/3",
+            "kind": "false green",
+            "what": "ext4-nobarrier/append-fsync is pass, was fail",
+            "kept": str(trial.directory),
+        }
+    ]
+    assert "--seed 7 --trial kill/3" in repeat_line(7, "kill/3", tmp_path)
+
+
+def test_the_same_defect_counts_once() -> None:
+    one, two = (f"ValueError: crash state '@{n}' at byte {n}0 [mixed: byte {n}]" for n in (5, 17))
+    assert gist(one) == gist(two)
+    assert gist(one) != gist("IndexError: 5")
+    assert Defect("a", one) != Defect("a", two)

@@ -1,0 +1,53 @@
+"""A trial: its name, its chance, its folder, and what it found."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """`kind`: false green, false red, traceback, hang, left behind, ...; `what`: in one line."""
+
+    kind: str
+    what: str
+
+
+@dataclass(slots=True)
+class Trial:
+    """Attack `attack`, number `number` of `seed`: the same choices every time, though not the same timing.
+
+    `directory` is its own, with a `tmp` in it that is the TMPDIR of all its processes.
+    """
+
+    attack: str
+    number: int
+    seed: int
+    directory: Path
+    figures: Counter[str] = field(default_factory=Counter)
+    slowest: dict[str, float] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)
+    random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"{self.seed}/{self.attack}/{self.number}")  # noqa: S311  # chance, no secret
+        self.temporary.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack}/{self.number}"
+
+    @property
+    def temporary(self) -> Path:
+        return self.directory / "tmp"
+
+    def tell(self, kind: str, what: str) -> None:
+        """Note a defect."""
+        self.defects.append(Defect(kind, " ".join(what.split())[:600]))
+
+    def took(self, what: str, seconds: float) -> None:
+        """Note how long something took; the slowest of a kind is told."""
+        self.slowest[what] = max(seconds, self.slowest.get(what, 0.0))

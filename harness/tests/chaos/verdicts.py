@@ -1,0 +1,104 @@
+"""What a run directory says, and when that is wrong: pure, but for reading the directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import ExitCode
+from harness.store import RunStore
+from harness.summary import CaseVerdict, summarise
+from harness.tests.chaos.trial import Defect
+
+State = tuple[str, frozenset[tuple[str, str]]]
+"""A verdict, and the (oracle, signature) of what was violated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Of each case its verdict, the hash of its log, and its states."""
+
+    verdicts: Mapping[str, CaseVerdict]
+    logs: Mapping[str, str]
+    states: Mapping[str, Mapping[str, State]]
+
+
+def said(run: Path) -> Said:
+    """Read a run directory as the reports do. Raises what the store raises."""
+    with RunStore.open(run) as store:
+        summary = summarise(store)
+        states: dict[str, dict[str, State]] = {}
+        for case in summary.cases:
+            violated = store.violated(case.case)
+            states[str(case.case)] = {
+                str(v.state): (v.verdict.value, violated.get(str(v.state), frozenset()))
+                for v in store.iter_verdicts(case.case)
+            }
+        return Said(
+            {str(c.case): c.verdict for c in summary.cases},
+            {str(c.case): c.info.log_hash for c in summary.cases},
+            states,
+        )
+
+
+def wrong(truth: Said, now: Said) -> list[Defect]:
+    """What `now` says that `truth` contradicts. UNKNOWN is never wrong: it says that it does not know."""
+    found: list[Defect] = []
+    for case, before in truth.verdicts.items():
+        after = now.verdicts.get(case)
+        if after is None:
+            found.append(Defect("false green", f"{case} was {before.value} and is gone"))
+        elif after is not CaseVerdict.UNKNOWN:
+            if after is not before:
+                found.append(Defect(_colour(after), f"{case} is {after.value}, was {before.value}"))
+            elif truth.logs[case] == now.logs[case]:
+                found += _wrong_states(case, truth.states[case], now.states[case])
+    return found
+
+
+def _colour(after: CaseVerdict) -> str:
+    return "false red" if after is CaseVerdict.FAIL else "false green"
+
+
+def _wrong_states(case: str, truth: Mapping[str, State], now: Mapping[str, State]) -> list[Defect]:
+    differing = [s for s in truth.keys() | now.keys() if truth.get(s) != now.get(s)]
+    if not differing:
+        return []
+    state = min(differing)
+    before, after = _told(truth.get(state)), _told(now.get(state))
+    return [
+        Defect(
+            "changed states", f"{case}: {len(differing)} states differ, e.g. {state}: {after}, was {before}"
+        )
+    ]
+
+
+def _told(state: State | None) -> str:
+    return "absent" if state is None else " ".join([state[0], *sorted({o for o, _ in state[1]})])
+
+
+def wrong_code(truth: int, code: int) -> Defect | None:
+    """An exit code that contradicts the undamaged run's. Refusing (2, 3) is always right."""
+    if code in (truth, ExitCode.USAGE, ExitCode.UNDECIDED):
+        return None
+    if code == ExitCode.CONSISTENT:
+        return Defect("false green", f"exit code 0 where {truth} is right")
+    if code == ExitCode.INCONSISTENT:
+        return Defect("false red", f"exit code 1 where {truth} is right")
+    return Defect("exit code", f"exit code {code} where {truth} is right")
+
+
+def wrong_words(output: str) -> Defect | None:
+    """A traceback, by its last line."""
+    if "Traceback (most recent call last)" not in output and "panicked at" not in output:
+        return None
+    lines = [line for line in output.splitlines() if line.strip()]
+    errors = [
+        line
+        for line in lines
+        if line[0].isalpha() and ("Error" in line or "Exception" in line or "panicked" in line)
+    ]
+    where = [line.strip() for line in lines if line.startswith("  File ")]
+    last = errors[-1] if errors else lines[-1]
+    return Defect("traceback", f"{last} ({where[-1] if where else 'no place'})")
