@@ -39,7 +39,7 @@ def run_full_disk(trial: Trial, reference: Reference, plant: str = "") -> None:
         try:
             line += ["--out", disk] if anew else ["--out", disk, "--recordings", specimen.path]
             running = start(trial, line, plant=plant)
-            time.sleep(trial.random.uniform(1, 12))
+            time.sleep(trial.random.uniform(0.2, 4))
             _fill(disk, trial.random.choice([0, 0, 4096, 1 << 20]))
             trial.figures["full disks"] += 1
             ended = running.wait(_SOON_S)

@@ -51,7 +51,7 @@ def run_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
     anew = chance.random() < 0.15
     specimen, line = _what_to_run(trial, reference, anew)
     # an emulated guest takes seconds to boot: with as many kills nothing would ever be judged
-    wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(6, 16)
+    wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(8, 20)
     attack = _Attack(trial, plant, fresh=chance.random() < 0.15)
     try:
         directory = attack.disturb([*line, "-j", chance.choice([1, 2, 2])], wanted)
@@ -87,7 +87,7 @@ class _Attack:
         self._start(line)
         done = resumes = 0
         while done < wanted and resumes < _RESUMES:
-            time.sleep(self._trial.random.uniform(0.02, 0.9))
+            time.sleep(self._trial.random.uniform(0.02, 0.7))
             running = self._need_running()
             if (ended := running.poll()) is not None:
                 self._check_words(ended)
@@ -153,7 +153,7 @@ class _Attack:
     def _hit(self, running: Running) -> int:
         """Disturb one process; how many were."""
         chance = self._trial.random
-        victim = self._victim(running, chance.choices(["guest", "disk", "fsck", "self"], [4, 3, 2, 2])[0])
+        victim = self._victim(running, chance.choices(["guest", "disk", "fsck", "self"], [5, 4, 2, 2])[0])
         if victim is None:
             return 0
         pid, what = victim

@@ -193,7 +193,7 @@ def test_a_worker_that_falls_over_a_frame_is_found(
         raise OverflowError("planted")
 
     monkeypatch.setattr(frames, "_history_of", lambda reference: History((), ()))
-    monkeypatch.setattr(frames, "FRAMES", 6)
+    monkeypatch.setattr(frames, "FRAMES", 30)
     monkeypatch.setattr(worker, "_to_outcome", falls)
     trial = _trial(tmp_path, "frames")
     frames.run_frames(trial, reference)

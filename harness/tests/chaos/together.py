@@ -22,7 +22,7 @@ def run_together(trial: Trial, reference: Reference, plant: str = "") -> None:
         if directory is None:
             trial.tell("hang", "no run directory after a minute")
             return
-        time.sleep(trial.random.uniform(0, 3))
+        time.sleep(trial.random.uniform(0, 1.2))
         others = [
             start(trial, ["run", "--resume", directory], plant=plant, fresh=trial.random.random() < 0.3)
             for _ in range(trial.random.choice([1, 1, 2]))
