@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
-from harness.guests.machine import Machine
+from harness.guests.machine import Accelerator, Boot, Machine, Profile
 from harness.guests.worker import GuestKit, Target, Worker
 from harness.model import CrashState, History, Outcome
 from harness.oracles import Judge
@@ -53,45 +53,67 @@ def run_frames(trial: Trial, reference: Reference, plant: str = "") -> None:
     look_for_leftovers_of_files(trial)
 
 
-class _Stage:
-    """A worker whose guests are played by a thread, and a judge for what they say."""
+PROFILE = Profile(
+    name="played",
+    title="Played",
+    summary="a thread",
+    accelerators={"none": Accelerator(boot_timeout_s=20)},
+    memory_mib=0,
+    modules=[],
+    data_device="/dev/vda",
+    log_device="/dev/vdb",
+    channel="",
+    command_line=[],
+)
 
-    name, accel = "played", "none"
-    data_device, log_device, modules = "/dev/vda", "/dev/vdb", ()
+
+class _Played(Machine):
+    """A machine whose guests are played by a thread: each sends `script`, whatever it is asked."""
+
+    profile, accel = PROFILE, "none"
+
+    def __init__(self, console: Path) -> None:
+        self.script: list[bytes] = []
+        self._console = console
+        self._threads: list[threading.Thread] = []
+
+    def launch(self, boot: Boot) -> Guest:
+        ours, theirs = socket.socketpair()
+        process = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE, start_new_session=True)
+        thread = threading.Thread(target=_play, args=(theirs, self.script))
+        thread.start()
+        self._threads.append(thread)
+        return Guest(process, ours, self._console)
+
+    def preview(self, boot: Boot) -> str:
+        return ""
+
+    def join(self) -> None:
+        """Wait for the guests that were played; their machines have been ended."""
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+
+class _Stage:
+    """A worker on such a machine, and a judge for what its guests say."""
 
     def __init__(self, trial: Trial, reference: Reference) -> None:
         self._trial = trial
-        self._script: list[bytes] = []
-        self._threads: list[threading.Thread] = []
+        self._machine = _Played(trial.directory / "console.txt")
         base = trial.directory / "base"
         base.write_bytes(bytes(1 << 20))
         self._target = Target("ext4", "", base, None)
-        kit = GuestKit(
-            cast(Machine, cast(Any, self)), trial.directory / "kernel", trial.directory / "initramfs"
-        )
+        kit = GuestKit(self._machine, trial.directory / "kernel", trial.directory / "initramfs")
         self._worker = Worker(kit, trial.directory / "worker", log_bytes=512)
         (profile,) = select_profiles(["ext4/ordered"])
         self._history = _history_of(reference)
-        self._judge = Judge(profile.contract, self._history, error_patterns=tuple(profile.console.errors))
-
-    def start(self, boot: object) -> Guest:
-        """See `Machine.start`."""
-        ours, theirs = socket.socketpair()
-        process = subprocess.Popen(["sleep", "600"], start_new_session=True)
-        thread = threading.Thread(target=_play, args=(theirs, self._script))
-        thread.start()
-        self._threads.append(thread)
-        guest = Guest(process, ours, self._trial.directory / "console.txt")
-        try:
-            guest.wait_until_up(20)
-        except PowercutError:
-            guest.kill()
-            raise
-        return guest
+        patterns = tuple(profile.console.errors)
+        self._judge = Judge(profile.contract, self._history, error_patterns=patterns)
 
     def show(self, script: list[bytes]) -> None:
         """One hostile guest, asked to recover a state."""
-        self._script = script
+        self._machine.script = script
         before = _peak_memory(reset=True)
         try:
             outcome = self._worker.recover(self._target, CrashState(0)).outcome
@@ -104,9 +126,7 @@ class _Stage:
         except Exception as e:  # whatever is no error of ours would end the run
             self._told(e, script)
         self._worker.close()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._machine.join()
         cost = _peak_memory() - before
         if cost > MEMORY_BYTES:
             self._trial.tell("unbounded", f"a frame of {sum(map(len, script))} bytes cost {cost >> 20} MiB")

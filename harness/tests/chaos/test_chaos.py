@@ -197,7 +197,7 @@ def test_a_worker_that_falls_over_a_frame_is_found(
     monkeypatch.setattr(worker, "_to_outcome", falls)
     trial = _trial(tmp_path, "frames")
     frames.run_frames(trial, reference)
-    assert any("OverflowError: planted" in d.what for d in trial.defects)
+    assert any("OverflowError: planted" in d.what for d in trial.defects), trial.defects
 
 
 def test_what_is_left_behind_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
