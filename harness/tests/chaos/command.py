@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,14 +165,15 @@ def family(pid: int) -> list[Process]:
 
 def of_trial(trial: Trial) -> list[Process]:
     """Processes whose environment or arguments name the trial's folder, whoever their parent is."""
-    mark = os.fsencode(str(trial.directory) + "/")
+    marks = [os.fsencode(f"{trial.directory}/"), os.fsencode(trial.temporary)]
     found: list[Process] = []
     for process in processes():
         if process.pid == os.getpid():
             continue
         with contextlib.suppress(OSError):
             folder = Path("/proc") / str(process.pid)
-            if mark in (folder / "environ").read_bytes() or mark in (folder / "cmdline").read_bytes():
+            told = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+            if any(mark in told for mark in marks):
                 found.append(process)
     return found
 
@@ -191,6 +193,16 @@ def look_for_leftovers(trial: Trial) -> None:
         )
     for scratch in trial.directory.glob("**/scratch"):
         trial.tell("left behind", f"{scratch.relative_to(trial.directory)}")
+    clear(trial.temporary)
+
+
+def clear(folder: Path) -> None:
+    """Remove what is in it."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def end_processes(trial: Trial) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.errors import PowercutError
-from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, start
+from harness.tests.chaos.command import Ended, clear, end_processes, look_for_leftovers, start
 from harness.tests.chaos.reference import Reference, Specimen
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
@@ -239,6 +239,7 @@ def look_for_leftovers_of_files(trial: Trial) -> None:
     left = sorted(p.name for p in trial.temporary.iterdir())
     if left:
         trial.tell("left behind", f"{len(left)} in the temporary folder, e.g. {left[0]}")
+    clear(trial.temporary)
 
 
 def run_flips(trial: Trial, reference: Reference, plant: str = "", count: int = FLIPS) -> None:

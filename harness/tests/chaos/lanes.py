@@ -86,13 +86,13 @@ def run_trial(order: Order, attack: str, number: int) -> Trial:
     """One trial, in this process. What it cannot cope with itself is a defect too."""
     directory = order.directory / f"{attack}-{number}"
     shutil.rmtree(directory, ignore_errors=True)
-    trial = Trial(attack, number, order.seed, directory)
     options = order.emulated if attack == "kill-emulated" else order.options
-    try:
-        ATTACKS[attack](trial, load_reference(order.reference, options), order.plant)
-    except Exception:
-        trial.tell("trial", traceback.format_exc().strip()[-500:])
-        end_processes(trial)
+    with Trial(attack, number, order.seed, directory) as trial:
+        try:
+            ATTACKS[attack](trial, load_reference(order.reference, options), order.plant)
+        except Exception:
+            trial.tell("trial", traceback.format_exc().strip()[-500:])
+            end_processes(trial)
     return trial
 
 
@@ -185,9 +185,10 @@ class _Lane:
     def _replace(self, result: Result, say: Callable[[str], None], why: str) -> None:
         self.kill()
         attack, _, number = self._doing.partition("/")
-        trial = Trial(attack, int(number), self.order.seed, self.order.directory / f"{attack}-{number}")
-        trial.tell("hang", why)
-        end_processes(trial)
+        directory = self.order.directory / f"{attack}-{number}"
+        with Trial(attack, int(number), self.order.seed, directory) as trial:
+            trial.tell("hang", why)
+            end_processes(trial)
         self._take(trial, result, say)
         self.start()
 

@@ -17,7 +17,7 @@ from harness.errors import PowercutError
 from harness.model import CrashState, Judgement
 from harness.store import RunStore
 from harness.store.records import JudgedState
-from harness.tests.chaos.command import start
+from harness.tests.chaos.command import end_processes, start
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, said
 
@@ -103,8 +103,9 @@ def _said_of_copy(directory: Path, path: Path) -> Said:
 
 
 def _run(directory: Path, name: str, code: int, arguments: Sequence[object]) -> Specimen:
-    trial = Trial("reference", 0, 0, directory / f"making-{name}")
-    ended = start(trial, ["run", *arguments, "-j", "2", "--out", trial.directory, "--name", name]).wait()
+    with Trial("reference", 0, 0, directory / f"making-{name}") as trial:
+        ended = start(trial, ["run", *arguments, "-j", "2", "--out", trial.directory, "--name", name]).wait()
+        end_processes(trial)
     if ended is None or ended.code != code:
         told = ended.output[-2000:] if ended else "it did not end"
         raise PowercutError(f"the undisturbed run {name!r} did not come to exit code {code}:\n{told}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,8 +54,15 @@ def _specimen(root: Path, name: str, last: Judgement, code: int) -> Specimen:
     return Specimen(name, path, said(path), said(path), code)
 
 
-def _trial(tmp_path: Path, attack: str, number: int = 0) -> Trial:
-    return Trial(attack, number, 7, tmp_path / f"{attack}-{number}")
+@pytest.fixture
+def trials(tmp_path: Path) -> Iterator[Callable[..., Trial]]:
+    """Makes trials, and removes their temporary folders."""
+    with contextlib.ExitStack() as made:
+
+        def make(attack: str, number: int = 0) -> Trial:
+            return made.enter_context(Trial(attack, number, 7, tmp_path / f"{attack}-{number}"))
+
+        yield make
 
 
 def _kinds(trial: Trial) -> set[str]:
@@ -144,7 +153,7 @@ def _read_as(monkeypatch: pytest.MonkeyPatch, verdict: CaseVerdict) -> None:
 @pytest.mark.parametrize(("verdict", "kind"), [(PASS, "false green"), (FAIL, "false red")])
 def test_a_store_that_lies_about_a_flipped_byte_is_found(
     reference: Reference,
-    tmp_path: Path,
+    trials: Callable[..., Trial],
     monkeypatch: pytest.MonkeyPatch,
     verdict: CaseVerdict,
     kind: str,
@@ -152,39 +161,39 @@ def test_a_store_that_lies_about_a_flipped_byte_is_found(
     _read_as(monkeypatch, verdict)
     told: set[str] = set()
     for number in range(6):
-        trial = _trial(tmp_path, "flip", number)
+        trial = trials("flip", number)
         run_flips(trial, reference, count=10)
         told |= _kinds(trial)
     assert kind in told
 
 
 def test_a_reader_that_falls_over_is_found(
-    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reference: Reference, trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def falls(store: RunStore) -> Summary:
         raise IndexError("planted")
 
     monkeypatch.setattr(verdicts, "summarise", falls)
-    trial = _trial(tmp_path, "flip")
+    trial = trials("flip")
     run_flips(trial, reference, count=5)
     assert "traceback" in _kinds(trial)
 
 
 def test_a_command_that_lies_about_damage_is_found(
-    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reference: Reference, trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`report` itself, not only what is read below it."""
     monkeypatch.setattr("harness.cli.report.shell_code", lambda summary: 0)
     told: set[str] = set()
     for number in range(12):
-        trial = _trial(tmp_path, "damage", number)
+        trial = trials("damage", number)
         run_damage(trial, reference)
         told |= {d.kind for d in trial.defects if d.what.startswith("report")}
     assert "false green" in told
 
 
 def test_a_worker_that_falls_over_a_frame_is_found(
-    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reference: Reference, trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with needed():
         find_binary()
@@ -195,13 +204,15 @@ def test_a_worker_that_falls_over_a_frame_is_found(
     monkeypatch.setattr(frames, "_history_of", lambda reference: History((), ()))
     monkeypatch.setattr(frames, "FRAMES", 30)
     monkeypatch.setattr(worker, "_to_outcome", falls)
-    trial = _trial(tmp_path, "frames")
+    trial = trials("frames")
     frames.run_frames(trial, reference)
     assert any("OverflowError: planted" in d.what for d in trial.defects), trial.defects
 
 
-def test_what_is_left_behind_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = _trial(tmp_path, "kill")
+def test_what_is_left_behind_is_told_and_ended(
+    trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = trials("kill")
     (trial.temporary / "powercut-disk-x1y2").mkdir()
     (trial.directory / "runs" / "r" / "scratch").mkdir(parents=True)
     left = subprocess.Popen(["sleep", "600"], env={**os.environ, "TMPDIR": str(trial.temporary)})
@@ -214,8 +225,8 @@ def test_what_is_left_behind_is_told_and_ended(tmp_path: Path, monkeypatch: pyte
     assert "runs/r/scratch" in told
 
 
-def test_a_traceback_on_a_full_disk_is_told(tmp_path: Path) -> None:
-    trial = _trial(tmp_path, "full-disk")
+def test_a_traceback_on_a_full_disk_is_told(trials: Callable[..., Trial]) -> None:
+    trial = trials("full-disk")
     full_disk._check_end(trial, Ended(3, "Traceback (most recent call last):\nOSError: x\n", 1.0), 1)
     full_disk._check_end(trial, Ended(0, "", 1.0), 1)
     assert _kinds(trial) == {"traceback", "false green"}
@@ -224,24 +235,24 @@ def test_a_traceback_on_a_full_disk_is_told(tmp_path: Path) -> None:
 # --- what is told ----------------------------------------------------------------------------
 
 
-def test_the_same_choices_every_time(tmp_path: Path) -> None:
+def test_the_same_choices_every_time(trials: Callable[..., Trial]) -> None:
     """A trial can be repeated by its name: the seed, the attack and the number make its chance."""
-    draws = [_trial(tmp_path, "damage", n).random.random() for n in (1, 1, 2)]
+    draws = [trials("damage", n).random.random() for n in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_damage_leaves_the_specimen_as_it_is(reference: Reference, tmp_path: Path) -> None:
+def test_damage_leaves_the_specimen_as_it_is(reference: Reference, trials: Callable[..., Trial]) -> None:
     before = {
         p: p.read_bytes() for s in reference.specimens.values() for p in s.path.rglob("*") if p.is_file()
     }
     for number in range(10):
-        run_damage(_trial(tmp_path, "damage", number), reference)
+        run_damage(trials("damage", number), reference)
     assert {p: p.read_bytes() for p in before} == before
     assert {p.name for p in before} >= {damage.DATABASE, "run.json"}
 
 
-def test_figures_defects_and_how_to_repeat_them_are_told(tmp_path: Path) -> None:
-    trial = _trial(tmp_path, "kill", 3)
+def test_figures_defects_and_how_to_repeat_them_are_told(trials: Callable[..., Trial]) -> None:
+    trial = trials("kill", 3)
     trial.figures["SIGKILL guest"] = 5
     trial.figures["SIGKILL disk"] = 2
     trial.tell("false green", "ext4-nobarrier/append-fsync is pass,\n was fail")
@@ -259,7 +270,7 @@ def test_figures_defects_and_how_to_repeat_them_are_told(tmp_path: Path) -> None
             "kept": str(trial.directory),
         }
     ]
-    assert "--seed 7 --trial kill/3" in repeat_line(7, "kill/3", tmp_path)
+    assert "--seed 7 --trial kill/3" in repeat_line(7, "kill/3", trial.directory)
 
 
 def test_the_same_defect_counts_once() -> None:

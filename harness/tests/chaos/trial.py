@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
+
+_TEMPORARY = tempfile.gettempdir()  # before a trial sets another
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,8 @@ class Defect:
 class Trial:
     """Attack `attack`, number `number` of `seed`: the same choices every time, though not the same timing.
 
-    `directory` is its own, with a `tmp` in it that is the TMPDIR of all its processes.
+    `directory` is its own. So is `temporary`, the TMPDIR of all its processes, which is elsewhere and short:
+    a socket's path has at most 107 bytes. It lives as long as the `with` block does.
     """
 
     attack: str
@@ -31,18 +37,22 @@ class Trial:
     slowest: dict[str, float] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
     random: random.Random = field(init=False)
+    temporary: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed}/{self.attack}/{self.number}")  # noqa: S311  # chance, no secret
-        self.temporary.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.temporary = Path(tempfile.mkdtemp(prefix="chaos-", dir=_TEMPORARY))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     @property
     def name(self) -> str:
         return f"{self.attack}/{self.number}"
-
-    @property
-    def temporary(self) -> Path:
-        return self.directory / "tmp"
 
     def tell(self, kind: str, what: str) -> None:
         """Note a defect."""

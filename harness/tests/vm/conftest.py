@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from rich.console import Console
 
 from harness.guests import qemu
 from harness.guests.disk import find_binary
+from harness.guests.kits import built_kernel
+from harness.guests.machine import profile_of
 from harness.guests.worker import find_agent
 from harness.host.progress import Lines
+from harness.kernels.build import build
 from harness.kernels.find import find_kernel
 from harness.plan import Plan
 from harness.run import create_run, execute
@@ -35,6 +39,19 @@ def guests_can_be_had() -> None:
         find_binary()
         find_agent()
         find_kernel("debian-6.12")
+
+
+@pytest.fixture(scope="session")
+def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A UML kernel of the source of debian-6.12; built where it is not in the cache, which takes minutes."""
+    if found := built_kernel("uml", find_kernel("debian-6.12").package_version):
+        return found.image
+    flavour = profile_of("uml").build
+    assert flavour is not None
+    log = tmp_path_factory.mktemp("kernel") / "build.log"
+    with needed():
+        image, _ = build("linux-source-6.12", "uml", flavour, os.cpu_count() or 1, log, print)
+    return image
 
 
 def run_plan(plan: Plan, reports: Path) -> tuple[Summary, Path]:

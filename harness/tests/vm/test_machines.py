@@ -9,35 +9,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.guests.kits import built_kernel
-from harness.guests.machine import profile_of
 from harness.host.progress import Lines
-from harness.kernels.build import build
-from harness.kernels.find import find_kernel
 from harness.plan import Plan
 from harness.revisit.compare import compare
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import CaseVerdict
-from harness.tests.needs import needed
 from harness.tests.vm.conftest import run_plan
 from harness.tests.vm.test_run import children
 
 CONFIGURATIONS = ["ext4/ordered", "ext4/nobarrier", "ext4/journal"]
 WORKLOADS = ["append-fsync", "replace-rename"]
-
-
-@pytest.fixture(scope="session")
-def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A UML kernel of the source of debian-6.12; built where it is not in the cache, which takes minutes."""
-    if found := built_kernel("uml", find_kernel("debian-6.12").package_version):
-        return found.image
-    flavour = profile_of("uml").build
-    assert flavour is not None
-    log = tmp_path_factory.mktemp("kernel") / "build.log"
-    with needed():
-        image, _ = build("linux-source-6.12", "uml", flavour, os.cpu_count() or 1, log, print)
-    return image
 
 
 @pytest.fixture(scope="session")
