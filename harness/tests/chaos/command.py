@@ -72,6 +72,7 @@ def start(trial: Trial, arguments: Sequence[object], *, fresh: bool = False, pla
     """Start `powercut ARGUMENTS`. `plant`: a defect of `plants.py` to show that it is found."""
     number = sum(1 for _ in trial.directory.glob("output-*"))
     output = trial.directory / f"output-{number}.txt"
+    output.touch()  # a process may be killed before it gets as far
     line = [str(a) for a in arguments]
     environment = {**os.environ, "TMPDIR": str(trial.temporary), "COLUMNS": "200"}
     if fresh and not plant:
@@ -105,6 +106,7 @@ def _become(line: list[str], output: Path, environment: dict[str, str], plant: s
         nothing = os.open(os.devnull, os.O_RDONLY)
         for ours, theirs in ((nothing, 0), (sink, 1), (sink, 2)):
             os.dup2(ours, theirs)
+        sys.stdout, sys.stderr = (os.fdopen(fd, "w", errors="replace", closefd=False) for fd in (1, 2))
         os.environ.clear()
         os.environ.update(environment)
         tempfile.tempdir = None

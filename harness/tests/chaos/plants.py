@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import tempfile
-from pathlib import Path
 from typing import Any
 
-from harness import report
-from harness.cases import recording
-from harness.host import files
+from harness.cli import guard
 from harness.model import Judgement
 from harness.store import RunStore
 from harness.store.records import CaseStatus
@@ -52,17 +49,12 @@ def leaves_things() -> None:
 
 
 def falls_over() -> None:
-    """A traceback where a file cannot be written."""
-    whole = files.write_atomically
+    """A traceback where the host refuses something."""
 
-    def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
-        try:
-            whole(path, content, mode)
-        except OSError as e:
-            raise ZeroDivisionError("planted") from e
+    def falls(_: object) -> None:
+        raise ZeroDivisionError("planted")
 
-    for user in (recording, report):
-        user.write_atomically = write  # type: ignore[attr-defined]  # a plant
+    guard._say_refused = falls  # type: ignore[assignment]  # a plant
 
 
 def no_lock() -> None:

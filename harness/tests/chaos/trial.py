@@ -48,6 +48,7 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
+        tempfile.tempdir = None  # what ran in this process may have set it to what goes now
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     @property
