@@ -12,15 +12,6 @@ need() {
 	PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 need qemu-system-x86_64 qemu-system-x86
-need mkfs.ext4 e2fsprogs
-need mkfs.xfs xfsprogs
-need mkfs.btrfs btrfs-progs
-need mkfs.f2fs f2fs-tools
-need mkfs.jfs jfsutils
-need mkreiserfs reiserfsprogs
-need mkfs.nilfs2 nilfs-tools
-need mkfs.gfs2 gfs2-utils
-need mkfs.minix util-linux
 need fio fio
 need sqlite3 sqlite3
 need redis-cli redis-tools
@@ -57,10 +48,20 @@ as_root() {
 
 kernels_known() { apt-cache pkgnames linux-image-6.12 2>/dev/null | grep -q . ; }
 
-if [ -n "$missing" ] || ! kernels_known; then
+# Each file system's programs, as its profile names them, less what this distribution does not have.
+filesystems() {
+	awk -F'"' '/^program = /{program = $2} /^package = /{print program ":" $2}' vms/filesystems/*/*.toml | sort -u |
+		while IFS=: read -r program package; do
+			PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null 2>&1 ||
+				! apt-cache show "$package" >/dev/null 2>&1 || printf ' %s' "$package"
+		done
+}
+
+if [ -n "$missing$(filesystems)" ] || ! kernels_known; then
 	say "apt-get update (as root)"
 	as_root apt-get update -q >/dev/null
 fi
+missing="$missing$(filesystems)"
 if [ -n "$missing" ]; then
 	say "apt-get install$missing (as root)"
 	# shellcheck disable=SC2086  # a list of words

@@ -1,7 +1,8 @@
 """File systems and their modes: the TOML profiles of `vms/filesystems/`.
 
-`vms/filesystems/<name>/filesystem.toml` holds what all modes share (mkfs, fsck, kernel messages);
-each other file beside it is a mode (mount options, contract). A new mode is a new file.
+`vms/filesystems/<name>/filesystem.toml` holds what all modes share (mkfs, fsck, kernel messages,
+tracepoints); each other TOML file beside it is a mode (mount options, contract). A new mode is a new file, a
+new file system a new folder: whatever the harness knows of one file system stands there.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
+from harness.filesystems.tracepoints import Tracing
 from harness.host.resources import resource
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
 
+FILE_NAME = "filesystem.toml"
 FSCK_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
 
@@ -108,6 +111,14 @@ class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovered: list[str] = []
 
 
+class InToolbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the guest with tools makes it: as its users do, by the defaults of its mkfs; only discard and lazy
+    initialisation are left out, so that nothing is written later that no one asked for.
+    """
+
+    mkfs: tuple[str, ...]
+
+
 class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     fstype: str
@@ -117,6 +128,9 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     console: ConsolePatterns
     fsck: Tool | None = None
     repair: Tool | None = None
+    made_by_mkfs: tuple[str, ...] = ()
+    toolbox: InToolbox | None = None
+    tracing: Tracing | str | None = None  # text: the folder whose tracepoints it shares
 
 
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,6 +147,8 @@ class Profile:
     """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, the second device with it.
     `fsck` is None where there is no such program.
     `repair`: what must be run on the image before a mount; its `clean` exit codes say that it did its work.
+    `toolbox`: None where the root image of the guest with tools has no mkfs for it. `tracing`: None where the
+    kernel has no tracepoints for its journal; its `programs` are paths.
     """
 
     filesystem: str
@@ -149,6 +165,8 @@ class Profile:
     mount_options: str
     contract: Contract
     second: Second | None = None
+    toolbox: InToolbox | None = None
+    tracing: Tracing | None = None
 
     @property
     def second_offset(self) -> int:
@@ -166,6 +184,11 @@ class Profile:
         if self.second:
             lines += [[step.program, *step.arguments] for step in self.second.steps]
         return "; ".join(map(shlex.join, lines))
+
+    @property
+    def toolbox_mkfs(self) -> tuple[str, ...]:
+        """The program and its first arguments that make it in the guest with tools; the device comes last."""
+        return self.toolbox.mkfs if self.toolbox else (self.mkfs.program, *self.mkfs.arguments)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -226,7 +249,7 @@ def _succeed(tool: Tool, done: subprocess.CompletedProcess[bytes]) -> None:
 def profiles() -> dict[str, Profile]:
     """Every file system and mode, by name, in order. Raises UsageError for a profile that does not parse."""
     found = {}
-    for shared_path in sorted(resource("vms", "filesystems").glob("*/filesystem.toml")):
+    for shared_path in sorted(resource("vms", "filesystems").glob(f"*/{FILE_NAME}")):
         shared = _decode(shared_path, _FilesystemFile)
         for path in sorted(shared_path.parent.glob("*.toml")):
             if path != shared_path:
@@ -241,7 +264,7 @@ FileT = TypeVar("FileT")
 def _decode(path: Path, kind: type[FileT]) -> FileT:
     try:
         return msgspec.toml.decode(path.read_bytes(), type=kind)
-    except msgspec.MsgspecError as e:
+    except (OSError, msgspec.MsgspecError) as e:
         raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
 
 
@@ -268,9 +291,24 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         repair=shared.repair,
         console=shared.console,
         mount_options=",".join(mode.mount_options),
-        contract=Contract.from_table(mode.contract),
+        contract=Contract.from_table(mode.contract, shared.made_by_mkfs),
         second=mode.second,
+        toolbox=shared.toolbox,
+        tracing=_tracing(path.parent, shared.tracing),
     )
+
+
+def _tracing(folder: Path, given: Tracing | str | None) -> Tracing | None:
+    if isinstance(given, str):
+        folder = folder.parent / given
+        given = _decode(folder / FILE_NAME, _FilesystemFile).tracing
+        if not isinstance(given, Tracing):
+            raise UsageError(
+                f"{folder / FILE_NAME} has no tracepoints of its own", "name the folder that has"
+            )
+    if given is None:
+        return None
+    return msgspec.structs.replace(given, programs=tuple(str(folder / name) for name in given.programs))
 
 
 def _wrong_with_second(mode: _ModeFile, shared: _FilesystemFile) -> Iterator[str]:

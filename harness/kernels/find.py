@@ -300,12 +300,11 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
 
 
 def _config_name(module: str) -> str:
-    known = {
-        "dm-log-writes": "CONFIG_DM_LOG_WRITES",
-        "ext4": "CONFIG_EXT4_FS",
-        "virtio_pci": "CONFIG_VIRTIO_PCI",
-    }
-    return known.get(module, "CONFIG_" + module.replace("-", "_").upper())
+    """The option that builds a module, as our own kernels' configuration names it; else a good guess."""
+    name = "CONFIG_" + module.replace("-", "_").upper()
+    lines = (line for file in resource("kernels").glob("*.config") for line in file.read_text().splitlines())
+    known = {line.partition("=")[0] for line in lines}
+    return next((option for option in (name, f"{name}_FS") if option in known), name)
 
 
 class _ModuleIndex:

@@ -27,7 +27,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A file system as it is made and mounted. `mkfs`: arguments beside those of `rig.MKFS`."""
+    """A file system as it is made and mounted. `mkfs`: arguments beside those of its profile."""
 
     name: str
     profile: Profile

@@ -10,7 +10,6 @@ from harness.measure.comparison import Configuration, Sizes, Surroundings, Told,
 from harness.measure.rig import InGuest, Rig
 from harness.measurements.results import Ratio
 from harness.measurements.samples import Sample, Samples
-from harness.tracing.probes import FAMILIES
 from harness.tracing.records import Commit
 
 JOURNAL, ORDERED, WRITEBACK = "ext4/journal", "ext4/ordered", "ext4/writeback"
@@ -43,7 +42,7 @@ class DoubleWrite(InGuest):
         return 1024 + 4 * sizes["written_mib"]
 
     def take(self, rig: Rig, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
-        probes = rig.probes([FAMILIES["ext4"]])
+        probes = rig.probes([configuration.profile.tracing])
         with rig.fresh(configuration) as root:
             rig.drop_caches()
             probes.collect()  # what making and mounting it has caused
@@ -73,9 +72,8 @@ class DoubleWrite(InGuest):
 
     def surroundings(self, rig: Rig) -> Surroundings:
         guest = rig.guest
-        return Surroundings(
-            f"Linux {guest.kernel_release}", guest.machine, guest.accel, rig.probes([FAMILIES["ext4"]]).source
-        )
+        probes = rig.probes([c.profile.tracing for c in self.configurations()])
+        return Surroundings(f"Linux {guest.kernel_release}", guest.machine, guest.accel, probes.source)
 
     def tell(self, samples: Samples, sizes: Sizes) -> Told:
         columns = {

@@ -52,8 +52,9 @@ class ReadWhileWriting(InGuest):
 
     def take(self, rig: Rig, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
         _partition(rig)
-        rig.make("ext2", f"{rig.guest.device}1")
-        rig.mount("ext2", f"{rig.guest.device}1", "", BESIDE)
+        beside = Configuration.of("ext2/default").profile
+        rig.make(beside, f"{rig.guest.device}1")
+        rig.mount(beside.fstype, f"{rig.guest.device}1", beside.mount_options, BESIDE)
         try:
             with rig.fresh(configuration, f"{rig.guest.device}2") as root:
                 files = {"beside": f"{BESIDE}/read", "same": f"{root}/read"}

@@ -1,8 +1,7 @@
 """The measuring guest with an empty file system in it, again and again.
 
-File systems are made in the guest by the programs of its image, each with that program's own defaults (the
-profiles of `vms/filesystems` make small journals for small images); only discard and lazy initialisation are
-left out, so that nothing is written later that no one asked for.
+The file system is made in the guest, as its users make it (`[toolbox]` of its profile): a profile's `[mkfs]`
+makes small journals for small images.
 """
 
 from __future__ import annotations
@@ -15,27 +14,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from harness.errors import GuestError, KernelError, PowercutError
+from harness.filesystems.profiles import Profile
+from harness.filesystems.tracepoints import Tracing
 from harness.kernels.find import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
-from harness.tracing.probes import Family, Probes, start_probes
+from harness.tracing.probes import Probes, start_probes
 
 MKFS_TIMEOUT_S = 300.0
 RUN_TIMEOUT_S = 1200.0
 SCRIPTS = Path(__file__).parent / "guest"
-
-_EXT = ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
-MKFS: Mapping[str, tuple[str, ...]] = {
-    "ext2": ("mkfs.ext2", *_EXT),
-    "ext3": ("mkfs.ext3", *_EXT),
-    "ext4": ("mkfs.ext4", *_EXT),
-    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
-    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
-    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
-    "jfs": ("mkfs.jfs", "-q"),
-    "reiserfs": ("mkfs.reiserfs", "-q", "-ff"),
-}
-"""How each file system is made, by its folder's name in `vms/filesystems`."""
 
 
 class Rig:
@@ -91,11 +79,11 @@ class Rig:
             raise GuestError(f"{name}.py printed {answer!r}, not an object")
         return answer
 
-    def make(self, filesystem: str, device: str, more: Sequence[str] = ()) -> None:
+    def make(self, profile: Profile, device: str, more: Sequence[str] = ()) -> None:
         """mkfs. Raises GuestError with what it said."""
-        self.run([*MKFS[filesystem], *more, device], MKFS_TIMEOUT_S)
+        self.run([*profile.toolbox_mkfs, *more, device], MKFS_TIMEOUT_S)
 
-    def probes(self, families: Sequence[Family]) -> Probes:
+    def probes(self, families: Sequence[Tracing | None]) -> Probes:
         """Probes for these events, loaded where they are not; they stay for the guest's life."""
         guest = self.guest  # first: a new one has no probes yet
         if self._probes is None:
@@ -119,7 +107,7 @@ class Rig:
         that does not work is given up.
         """
         device = device or self.guest.device
-        self.make(configuration.profile.filesystem, device, configuration.mkfs)
+        self.make(configuration.profile, device, configuration.mkfs)
         self.mount(configuration.profile.fstype, device, configuration.options, where)
         try:
             yield where

@@ -12,7 +12,7 @@ from harness.oracles.contents import Bench, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.doubt import Doubt
 from harness.oracles.each import judge_each
-from harness.oracles.names import MADE_BY_MKFS, NamesFound, find_names, older_moments, undone
+from harness.oracles.names import NamesFound, find_names, older_moments, undone
 from harness.oracles.timeline import Timeline
 
 
@@ -39,7 +39,7 @@ class Case:
     @cached_property
     def tree(self) -> Tree:
         """What came back, less what mkfs had made."""
-        return {p: e for p, e in self.outcome.tree.items() if p not in MADE_BY_MKFS}
+        return {p: e for p, e in self.outcome.tree.items() if p not in self.contract.made_by_mkfs}
 
     @cached_property
     def names(self) -> NamesFound:

@@ -36,6 +36,7 @@ class Contract:
     `stale_allowed`: such a block may hold whatever the device held before.
     `replace_is_safe`: rename over an existing file commits the new file's whole size first.
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
+    `made_by_mkfs`: names in the root of a fresh file system that no operation made; they are not judged.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class Contract:
     stale_allowed: bool
     replace_is_safe: bool
     fsck_clean: bool
+    made_by_mkfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -57,8 +59,9 @@ class Contract:
                 raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")
 
     @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> Contract:
-        """From the `[contract]` table of a mode's TOML file; every field must be there.
+    def from_table(cls, table: Mapping[str, object], made_by_mkfs: Sequence[str] = ()) -> Contract:
+        """From the `[contract]` table of a mode's TOML file, in which every field must be; `made_by_mkfs` is
+        what all modes of the file system share.
 
         Raises UsageError that names what is unknown, missing or contradictory, and the nearest
         allowed words.
@@ -70,7 +73,7 @@ class Contract:
         if missing:
             lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)
             raise UsageError(f"contract: {', '.join(missing)} missing", f"add {lines}")
-        return cls(**table)  # type: ignore[arg-type]  # __post_init__ checks every value's type
+        return cls(**table, made_by_mkfs=tuple(made_by_mkfs))  # type: ignore[arg-type]  # __post_init__ checks
 
 
 _YES_NO: Sequence[object] = (False, True)

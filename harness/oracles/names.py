@@ -18,8 +18,6 @@ from harness.model import OperationKind, Position, Tree, Violation
 from harness.oracles.timeline import Name, Snapshot, Timeline
 
 LOST_AND_FOUND = "lost+found"
-MADE_BY_MKFS = frozenset({".nilfs"})
-"""Names in the root of a fresh file system that tell nothing (mkfs.nilfs2: a file for its cleaner)."""
 Names = dict[str, Name]
 
 

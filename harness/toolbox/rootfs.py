@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
+from harness.filesystems.profiles import profiles
 from harness.host.cache import cache_dir
 from harness.host.progress import Progress
 from harness.host.resources import resource
@@ -51,13 +52,17 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def recipe() -> Recipe:
-    """What the root image is made of."""
-    return msgspec.toml.decode(resource("vms", "rootfs", "rootfs.toml").read_bytes(), type=Recipe)
+    """What the root image is made of: what `vms/rootfs` names, and the mkfs of each file system that has a
+    `[toolbox]` table.
+    """
+    written = msgspec.toml.decode(resource("vms", "rootfs", "rootfs.toml").read_bytes(), type=Recipe)
+    makers = {p.mkfs.package for p in profiles().values() if p.toolbox}
+    return msgspec.structs.replace(written, packages=[*written.packages, *sorted(makers)])
 
 
 def recipe_hash() -> str:
     """Of everything that decides what is in the image, but for the packages' versions."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(" ".join(recipe().packages).encode())
     for name in ("rootfs.toml", "customize.sh"):
         content = resource("vms", "rootfs", name).read_bytes()
         digest.update(f"{name} {len(content)}\n".encode() + content)

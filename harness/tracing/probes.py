@@ -1,18 +1,18 @@
-"""Probes in a guest with tools: which events of the kernel are looked at, and how they are had.
+"""Probes in a guest with tools: records of what the kernel does, from its tracepoints.
 
-`bcc` where the kernel's headers are there: a program of our own (`in_guest/`), which puts events together in
-the kernel. `tracefs` elsewhere: the kernel prints each event, and `harness.tracing.tracefs` puts them
-together.
+`bcc` where the kernel's headers are there: a program of our own (`in_guest/`, and the pieces in the folder of
+each file system), which combines events in the kernel. `tracefs` elsewhere: the kernel prints each event, and
+`harness.tracing.tracefs` combines them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from harness.errors import GuestError
+from harness.filesystems.tracepoints import Tracing
 from harness.toolbox.guest import Toolbox
 from harness.tracing.records import Record, decode_lines
 from harness.tracing.tracefs import parse_trace
@@ -25,68 +25,15 @@ _LOAD_TIMEOUT_S = 300.0
 _COMMAND_TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Events that belong together. `what`: the name of their main records. `programs`: of `in_guest/`.
-    `times_fsync`: fsync is among them. `note`: what their figures are, where they are not what jbd2's are.
-    """
-
-    name: str
-    what: str
-    programs: tuple[str, ...]
-    events: tuple[str, ...]
-    times_fsync: bool = False
-    note: str = ""
-
-
-FSYNC = Family(
+FSYNC = Tracing(
     "fsync",
     "fsync",
-    ("fsync.c",),
+    (str(IN_GUEST / "fsync.c"),),
     tuple(f"syscalls/sys_{way}_{call}" for call in ("fsync", "fdatasync") for way in ("enter", "exit")),
 )
 """For file systems that do not time fsync by events of their own."""
-
-_PHASES = ("start_commit", "commit_locking", "commit_flushing", "commit_logging")
-_JBD2 = Family(
-    "jbd2",
-    "commit",
-    ("jbd2.c", "ext4.c"),
-    (
-        *(f"jbd2/jbd2_{event}" for event in (*_PHASES, "run_stats", "end_commit", "checkpoint_stats")),
-        "ext4/ext4_sync_file_enter",
-        "ext4/ext4_sync_file_exit",
-    ),
-    times_fsync=True,
-)
-FAMILIES = {
-    "ext3": _JBD2,
-    "ext4": _JBD2,
-    "xfs": Family(
-        "xfs",
-        "log-write",
-        ("xfs.c",),
-        ("xfs/xlog_iclog_syncing", "xfs/xlog_iclog_sync_done"),
-        note="a write of the log, from its hand-over to the disk until it is there; XFS has no event for the "
-        "end of a log force",
-    ),
-    "btrfs": Family(
-        "btrfs",
-        "transaction",
-        ("btrfs.c",),
-        ("btrfs/btrfs_transaction_commit",),
-        note="commits are counted, not timed: the kernel has an event for their end and none for the start",
-    ),
-    "f2fs": Family(
-        "f2fs",
-        "f2fs-checkpoint",
-        ("f2fs.c",),
-        ("f2fs/f2fs_write_checkpoint", "f2fs/f2fs_sync_file_enter", "f2fs/f2fs_sync_file_exit"),
-        times_fsync=True,
-        note="a checkpoint, from `start block_ops` to `finish checkpoint`; most fsyncs need none",
-    ),
-}
-"""By the folder of `vms/filesystems/`. Others have no events for their journal: only fsync is timed."""
+_KINDS = ("commit", "checkpoint", "fsync")
+"""Kinds of records that `in_guest/common.c` knows; each file system adds its own."""
 
 
 class Probes(Protocol):
@@ -114,7 +61,7 @@ class Probes(Protocol):
         ...
 
 
-def start_probes(tools: Toolbox, families: Sequence[Family | None], disk: str = "vdb") -> Probes:
+def start_probes(tools: Toolbox, families: Sequence[Tracing | None], disk: str = "vdb") -> Probes:
     """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
 
     With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
@@ -128,7 +75,7 @@ def start_probes(tools: Toolbox, families: Sequence[Family | None], disk: str = 
         return TracefsProbes(tools, wanted, disk, f"bcc failed: {e.what.splitlines()[-1][:300]}")
 
 
-def wanted_families(families: Sequence[Family | None]) -> tuple[Family, ...]:
+def wanted_families(families: Sequence[Tracing | None]) -> tuple[Tracing, ...]:
     """Each once. None: of a file system without events. Where one of them does not time fsync, the system
     calls are traced too; an fsync that both see is told once, by the file system's own events.
     """
@@ -151,7 +98,7 @@ class BccProbes:
     source = "bcc"
     reason = ""
 
-    def __init__(self, tools: Toolbox, families: Sequence[Family], disk: str) -> None:
+    def __init__(self, tools: Toolbox, families: Sequence[Tracing], disk: str) -> None:
         self._tools = tools
         self._done = 0
         tools.put(f"{_FOLDER}/program.c", program(families, _device_number(tools, disk), _hertz(tools)))
@@ -159,7 +106,7 @@ class BccProbes:
         # By setsid: what ends this shell does not end it.
         tools.shell(
             f"cd {_FOLDER}; rm -f control done; mkfifo control; "
-            "setsid python3 probes.py program.c . >said 2>&1 </dev/null & "
+            f"setsid python3 probes.py program.c . {' '.join(kinds(families))} >said 2>&1 </dev/null & "
             "while [ ! -e done ]; do kill -0 $! || { tail -n 5 said; exit 1; }; sleep 0.05; done",
             _LOAD_TIMEOUT_S,
         )
@@ -195,12 +142,23 @@ class BccProbes:
         return self._tools.shell(script, _COMMAND_TIMEOUT_S).output
 
 
-def program(families: Sequence[Family], disk: tuple[int, int], hertz: int) -> bytes:
+def program(families: Sequence[Tracing], disk: tuple[int, int], hertz: int) -> bytes:
     """The C program for these families, of the pieces in `in_guest/`."""
     major, minor = disk
     head = f"#define DISK {major << 20 | minor}\n#define HERTZ {hertz}\n"  # MKDEV of linux/kdev_t.h
-    pieces = dict.fromkeys(["common.c", "span.c", *(name for f in families for name in f.programs)])
-    return head.encode() + b"".join((IN_GUEST / piece).read_bytes() for piece in pieces)
+    head += f"enum kind {{ NONE, {', '.join(map(_in_c, kinds(families)))} }};\n"
+    own = [IN_GUEST / "common.c", IN_GUEST / "span.c"]
+    pieces = dict.fromkeys([*own, *(Path(name) for f in families for name in f.programs)])
+    return head.encode() + b"".join(piece.read_bytes() for piece in pieces)
+
+
+def kinds(families: Sequence[Tracing]) -> tuple[str, ...]:
+    """Names of the kinds of records that the program makes, in the order of their numbers, from 1 on."""
+    return tuple(dict.fromkeys([*_KINDS, *(span.what for f in families for span in f.spans)]))
+
+
+def _in_c(kind: str) -> str:
+    return kind.replace("-", "_").upper()
 
 
 def _hertz(tools: Toolbox) -> int:
@@ -215,11 +173,12 @@ class TracefsProbes:
 
     source = "tracefs"
 
-    def __init__(self, tools: Toolbox, families: Sequence[Family], disk: str, reason: str) -> None:
+    def __init__(self, tools: Toolbox, families: Sequence[Tracing], disk: str, reason: str) -> None:
         self._tools = tools
         self.reason = reason
         self._disk = _device_number(tools, disk)
         self._events = [event for family in families for event in family.events]
+        self._spans = [span for family in families for span in family.spans]
         there = tools.shell(
             f"[ -e {_TRACEFS}/trace ] && cd {_TRACEFS}/events && ls -d */*", 60.0, check=False
         )
@@ -236,7 +195,7 @@ class TracefsProbes:
         self._shell("; ".join(f"echo 0 >events/{event}/enable" for event in self._events))
 
     def collect(self) -> list[Record]:
-        return parse_trace(self._shell("cat trace; echo >trace"), self._disk)
+        return parse_trace(self._shell("cat trace; echo >trace"), self._disk, self._spans)
 
     def cost_ns(self) -> int | None:
         return None

@@ -49,8 +49,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", forbid_unknown_f
 
 
 class Span(msgspec.Struct, frozen=True, tag="span", forbid_unknown_fields=True):
-    """Something else that took time: `what` is `fsync`, `log-write` (XFS), `f2fs-checkpoint` or `transaction`
-    (btrfs). `us` None: its beginning cannot be seen, so it is only counted.
+    """Something else that took time: `what` is `fsync`, or as the file system's `[tracing]` names it.
+    `us` None: the kernel does not tell when it begins, so it is counted and not timed.
     """
 
     what: str

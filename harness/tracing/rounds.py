@@ -19,15 +19,15 @@ import msgspec
 
 from harness.errors import GuestError, KernelError, UsageError
 from harness.filesystems.profiles import Profile
+from harness.filesystems.tracepoints import Tracing as Tracepoints
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, resolve_modules
-from harness.measure.rig import MKFS
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
 from harness.tracing.histogram import histogram
-from harness.tracing.probes import FAMILIES, Family, Probes, TracefsProbes, start_probes, wanted_families
+from harness.tracing.probes import Probes, TracefsProbes, start_probes, wanted_families
 from harness.tracing.records import Record, encode_lines, latencies_us
 from harness.tracing.told import Mode, Round, tell
 
@@ -116,7 +116,7 @@ def tracing(
             raise UsageError(
                 f"there is no file system on {plan.disk}", f"the disk that is written to is {tools.device}"
             )
-        families = [FAMILIES.get(p.filesystem) for p in able]
+        families = [p.tracing for p in able]
         if plan.source == "tracefs":
             probes: Probes = TracefsProbes(
                 tools, wanted_families(families), plan.disk, "tracefs was asked for"
@@ -137,7 +137,7 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
     """Modes that this kernel can mount on one disk, the modules for them, and why others cannot."""
     able, modules, lacking = [], dict[str, None](), {}
     for profile in profiles:
-        if any("{" in word for word in [*profile.mkfs_arguments, profile.mount_options]):
+        if profile.second:
             lacking[profile.name] = "it takes a second disk, and this guest has one"
             continue
         try:
@@ -161,8 +161,7 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
 @contextmanager
 def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
     """An empty file system in that mode, mounted; gives the mount point."""
-    line = MKFS.get(profile.filesystem) or (profile.mkfs.program, *profile.mkfs.arguments)
-    tools.run([*line, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
+    tools.run([*profile.toolbox_mkfs, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
     place = tools.mount(profile.fstype, profile.mount_options)
     try:
         yield place
@@ -250,8 +249,8 @@ def _rounds(t: Tracing, progress: Progress) -> list[Mode]:
 
 
 def _mode(profile: Profile) -> Mode:
-    family = FAMILIES.get(profile.filesystem)
-    return Mode(profile.name, family.what if family else "", family.note if family else "")
+    events = profile.tracing
+    return Mode(profile.name, events.what if events else "", events.note if events else "")
 
 
 # --- intervals -------------------------------------------------------------------------------
@@ -261,9 +260,9 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
     """Repeat the workload in one mode, and show a histogram of each interval, as bcc's tools do."""
     begun = time.monotonic()
     profile = t.profiles[0]
-    family = FAMILIES.get(profile.filesystem)
-    what = _timed(family)
-    mode = Mode(profile.name, what, family.note if family else "")
+    events = profile.tracing
+    what = _timed(events)
+    mode = Mode(profile.name, what, events.note if events else "")
     with mounted(t.tools, profile):
         _in_background(t.tools, t.plan.workload)
         t.probes.collect()
@@ -301,9 +300,9 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
     return m
 
 
-def _timed(family: Family | None) -> str:
+def _timed(events: Tracepoints | None) -> str:
     """What is shown of an interval: fsync where the journal's own events give no latency."""
-    return "fsync" if family is None or family.what == "transaction" else family.what
+    return events.what if events and events.timed else "fsync"
 
 
 def _of_interval(mode: Mode, records: Sequence[Record], plan: Plan, what: str) -> Histogram:

@@ -7,9 +7,10 @@ belongs together is put together here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.filesystems.tracepoints import SpanEvents
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, Span
 
 # "  jbd2/vdb-8-123  [000] .....    12.345678: jbd2_start_commit: dev 254,16 transaction 3 sync 0"
@@ -29,8 +30,9 @@ class _Open:
     spans: dict[str, int] = field(default_factory=dict)
 
 
-def parse_trace(text: str, disk: tuple[int, int]) -> list[Record]:
+def parse_trace(text: str, disk: tuple[int, int], spans: Sequence[SpanEvents]) -> list[Record]:
     """Records of what a `trace` file says of the disk MAJOR,MINOR; what has no beginning in it is left out.
+    Commits of jbd2 and calls of fsync are always among them, other things as `spans` say.
 
     Where the ring was too small for all events, the last record says how many are missing.
     """
@@ -40,40 +42,41 @@ def parse_trace(text: str, disk: tuple[int, int]) -> list[Record]:
         match = None if line.startswith("#") else _LINE.match(line)
         if match:
             at_us = int(match["seconds"]) * 1_000_000 + int(match["micros"])
-            found += _event(match["event"], match["rest"], match["task"], at_us, disk, begun)
+            event, rest = match["event"], match["rest"]
+            if _is_of(rest, disk):
+                found += _event(event, rest, match["task"], at_us, begun)
+                found += _spans(event + rest, at_us, spans, begun)
     entries = _ENTRIES.search(text)
     if entries and (missing := int(entries[2]) - int(entries[1])) > 0:
         found.append(Lost(missing))
     return found
 
 
-def _event(
-    event: str, rest: str, task: str, at_us: int, disk: tuple[int, int], begun: _Open
-) -> Iterator[Record]:
+def _event(event: str, rest: str, task: str, at_us: int, begun: _Open) -> Iterator[Record]:
     if event in ("sys_fsync", "sys_fdatasync"):
         yield from _span(begun, f"fsync {task}", "fsync", at_us, end=rest.startswith(" ->"))
-    elif event == "btrfs_transaction_commit":
-        yield Span("transaction", at_us)
-    elif not _is_of(rest, disk):
-        return
     elif event.endswith(("sync_file_enter", "sync_file_exit")):
         yield from _span(begun, f"fsync {task}", "fsync", at_us, end=event.endswith("exit"))
-    elif event in ("xlog_iclog_syncing", "xlog_iclog_sync_done"):
-        lsn = re.search(r"lsn (0x[0-9a-f]+)", rest)
-        key = f"log-write {lsn[1] if lsn else ''}"
-        yield from _span(begun, key, "log-write", at_us, end=event.endswith("done"))
-    elif event == "f2fs_write_checkpoint":
-        if "start block_ops" in rest or "finish checkpoint" in rest:
-            end = "finish" in rest
-            yield from _span(begun, "f2fs-checkpoint", "f2fs-checkpoint", at_us, end=end)
     elif handler := _JBD2.get(event):
         yield from handler(dict(_numbers(rest)), at_us, begun)
 
 
+def _spans(event: str, at_us: int, spans: Sequence[SpanEvents], begun: _Open) -> Iterator[Record]:
+    for span in spans:
+        if span.begins(event):
+            yield from _span(begun, span.place(event), span.what, at_us, end=False)
+        elif span.ends(event) and not span.begin:
+            yield Span(span.what, at_us)
+        elif span.ends(event):
+            yield from _span(begun, span.place(event), span.what, at_us, end=True)
+
+
 def _is_of(rest: str, disk: tuple[int, int]) -> bool:
-    """`dev 254,16`, `dev 254:16` (XFS), `dev = (254,16)` (f2fs)."""
+    """Whether an event is of that disk: `dev 254,16`, `dev 254:16`, `dev = (254,16)`. One that names no disk
+    is of any.
+    """
     match = re.search(r"dev(?: =)? \(?(\d+)[,:](\d+)", rest)
-    return bool(match) and (int(match[1]), int(match[2])) == disk  # type: ignore[index]  # a match is known
+    return match is None or (int(match[1]), int(match[2])) == disk
 
 
 def _numbers(rest: str) -> list[tuple[str, int]]:

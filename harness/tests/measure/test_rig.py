@@ -17,7 +17,7 @@ from harness.measure.double_write import DoubleWrite
 from harness.measure.large_file import LargeFile
 from harness.measure.many_entries import ManyEntries
 from harness.measure.read_while_writing import ReadWhileWriting
-from harness.measure.rig import MKFS, Rig
+from harness.measure.rig import Rig
 from harness.measure.small_files import MEDIANS_BYTES, SmallFiles
 from harness.measurements.samples import Samples
 from harness.toolbox.guest import MOUNT_POINT, Ran, Toolbox
@@ -73,7 +73,10 @@ class TestRig:
             assert root == MOUNT_POINT
         (guest,) = booted.guests
         assert guest.ran == [
-            [*MKFS["ext4"], "-O", "^dir_index", "/dev/vdb"],
+            [
+                *("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+                *("-O", "^dir_index", "/dev/vdb"),
+            ],
             ["mkdir", "-p", MOUNT_POINT],
             ["mount", "-t", "ext4", "-o", "data=journal", "/dev/vdb", MOUNT_POINT],
             ["umount", MOUNT_POINT],

@@ -21,7 +21,7 @@ from harness.model import (
     TreeEntry,
 )
 from harness.oracles import Judge
-from harness.oracles.contract import Contract
+from harness.oracles.contract import CHOICES, Contract
 from harness.oracles.replay import replay
 from harness.tests.oracles.simple_disk import PowerCut, SimpleDisk
 from harness.workloads.load import parse_operation
@@ -44,7 +44,7 @@ ORDERED = Contract(
 
 def variant(**changes: object) -> Contract:
     """The ordered contract with changes."""
-    table = {name: getattr(ORDERED, name) for name in Contract.__dataclass_fields__}
+    table = {name: getattr(ORDERED, name) for name in CHOICES}
     return Contract.from_table({**table, **changes})
 
 

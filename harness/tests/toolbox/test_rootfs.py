@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks, KernelError
+from harness.filesystems.profiles import profiles
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
 from harness.toolbox import rootfs
@@ -66,6 +67,12 @@ def test_whatever_is_changed_in_the_recipe_makes_another_image(
     assert recipe_hash() != before
     monkeypatch.undo()
     assert recipe_hash() == before
+
+
+def test_the_mkfs_of_every_measured_file_system_is_in_the_recipe() -> None:
+    """They were listed a second time, in rootfs.toml."""
+    wanted = {p.mkfs.package for p in profiles().values() if p.toolbox}
+    assert {"e2fsprogs", "nilfs-tools"} <= wanted <= set(recipe().packages)
 
 
 def test_packages_come_from_this_machine_s_sources(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tracepoints import SpanEvents
 from harness.tracing.records import (
     Checkpoint,
     Commit,
@@ -33,7 +36,12 @@ RECORDS = st.one_of(
 
 
 def sample(name: str) -> list[Record]:
-    return parse_trace((SAMPLES / f"{name}.trace").read_text(), DISK)
+    return parse_trace((SAMPLES / f"{name}.trace").read_text(), DISK, spans(name))
+
+
+def spans(name: str) -> Sequence[SpanEvents]:
+    (traced,) = {p.tracing for p in select_profiles([name])}
+    return traced.spans if traced else ()
 
 
 @given(st.lists(RECORDS))
@@ -107,7 +115,7 @@ def test_fsync_is_timed_everywhere(name: str, fsyncs: int) -> None:
 
 
 def test_another_disk_s_commits_are_not_ours() -> None:
-    found = parse_trace((SAMPLES / "ext4.trace").read_text(), (254, 32))
+    found = parse_trace((SAMPLES / "ext4.trace").read_text(), (254, 32), ())
     assert {r.what for r in found if isinstance(r, Span)} == {"fsync"}
     assert not [r for r in found if not isinstance(r, Span)]
 
@@ -116,10 +124,10 @@ def test_a_commit_whose_beginning_is_missing_is_no_commit() -> None:
     text = (SAMPLES / "ext4.trace").read_text()
     for event in ("start_commit", "commit_locking", "commit_flushing", "commit_logging"):
         cut = "".join(line for line in text.splitlines(True) if f"jbd2_{event}: dev 254,16" not in line)
-        assert latencies_us(parse_trace(cut, DISK), "commit") == []
+        assert latencies_us(parse_trace(cut, DISK, ()), "commit") == []
 
 
 def test_events_that_found_no_room_are_told() -> None:
     text = (SAMPLES / "ext4.trace").read_text().replace("entries-written: 52/52", "entries-written: 52/58")
-    assert parse_trace(text, DISK)[-1] == Lost(6)
+    assert parse_trace(text, DISK, ())[-1] == Lost(6)
     assert Lost not in {type(r) for r in sample("ext4")}

@@ -14,7 +14,7 @@ from harness.kernels.find import find_kernel
 from harness.measurements.directory import read_measurements
 from harness.tests.needs import needed
 from harness.toolbox.rootfs import root_image
-from harness.tracing.probes import FAMILIES, TracefsProbes, wanted_families
+from harness.tracing.probes import TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
 from harness.tracing.rounds import Plan, overhead, trace, tracing
 
@@ -35,7 +35,7 @@ def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
         tracing(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,
     ):
         assert (s.probes.source, s.probes.reason, s.lacking) == ("bcc", "", {})
-        beside = TracefsProbes(s.tools, wanted_families([FAMILIES["ext4"]]), "vdb", "for comparison")
+        beside = TracefsProbes(s.tools, wanted_families([s.profiles[0].tracing]), "vdb", "for comparison")
         m = trace(s, tmp_path, progress)
         by_tracefs = {c.at_us: c for c in beside.collect() if isinstance(c, Commit)}
 

@@ -4,7 +4,7 @@
 // Named by the formats of tracepoints, which bcc turns into structs without jbd2's own headers.
 typedef u32 tid_t;
 
-enum kind { COMMIT = 1, CHECKPOINT, FSYNC, LOG_WRITE, F2FS_CHECKPOINT, TRANSACTION };
+// COMMIT, CHECKPOINT, FSYNC and the kinds of each file system are numbered by the host: harness/tracing/probes.py.
 
 struct record {
 	u64 at_ns;         // when it began; CLOCK_MONOTONIC

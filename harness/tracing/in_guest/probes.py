@@ -1,6 +1,8 @@
 """In the guest: load a program of probes by bcc, and give what it saw when asked to.
 
-    probes.py PROGRAM.c FOLDER
+    probes.py PROGRAM.c FOLDER KIND...
+
+KINDs are the names of the kinds of records, in the order of their numbers, from 1 on.
 
 Reads one command a line from FOLDER/control: `attach`, `detach`, `collect NAME` (what was seen since the
 last time goes to FOLDER/NAME, a JSON object a line), `cost NAME` (nanoseconds spent in the probes so far, if
@@ -19,7 +21,7 @@ from typing import Any
 
 import bcc  # type: ignore[import-not-found]  # the guest has it
 
-KINDS = ("", "commit", "checkpoint", "fsync", "log-write", "f2fs-checkpoint", "transaction")
+KINDS = ("", *sys.argv[3:])
 DRAIN_S = 10.0
 PREFIX = "tracepoint__"
 
