@@ -1,0 +1,41 @@
+"""The documents: lines that can be read in a terminal, and paths that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import harness
+
+ROOT = Path(harness.__file__).parent.parent
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+WIDTH = 120
+# A path from the top of the checkout, without a part in capitals or made when something runs.
+PATH = re.compile(r"`((?:harness|vms|kernels|workloads|reports)/[\w./-]*)`")
+MADE = ("reports/latest", "reports/runs")
+
+
+def prose(text: str) -> list[str]:
+    """Lines outside of code and tables."""
+    return [
+        line
+        for line in re.sub(r"^```\w*\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()
+        if not line.startswith(("|", "!["))
+    ]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_prose_wraps_at_120_columns(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert [line for line in prose(text) if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_path_that_is_named_is_there(name: str) -> None:
+    """ARCHITECTURE named modules by the places that they had had before they moved."""
+    named = set(PATH.findall((ROOT / name).read_text()))
+    wanted = [p for p in named if not p.startswith(MADE) and not re.search(r"(?<![a-zA-Z.])[A-Z]{2,}", p)]
+    assert wanted or name == "README.md"
+    assert sorted(p for p in wanted if not (ROOT / p).exists()) == []
