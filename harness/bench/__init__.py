@@ -10,9 +10,9 @@ Not measured here: how rates add up over several guests, other file systems, oth
 
 from __future__ import annotations
 
-from harness.bench.figures import Bench, bench_json
+from harness.bench.figures import BenchResult, bench_json
 from harness.bench.measure import run_bench
 from harness.bench.stage import FULL, QUICK, Effort
 from harness.bench.table import table
 
-__all__ = ["FULL", "QUICK", "Bench", "Effort", "bench_json", "run_bench", "table"]
+__all__ = ["FULL", "QUICK", "BenchResult", "Effort", "bench_json", "run_bench", "table"]

@@ -17,7 +17,7 @@ class NotMeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Quartiles:
     """`count` measurements of one thing: the median, and the quartiles around it."""
 
     median: float
@@ -26,7 +26,7 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> Quartiles:
         """Of at least one value."""
         low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
         return cls(median(values), low, high, len(values))
@@ -43,8 +43,8 @@ class Raw:
     """
 
     machine: str
-    state_ms: Spread
-    split_ms: Mapping[str, Spread]
+    state_ms: Quartiles
+    split_ms: Mapping[str, Quartiles]
     cpu_ms: float
     per_second: float
     per_core: float
@@ -56,8 +56,8 @@ class Floor:
     loop device over memory, then fsck of what that left. `cpu_ms` leaves out the loop device's own thread.
     """
 
-    state_ms: Spread
-    split_ms: Mapping[str, Spread]
+    state_ms: Quartiles
+    split_ms: Mapping[str, Quartiles]
     cpu_ms: float
     per_second: float
 
@@ -68,8 +68,8 @@ class Usual:
     each a process of its own.
     """
 
-    state_ms: Spread
-    split_ms: Mapping[str, Spread]
+    state_ms: Quartiles
+    split_ms: Mapping[str, Quartiles]
     per_second: float
 
 
@@ -96,10 +96,10 @@ class GrowthPoint:
     """
 
     entries: int
-    switch_us: Spread
-    switch_and_read_us: Spread
-    state_ms: Spread
-    split_ms: Mapping[str, Spread]
+    switch_us: Quartiles
+    switch_and_read_us: Quartiles
+    state_ms: Quartiles
+    split_ms: Mapping[str, Quartiles]
     cpu_ms: float
     memory: Mapping[str, Memory]
     beyond_image_mib: float | None
@@ -130,7 +130,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostFacts:
     """`load`: of the last minute, before and after; much above 1, others have had a part in the times."""
 
     cpu: str
@@ -142,10 +142,10 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class BenchResult:
     """All of it. `entries`: of the recorded log; `states`: that raw and floor were measured on."""
 
-    host: Host
+    host: HostFacts
     tested_kernel: str
     operations: int
     entries: int
@@ -157,6 +157,6 @@ class Bench:
     decided: Mapping[str, Decided | NotMeasured]
 
 
-def bench_json(bench: Bench) -> bytes:
+def bench_json(bench: BenchResult) -> bytes:
     """All figures for programs; a figure that was not measured is an object with a `reason`."""
     return msgspec.json.format(msgspec.json.encode(bench), indent=2) + b"\n"

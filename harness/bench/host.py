@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.bench.figures import Host, Memory
+from harness.bench.figures import HostFacts, Memory
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.machine import default_name, machine_of
@@ -173,13 +173,13 @@ def beyond_image(memory: Mapping[str, Memory]) -> float | None:
 # --- what it is ------------------------------------------------------------------------------
 
 
-def describe_host(load_before: float) -> Host:
+def describe_host(load_before: float) -> HostFacts:
     """This machine, as far as its figures depend on it."""
     cpus = [
         line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")
     ]
     memory = _kibibytes(Path("/proc/meminfo")).get("MemTotal", 0)
-    return Host(
+    return HostFacts(
         cpu=cpus[0] if cpus else platform.machine(),
         cores=len(os.sched_getaffinity(0)),
         memory_mib=memory >> 10,

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from harness.bench.figures import Bench, Decided, Floor, Growth, GrowthPoint, NotMeasured, Raw, Spread, Usual
+from harness.bench.figures import (
+    BenchResult,
+    Decided,
+    Floor,
+    Growth,
+    GrowthPoint,
+    NotMeasured,
+    Quartiles,
+    Raw,
+    Usual,
+)
 from harness.bench.host import (
     beyond_image,
     describe_host,
@@ -54,7 +64,7 @@ def run_bench(
     accel: str,
     own_kernel: Path | None,
     say: Callable[[str], None],
-) -> Bench:
+) -> BenchResult:
     """Everything, one after another. What cannot be measured says why; raises PowercutError only where
     nothing can be (no machine, no kernel).
     """
@@ -66,7 +76,7 @@ def run_bench(
 
         stage.say(f"measuring: raw ({', '.join(machines)}) and the floor")
         raw, floor = measure_states(stage)
-        return Bench(
+        return BenchResult(
             raw=raw,
             floor=floor,
             usual=_try(stage, "the usual way", functools.partial(measure_usual, stage)),
@@ -128,12 +138,12 @@ def time_state(
     return times
 
 
-def _split(times: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
-    return {part: Spread.of([t[part] for t in times]) for part in times[0]}
+def _split(times: Sequence[Mapping[str, float]]) -> dict[str, Quartiles]:
+    return {part: Quartiles.of([t[part] for t in times]) for part in times[0]}
 
 
-def _totals(times: Sequence[Mapping[str, float]]) -> Spread:
-    return Spread.of([sum(t.values()) for t in times])
+def _totals(times: Sequence[Mapping[str, float]]) -> Quartiles:
+    return Quartiles.of([sum(t.values()) for t in times])
 
 
 # --- the measurements ------------------------------------------------------------------------
@@ -353,8 +363,8 @@ class _Series:
         assert len(hashes) == len(states)  # noqa: S101  # and keeps them alive until they are counted
         return GrowthPoint(
             self.size,
-            Spread.of(self.switch_us),
-            Spread.of(self.read_us),
+            Quartiles.of(self.switch_us),
+            Quartiles.of(self.read_us),
             _totals(self.times),
             _split(self.times),
             self.cpu_ms / len(self.times),

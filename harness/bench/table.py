@@ -9,7 +9,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.bench.figures import Bench, Decided, Floor, Growth, Memory, NotMeasured, Raw, Spread, Usual
+from harness.bench.figures import (
+    BenchResult,
+    Decided,
+    Floor,
+    Growth,
+    Memory,
+    NotMeasured,
+    Quartiles,
+    Raw,
+    Usual,
+)
 from harness.bench.stage import PROFILE
 from harness.guests.machine import profile_of
 
@@ -17,7 +27,7 @@ Row: TypeAlias = tuple[str, str, str]
 """What, the figure, and the target with whether it is met."""
 
 
-def rows(bench: Bench) -> list[Row]:
+def rows(bench: BenchResult) -> list[Row]:
     """The table of figures."""
     found: list[Row] = []
     for machine, raw in bench.raw.items():
@@ -122,13 +132,13 @@ def _target(said: str, met: bool) -> str:
     return f"{said}: {'met' if met else 'MISSED'}"
 
 
-def _said(spread: Spread) -> str:
+def _said(spread: Quartiles) -> str:
     """`31.2 (29.8 to 35.0)`: median and quartiles."""
     digits = 0 if spread.median >= 100 else 1
     return f"{spread.median:,.{digits}f} ({spread.low:,.{digits}f} to {spread.high:,.{digits}f})"
 
 
-def _parts(split: Mapping[str, Spread]) -> str:
+def _parts(split: Mapping[str, Quartiles]) -> str:
     return ", ".join(f"{part} {spread.median:.1f}" for part, spread in split.items())
 
 
@@ -136,7 +146,7 @@ def _peaks(memory: Mapping[str, Memory]) -> str:
     return ", ".join(f"{name} {'?' if m.peak is None else f'{m.peak:.0f}'}" for name, m in memory.items())
 
 
-def table(bench: Bench) -> Table:
+def table(bench: BenchResult) -> Table:
     """Everything for people; what the words mean stands below it."""
     host = bench.host
     title = (

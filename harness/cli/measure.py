@@ -14,7 +14,7 @@ from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import Plan, Result, comparison, create, load_plan, measure, said_size
+from harness.measure.run import MeasurePlan, Result, comparison, create, load_plan, measure, said_size
 from harness.model import Verdict
 from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.report.words import shown_path
@@ -86,7 +86,7 @@ def measure_command(
     if not name:
         raise UsageError("no measurement was named", f"one of: {', '.join(COMPARISONS)}")
     kernel = Path(given["kernel"])
-    plan = Plan(
+    plan = MeasurePlan(
         name=name,
         rounds=given["repeat"] or comparison(name).rounds,
         scale=given["scale"],
@@ -100,7 +100,7 @@ def measure_command(
     return _measure(plan, create(plan, out))
 
 
-def _measure(plan: Plan, path: Path) -> ExitCode:
+def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
     write_measurement_reports(path)

@@ -25,7 +25,7 @@ from harness.report.measurements import histogram_text, print_measurements, writ
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,
-    Plan,
+    TracePlan,
     Tracing,
     intervals,
     overhead,
@@ -103,7 +103,7 @@ def trace_command(
     if interval and len(profiles) != 1:
         raise UsageError("INTERVAL needs one mode", "name it: -c ext4/journal")
     plan = msgspec.convert(
-        {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, Plan
+        {**given, "interval_s": interval or 0.0, "count": count or 0, "argv": sys.argv[1:]}, TracePlan
     )
     look_up_pc_kernel(kernel_name, modules)
     kernel = find_kernel(kernel_name, modules)

@@ -23,7 +23,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
-from harness.filesystems.tracepoints import Tracing
+from harness.filesystems.tracepoints import Tracepoints
 from harness.host.resources import resource
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
@@ -130,7 +130,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repair: Tool | None = None
     made_by_mkfs: tuple[str, ...] = ()
     toolbox: InToolbox | None = None
-    tracing: Tracing | str | None = None  # text: the folder whose tracepoints it shares
+    tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
 
 
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +166,7 @@ class Profile:
     contract: Contract
     second: Second | None = None
     toolbox: InToolbox | None = None
-    tracing: Tracing | None = None
+    tracing: Tracepoints | None = None
 
     @property
     def second_offset(self) -> int:
@@ -298,11 +298,11 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
     )
 
 
-def _tracing(folder: Path, given: Tracing | str | None) -> Tracing | None:
+def _tracing(folder: Path, given: Tracepoints | str | None) -> Tracepoints | None:
     if isinstance(given, str):
         folder = folder.parent / given
         given = _decode(folder / FILE_NAME, _FilesystemFile).tracing
-        if not isinstance(given, Tracing):
+        if not isinstance(given, Tracepoints):
             raise UsageError(
                 f"{folder / FILE_NAME} has no tracepoints of its own", "name the folder that has"
             )

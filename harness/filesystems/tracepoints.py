@@ -31,7 +31,7 @@ class SpanEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=T
         return f"{self.what} {found[1] if found else ''}"
 
 
-class Tracing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Tracepoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """Tracepoints that belong together. `what`: the name of the records that stand for a commit; `spans`: how
     they are made of events, where they are not commits of the journaling layer that several file systems
     share. `programs`: C for bcc, of the same folder, with a TRACEPOINT_PROBE for each of `events`; there the

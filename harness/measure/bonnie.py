@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.errors import GuestError
-from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
+from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio
+from harness.measurements.results import Ratio, Results
 from harness.measurements.samples import Sample, Samples
 
 MODES = {
@@ -77,7 +77,7 @@ class Bonnie(InGuest):
             said = rig.run(line(root, configuration.name, sizes))
         return Sample(configuration.name, number, parse(said), {"csv": csv_line(said)})
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         rows = self.configurations()
         in_out = {str(field): RATES[field] for field in _IN_OUT}
         files = {str(field): words for field, words in RATES.items() if field not in _IN_OUT}
@@ -90,7 +90,7 @@ class Bonnie(InGuest):
             spread_table("Creating, looking at and deleting empty files", samples, files, rows, note),
             spread_table("Percentage of the processor", samples, processor, rows),
         ]
-        return Told(_ratios(samples), tables, notes=NOTES)
+        return Results(_ratios(samples), tables, notes=NOTES)
 
 
 NOTES = (

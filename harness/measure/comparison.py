@@ -1,7 +1,7 @@
-"""What a measurement is: a file of this folder that holds one `Comparison`.
+"""What a measurement is: a module of this folder with one `Comparison`.
 
-`run.py` asks it for its configurations, takes each of them once a round, keeps every figure, and hands all
-of them back to be told. A comparison knows neither the run directory nor the report.
+`run.py` asks it for its configurations, measures each of them once per round, keeps every figure, and passes
+all of them back for evaluation. A comparison knows neither the run directory nor the report.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, profiles
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel
-from harness.measurements.results import Histogram, Ratio, Series, Table
+from harness.measurements.results import Ratio, Results, Table
 from harness.measurements.samples import Sample, Samples, ratios
 from harness.model import Verdict
 
 Sizes = Mapping[str, int]
-"""How much is done, by name; the unit stands last in the name."""
+"""How much work is done, by name, with the unit last in the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A file system as it is made and mounted. `mkfs`: arguments beside those of its profile."""
+    """A file system as it is made and mounted. `mkfs`: arguments added to those of its profile."""
 
     name: str
     profile: Profile
@@ -49,8 +49,8 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a comparison is given to work with. `scratch`: a folder that goes when the run ends; `kept`: the
-    run's own. `accel`: `auto`, `kvm` or `tcg`. `seed`: of everything random.
+    """What a comparison works with. `scratch`: a folder that is deleted when the run ends; `kept`: the run
+    directory. `seed`: of everything random.
     """
 
     kernel: Kernel
@@ -63,7 +63,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """On what it was measured, as the report says it."""
+    """What it was measured on, as the report shows it."""
 
     kernel: str
     machine: str
@@ -71,25 +71,13 @@ class Surroundings:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the figures come to; see `Measurement`, which has fields of these names."""
-
-    ratios: Sequence[Ratio] = ()
-    tables: Sequence[Table] = ()
-    histograms: Sequence[Histogram] = ()
-    series: Sequence[Series] = ()
-    notes: Sequence[str] = ()
-    answer: str = ""
-
-
 RigT = TypeVar("RigT")
 
 
 class Comparison(ABC, Generic[RigT]):
-    """One measurement. `repeats`: what others did and published, and where; `rounds`: how often each
-    configuration is taken unless the user says otherwise. `warms_up`: a small round goes before, and is not
-    counted: an emulator translates code when it is run for the first time.
+    """One measurement. `repeats`: what others measured and where they published it; `rounds`: how often each
+    configuration is measured by default. `warms_up`: a small round goes first and is not counted, because an
+    emulator translates code when it first runs.
     """
 
     name: str
@@ -100,30 +88,30 @@ class Comparison(ABC, Generic[RigT]):
 
     @abstractmethod
     def configurations(self) -> Sequence[Configuration]:
-        """In the order in which they are taken in each round."""
+        """In the order in which each round measures them."""
 
     @abstractmethod
     def sizes(self, scale: float) -> Sizes:
-        """At `scale` 1 they are what emulation does in minutes."""
+        """The sizes of the work: at `scale` 1, what emulation does in minutes."""
 
     @abstractmethod
     def rig(self, host: Host, sizes: Sizes) -> AbstractContextManager[RigT]:
-        """What it is measured in."""
+        """Where it is measured; set up once for all rounds."""
 
     @abstractmethod
     def surroundings(self, rig: RigT) -> Surroundings:
-        """On what; asked for once the first figure has been taken."""
+        """What it was measured on; asked for after the first sample."""
 
     @abstractmethod
     def take(self, rig: RigT, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
-        """The figures of one configuration in round `number`. Raises PowercutError where there are none."""
+        """Measure one configuration in round `number`. Raises PowercutError if it cannot be measured."""
 
     @abstractmethod
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
-        """What they come to."""
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
+        """The results of all samples."""
 
     def verdict(self, samples: Samples) -> Verdict:
-        """Whether promises were kept, where that is what is looked at; figures alone break none."""
+        """Whether promises were kept, if that is what is measured; figures alone break none."""
         return Verdict.PASS
 
 
@@ -135,7 +123,7 @@ def scaled(scale: float, **sizes: int) -> Sizes:
 def spread_table(
     title: str, samples: Samples, columns: Mapping[str, str], rows: Sequence[Configuration], note: str = ""
 ) -> Table:
-    """Configurations down, figures across. `columns`: the heading of each figure."""
+    """A row per configuration, a column per figure. `columns`: the heading of each figure."""
     return Table(
         title=title,
         columns=["configuration", *columns.values()],
@@ -153,8 +141,8 @@ def ratio(
     source: str = "",
     remark: str = "",
 ) -> list[Ratio]:
-    """`upper / lower` of two figures by round (see `Samples.values`): a list of one, or none where either
-    was not measured.
+    """`upper / lower` of two figures, round by round (see `Samples.values`): a list of one ratio, or an empty
+    list if either was not measured.
     """
     measured = ratios(upper, lower)
     return [Ratio(name, measured, published, source, remark)] if measured else []

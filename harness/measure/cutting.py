@@ -40,7 +40,7 @@ MOST_LATE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PlannedCut:
     """When the machine is killed: after operation number `operation` was sent, `late` times as long as one
     operation has taken on average until then.
     """
@@ -51,7 +51,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AfterCut:
     """What became of one power cut. `recovered`: the line in which the kernel said that it replayed its
     journal; empty where it said nothing.
     """
@@ -63,11 +63,11 @@ class Seen:
     recovery_s: float
 
 
-def plan_cut(seed: str, count: int) -> Cut:
+def plan_cut(seed: str, count: int) -> PlannedCut:
     """One of the cuts that a seed stands for: of `count` operations, killed in the first four fifths."""
     chance = random.Random(seed)  # noqa: S311 - the same cut from the same seed, no secret
     operations = some_operations(chance, count)
-    return Cut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, MOST_LATE))
+    return PlannedCut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, MOST_LATE))
 
 
 def some_operations(chance: random.Random, count: int) -> tuple[Operation, ...]:
@@ -120,7 +120,7 @@ def history(operations: Sequence[Operation]) -> History:
 
 
 def cut_power(
-    kit: GuestKit, profile: Profile, base: Path, cut: Cut, directory: Path, image: Path
+    kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, directory: Path, image: Path
 ) -> Position:
     """Boot, write, kill the machine in the middle of it, and leave in `image` what the disk then holds.
 
@@ -192,10 +192,10 @@ def judge(profile: Profile, operations: Sequence[Operation], where: Position, ou
     return oracles.judge(where, outcome)
 
 
-def cut_and_judge(kit: GuestKit, profile: Profile, base: Path, cut: Cut, scratch: Path) -> Seen:
+def cut_and_judge(kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, scratch: Path) -> AfterCut:
     """The whole of it. The disk as the dead machine left it stays in `scratch/cut.img`."""
     image = scratch / "cut.img"
     image.unlink(missing_ok=True)
     where = cut_power(kit, profile, base, cut, scratch / "dead", image)
     outcome, line, recovery_s = recover(kit, profile, image, scratch / "alive")
-    return Seen(where, outcome, judge(profile, cut.operations, where, outcome), line, recovery_s)
+    return AfterCut(where, outcome, judge(profile, cut.operations, where, outcome), line, recovery_s)

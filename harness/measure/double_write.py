@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from harness.errors import GuestError
-from harness.measure.comparison import Configuration, Sizes, Surroundings, Told, ratio, scaled, spread_table
+from harness.measure.comparison import Configuration, Sizes, Surroundings, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio
+from harness.measurements.results import Ratio, Results
 from harness.measurements.samples import Sample, Samples
 from harness.tracing.records import Commit
 
@@ -75,7 +75,7 @@ class DoubleWrite(InGuest):
         probes = rig.probes([c.profile.tracing for c in self.configurations()])
         return Surroundings(f"Linux {guest.kernel_release}", guest.machine, guest.accel, probes.source)
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         columns = {
             "mib_s": "throughput, MiB/s",
             "commit_ms": "a commit on average, ms",
@@ -85,7 +85,7 @@ class DoubleWrite(InGuest):
             "to_disk_mib": "to the disk meanwhile, MiB",
         }
         table = spread_table("By mode", samples, columns, self.configurations())
-        return Told(_ratios(samples), [table], notes=NOTES)
+        return Results(_ratios(samples), [table], notes=NOTES)
 
 
 NOTES = (

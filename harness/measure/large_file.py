@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from harness.errors import GuestError
-from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
+from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio
+from harness.measurements.results import Ratio, Results
 from harness.measurements.samples import Sample, Samples
 
 FAST_EXT3 = "noatime,data=writeback,barrier=0"
@@ -54,13 +54,13 @@ class LargeFile(InGuest):
                 values[f"{phase}_kib_s"] = throughput(said, phase)
         return Sample(configuration.name, number, values)
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         columns = {f"{phase}_kib_s": f"{phase}, KiB/s" for phase in PHASES}
         note = (
             "write and rewrite last until fsync(2) has returned. read: from the disk. reread: from the cache."
         )
         table = spread_table("Throughput", samples, columns, self.configurations(), note)
-        return Told(_ratios(samples), [table], notes=NOTES)
+        return Results(_ratios(samples), [table], notes=NOTES)
 
 
 NOTES = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.measure.comparison import Configuration, Sizes, Told, ratio, spread_table
+from harness.measure.comparison import Configuration, Sizes, ratio, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio, Series
+from harness.measurements.results import Ratio, Results, Series
 from harness.measurements.samples import Sample, Samples
 
 FULL_ENTRIES = 500_000
@@ -60,7 +60,7 @@ class ManyEntries(InGuest):
         }
         return Sample(configuration.name, number, values | _growth(values, points))
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         points = _points(sizes)
         growth = {f"{phase} growth": f"growth, {phase}" for phase in PHASES}
         note = (
@@ -74,7 +74,7 @@ class ManyEntries(InGuest):
         for phase, words in PHASES.items():
             columns = {f"{phase} {p}": f"{p:,} entries, s" for p in points}
             tables.append(spread_table(f"Seconds to {words}", samples, columns, self.configurations()))
-        return Told(
+        return Results(
             _ratios(samples, points[-1]), tables, series=_series(samples, points), notes=_notes(sizes)
         )
 

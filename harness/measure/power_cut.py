@@ -16,9 +16,9 @@ from harness.filesystems.profiles import Profile
 from harness.guests.kits import make_kits, missing_for
 from harness.guests.machine import default_name
 from harness.guests.worker import GuestKit
-from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings, Told
-from harness.measure.cutting import Seen, cut_and_judge, plan_cut
-from harness.measurements.results import Cell, Table
+from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
+from harness.measure.cutting import AfterCut, cut_and_judge, plan_cut
+from harness.measurements.results import Cell, Results, Table
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.plan import Plan
@@ -116,8 +116,8 @@ class PowerCut(Comparison[Plug]):
         seen = {v for name in samples.configurations() for v in samples.words(name, "verdict")}
         return next((v for v in (Verdict.FAIL, Verdict.UNKNOWN) if v.value in seen), Verdict.PASS)
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
-        return Told(tables=[_outcomes(samples), _each(samples)], notes=NOTES, answer=answer(samples))
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
+        return Results(tables=[_outcomes(samples), _each(samples)], notes=NOTES, answer=answer(samples))
 
 
 NOTES = (
@@ -146,12 +146,12 @@ def answer(samples: Samples) -> str:
     return f"{what}: {'; '.join(parts)}."
 
 
-def _why(seen: Seen) -> list[str]:
+def _why(seen: AfterCut) -> list[str]:
     found = [f"{v.oracle}: {v.summary}" for v in seen.judgement.violations]
     return (found or list(seen.judgement.unknown))[:_SHOWN_VIOLATIONS]
 
 
-def _keep(host: Host, configuration: Configuration, number: int, seen: Seen) -> None:
+def _keep(host: Host, configuration: Configuration, number: int, seen: AfterCut) -> None:
     """The disk as it was found, and what was seen of it: there is no other way to look at it again."""
     folder = host.kept / "cuts" / f"{configuration.name.replace('/', '-')}-{number + 1}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
+from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio
+from harness.measurements.results import Ratio, Results
 from harness.measurements.samples import Sample, Samples
 
 JOURNAL = "ext3/journal"
@@ -79,7 +79,7 @@ class ReadWhileWriting(InGuest):
         values["written_mib_a_second"] = values.pop("written_bytes_a_second") / (1 << 20)
         return Sample(configuration.name, number, values)
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         columns = {
             "beside_busy_s": "beside it, while writing, s",
             "same_busy_s": "on it, while writing, s",
@@ -94,7 +94,7 @@ class ReadWhileWriting(InGuest):
         )
         note += f" The disk is held to {self.disk_mib_s} MiB a second, reads and writes together."
         table = spread_table("Seconds to read 16 MiB", samples, columns, self.configurations(), note)
-        return Told(_ratios(samples), [table])
+        return Results(_ratios(samples), [table])
 
 
 def _partition(rig: Rig) -> None:

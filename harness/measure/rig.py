@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.errors import GuestError, KernelError, PowercutError
 from harness.filesystems.profiles import Profile
-from harness.filesystems.tracepoints import Tracing
+from harness.filesystems.tracepoints import Tracepoints
 from harness.kernels.find import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
@@ -83,7 +83,7 @@ class Rig:
         """mkfs. Raises GuestError with what it said."""
         self.run([*profile.toolbox_mkfs, *more, device], MKFS_TIMEOUT_S)
 
-    def probes(self, families: Sequence[Tracing | None]) -> Probes:
+    def probes(self, families: Sequence[Tracepoints | None]) -> Probes:
         """Probes for these events, loaded where they are not; they stay for the guest's life."""
         guest = self.guest  # first: a new one has no probes yet
         if self._probes is None:

@@ -35,14 +35,14 @@ from harness.model import Verdict
 
 SURROUNDINGS_NAME = "surroundings.json"
 WARM_UP = 0.2
-"""Of the sizes, in the round that is not counted."""
+"""Share of the sizes in the round that is not counted."""
 
 RigT = TypeVar("RigT")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the user asked for; kept as plan.json, so that it can be gone on with. `only`: configurations by
-    name; none: all of the measurement's. `started`: set when the run directory is made.
+class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked of a measurement; kept as plan.json, so that it can be resumed. `only`: configurations by
+    name; empty: all of them. `started`: set when the run directory is made.
     """
 
     name: str
@@ -58,8 +58,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Where it is, and what it came to. `lacking`: what could not be measured, and why. `verdict`: whether
-    promises were kept, where that was looked at.
+    """A measurement and its run directory. `lacking`: what could not be measured, and why. `verdict`: whether
+    promises were kept, if that was measured.
     """
 
     path: Path
@@ -70,7 +70,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def comparison(name: str) -> Comparison[object]:
-    """The measurement of that name. Raises UsageError that names what there is."""
+    """The measurement of that name. Raises UsageError that lists the known ones."""
     try:
         return COMPARISONS[name]
     except KeyError:
@@ -79,9 +79,9 @@ def comparison(name: str) -> Comparison[object]:
         ) from None
 
 
-def create(plan: Plan, out: Path) -> Path:
+def create(plan: MeasurePlan, out: Path) -> Path:
     """A new run directory with its plan."""
-    # a name that is not there costs no directory
+    # before the directory: a wrong name leaves none behind
     list(_configurations(comparison(plan.name), plan))
     look_up_pc_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
     path = make_directory(out, f"measure-{plan.name}")
@@ -90,20 +90,20 @@ def create(plan: Plan, out: Path) -> Path:
     return path
 
 
-def load_plan(path: Path) -> Plan:
-    """Of a run directory. Raises StoreError where it is none of a measurement."""
+def load_plan(path: Path) -> MeasurePlan:
+    """The plan of a run directory. Raises StoreError if it holds no measurement."""
     try:
-        return msgspec.json.decode((path / "plan.json").read_bytes(), type=Plan)
+        return msgspec.json.decode((path / "plan.json").read_bytes(), type=MeasurePlan)
     except (OSError, msgspec.MsgspecError) as e:
         raise StoreError(
             f"{path} holds no measurement: {e}", "powercut measure NAME makes one; for a run: powercut run"
         ) from e
 
 
-def measure(plan: Plan, path: Path, progress: Progress) -> Result:
-    """Take what of the plan the run directory does not hold yet, and tell all of it.
+def measure(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
+    """Measure what the run directory does not hold yet, and evaluate all of it.
 
-    On KeyboardInterrupt what was taken is kept and told.
+    On KeyboardInterrupt the samples so far are kept and evaluated.
     """
     chosen = comparison(plan.name)
     sizes = chosen.sizes(plan.scale)
@@ -116,13 +116,13 @@ def measure(plan: Plan, path: Path, progress: Progress) -> Result:
             _take_all(chosen, host, plan, sizes, samples)
         except KeyboardInterrupt:
             interrupted = True
-    told = _tell(chosen, plan, sizes, samples, _surroundings(path))
-    write_measurements(path, [told])
-    return Result(path, told, lacking(chosen, plan, samples), chosen.verdict(samples), interrupted)
+    m = _measurement(chosen, plan, sizes, samples, _surroundings(path))
+    write_measurements(path, [m])
+    return Result(path, m, lacking(chosen, plan, samples), chosen.verdict(samples), interrupted)
 
 
-def lacking(chosen: Comparison[object], plan: Plan, samples: Samples) -> tuple[str, ...]:
-    """What the plan asks for and the samples do not hold: `ext3/journal, round 2: why`."""
+def lacking(chosen: Comparison[object], plan: MeasurePlan, samples: Samples) -> tuple[str, ...]:
+    """What the plan asks for and the samples lack: `ext3/journal, round 2: why`."""
     why = {(s.configuration, s.round): s.reason for s in samples.taken if s.reason}
     wanted = [(c.name, n) for n in range(plan.rounds) for c in _configurations(chosen, plan)]
     missing = [key for key in wanted if not samples.has(*key)]
@@ -130,12 +130,14 @@ def lacking(chosen: Comparison[object], plan: Plan, samples: Samples) -> tuple[s
     left = [f"{name}, round {n + 1}" for name, n in missing if (name, n) not in why]
     if left:
         names = left[0] if len(left) == 1 else f"{len(left)} of {len(wanted)} samples, from {left[0]} on"
-        told.append(f"{names}: not come to")
+        told.append(f"{names}: not reached")
     return tuple(told)
 
 
-def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, samples: Samples) -> None:
-    """Every configuration once, then every one again."""
+def _take_all(
+    chosen: Comparison[RigT], host: Host, plan: MeasurePlan, sizes: Sizes, samples: Samples
+) -> None:
+    """Every configuration once per round."""
     wanted = [
         (number, configuration)
         for number in range(plan.rounds)
@@ -167,7 +169,7 @@ def _take_all(chosen: Comparison[RigT], host: Host, plan: Plan, sizes: Sizes, sa
 def _take(
     chosen: Comparison[RigT], rig: RigT, configuration: Configuration, sizes: Sizes, number: int
 ) -> Sample:
-    """What is missing on this host is missing for all of them, and is raised; the rest is this one's own."""
+    """A sample, or one with the reason why it failed. What this host lacks, all lack: that is raised."""
     try:
         return chosen.take(rig, configuration, sizes, number)
     except (EnvironmentLacks, UsageError):
@@ -179,7 +181,7 @@ def _take(
         return Sample(configuration.name, number, reason=e.what)
 
 
-def _configurations(chosen: Comparison[RigT], plan: Plan) -> Iterator[Configuration]:
+def _configurations(chosen: Comparison[RigT], plan: MeasurePlan) -> Iterator[Configuration]:
     known = chosen.configurations()
     names = [c.name for c in known]
     for name in plan.only:
@@ -194,12 +196,11 @@ def _brief(sample: Sample) -> str:
     return ", ".join([*figures, *list(sample.words.values())[:2]])
 
 
-def _tell(
-    chosen: Comparison[object], plan: Plan, sizes: Sizes, samples: Samples, around: Surroundings
+def _measurement(
+    chosen: Comparison[object], plan: MeasurePlan, sizes: Sizes, samples: Samples, around: Surroundings
 ) -> Measurement:
-    told = chosen.tell(samples, sizes)
     shown = dict(said_size(name, size) for name, size in sizes.items())
-    return Measurement(
+    m = Measurement(
         name=chosen.name,
         summary=chosen.summary,
         command=["powercut", *plan.argv],
@@ -211,15 +212,10 @@ def _tell(
         seconds=round(sum(s.seconds for s in samples.taken), 1),
         sizes={**shown, "rounds": str(plan.rounds)},
         repeats=chosen.repeats,
-        answer=told.answer,
         missing=list(lacking(chosen, plan, samples)),
-        ratios=list(told.ratios),
-        tables=list(told.tables),
-        histograms=list(told.histograms),
-        series=list(told.series),
-        notes=list(told.notes),
         figures=[SAMPLES_NAME],
     )
+    return chosen.evaluate(samples, sizes).of(m)
 
 
 UNITS = {"mib": "MiB", "s": "s", "bytes": "bytes"}
@@ -234,7 +230,7 @@ def said_size(name: str, size: int) -> tuple[str, str]:
 
 
 def _surroundings(path: Path) -> Surroundings:
-    """On what the figures were taken, as far as any were."""
+    """What the figures were measured on; empty fields if there are none yet."""
     file = path / SURROUNDINGS_NAME
     if not file.exists():
         return Surroundings("", "", "")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.measure.comparison import Configuration, Sizes, Told, ratio, scaled, spread_table
+from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Cell, Ratio, Table
+from harness.measurements.results import Cell, Ratio, Results, Table
 from harness.measurements.samples import Sample, Samples
 
 MODES = ("ext2/default", "ext3/ordered", "ext4/ordered", "xfs/default", "btrfs/default", "reiserfs/ordered")
@@ -47,10 +47,10 @@ class SmallFiles(InGuest):
             values |= {f"{median} {name}": float(str(value)) for name, value in answer.items()}
         return Sample(configuration.name, number, values)
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         tables = [_ratios(samples, median) for median in MEDIANS_BYTES]
         tables += [self._seconds(samples, median) for median in MEDIANS_BYTES]
-        return Told(_headlines(samples), [*tables, self._fragments(samples)], notes=NOTES)
+        return Results(_headlines(samples), [*tables, self._fragments(samples)], notes=NOTES)
 
     def _seconds(self, samples: Samples, median: int) -> Table:
         columns = {f"{median} {phase}_s": f"{phase}, s" for phase in PHASES}

@@ -1,20 +1,21 @@
-"""What a measurement came to, as data: the report shows it, `measurements.json` keeps it.
+"""The results of measurements, as data: the report shows them, `measurements.json` keeps them.
 
-Nothing here knows how anything is measured or drawn. Absolute times under emulation mean little, so a
-measurement leads with ratios; each figure says how many times it was taken and how far it spread.
+Nothing here knows how anything is measured or drawn. Absolute times mean little under emulation, so a
+measurement leads with ratios; each figure says how often it was measured and how far it spread.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure that was taken `samples` times: its median, the lowest and the highest."""
+    """The median, lowest and highest of a figure that was measured `samples` times."""
 
     median: float
     low: float
@@ -29,8 +30,8 @@ class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`name` says what over what (`throughput, writeback / journal`). `published`: what others have
-    measured, with `source` saying who and on what; `remark`: where the two differ, and what is different.
+    """`name` says what over what (`throughput, writeback / journal`). `published`: what others measured;
+    `source`: who, and on what; `remark`: why the two differ.
     """
 
     name: str
@@ -41,11 +42,11 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Cell = str | Spread | float | None
-"""Of a table. None: not measured; a note says why."""
+"""A cell of a table. None: not measured; a note says why."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`columns`: one for each cell of a row, the row's name first; its unit stands in a column's name."""
+    """`columns`: a heading for each cell of a row, with its unit; the row's name comes first."""
 
     title: str
     columns: list[str]
@@ -54,7 +55,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many values lay between `low` and `high`, both included."""
+    """The number of values from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -62,7 +63,7 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Buckets by powers of two, in order, without gaps from the lowest to the highest that holds anything."""
+    """Buckets by powers of two, in order and without gaps, up to the highest that is not empty."""
 
     title: str
     unit: str
@@ -70,7 +71,7 @@ class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the plot `plot`; those of one plot share their axes. Points in order of x."""
+    """A line in the plot named `plot`; lines of one plot share its axes. Points are in order of x."""
 
     plot: str
     name: str
@@ -80,11 +81,11 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One measurement. `command`: what makes it again. `sizes`: what was written, how often, on what disk,
-    by name. `source`: how kernel events were had (`bcc`, `tracefs`), or empty. `figures`: files in the run's
-    directory with every single figure, such as `ext4-journal.jsonl`. `repeats`: what others did and
-    published that this repeats. `answer`: what it came to in a sentence; empty: the first ratio says it.
-    `missing`: what could not be measured, and why.
+    """One measurement. `command`: repeats it. `sizes`: what was written, how often, on what disk, by name.
+    `source`: where kernel events came from (`bcc`, `tracefs`), or empty. `figures`: files in the run
+    directory with every single figure, such as `ext4-journal.jsonl`. `repeats`: what others measured and
+    published. `answer`: the result in a sentence; empty: the first ratio says it. `missing`: what could not
+    be measured, and why.
     """
 
     name: str
@@ -106,3 +107,27 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     series: list[Series] = []
     notes: list[str] = []
     figures: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What is computed from figures; see `Measurement`, whose fields have these names."""
+
+    ratios: Sequence[Ratio] = ()
+    tables: Sequence[Table] = ()
+    histograms: Sequence[Histogram] = ()
+    series: Sequence[Series] = ()
+    notes: Sequence[str] = ()
+    answer: str = ""
+
+    def of(self, measurement: Measurement) -> Measurement:
+        """The measurement with these results; notes that it has already come first."""
+        return msgspec.structs.replace(
+            measurement,
+            ratios=[*self.ratios],
+            tables=[*self.tables],
+            histograms=[*self.histograms],
+            series=[*self.series],
+            notes=[*measurement.notes, *self.notes],
+            answer=self.answer,
+        )

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from harness.bench import Bench, bench_json, table
+from harness.bench import BenchResult, bench_json, table
 from harness.bench.figures import (
     Decided,
     Floor,
     Growth,
     GrowthPoint,
-    Host,
+    HostFacts,
     Memory,
     NotMeasured,
+    Quartiles,
     Raw,
-    Spread,
     Usual,
 )
 from harness.bench.host import beyond_image, describe_host, memory_of
@@ -202,8 +202,8 @@ def test_the_plain_replay_into_a_file_is_the_replay(tmp_path: Path) -> None:
 
 
 def test_a_spread_is_median_and_quartiles() -> None:
-    assert Spread.of([5.0, 1.0, 2.0, 3.0, 4.0]) == Spread(3.0, 2.0, 4.0, 5)
-    assert Spread.of([7.0]) == Spread(7.0, 7.0, 7.0, 1)
+    assert Quartiles.of([5.0, 1.0, 2.0, 3.0, 4.0]) == Quartiles(3.0, 2.0, 4.0, 5)
+    assert Quartiles.of([7.0]) == Quartiles(7.0, 7.0, 7.0, 1)
 
 
 def test_what_a_worker_needs_beyond_the_images_counts_all_but_what_the_disk_maps() -> None:
@@ -233,7 +233,7 @@ def test_the_host_is_described() -> None:
     assert host.kernel
 
 
-ONE = Spread(10.0, 9.0, 11.0, 3)
+ONE = Quartiles(10.0, 9.0, 11.0, 3)
 PARTS = {"mount": ONE, "fsck": ONE}
 MEMORY = {
     "powercut": Memory(60, 40, 0, 10),
@@ -242,14 +242,14 @@ MEMORY = {
 }
 
 
-def bench(raw_rate: float = 100.0, slow: float = 10.0, decided: float = 1500.0) -> Bench:
+def bench(raw_rate: float = 100.0, slow: float = 10.0, decided: float = 1500.0) -> BenchResult:
     """With these rates; the largest log takes `slow` ms a state, the smallest 10."""
     points = tuple(
         GrowthPoint(size, ONE, ONE, dataclasses.replace(ONE, median=ms), PARTS, 12.0, MEMORY, 225.0)
         for size, ms in ((1_000, 10.0), (100_000, slow))
     )
-    return Bench(
-        host=Host("a CPU", 2, 8192, "6.12", "QEMU 7.2", (0.1, 1.0)),
+    return BenchResult(
+        host=HostFacts("a CPU", 2, 8192, "6.12", "QEMU 7.2", (0.1, 1.0)),
         tested_kernel="debian-6.12.1",
         operations=1000,
         entries=5000,
@@ -262,7 +262,7 @@ def bench(raw_rate: float = 100.0, slow: float = 10.0, decided: float = 1500.0) 
     )
 
 
-def targets(measured: Bench) -> dict[str, str]:
+def targets(measured: BenchResult) -> dict[str, str]:
     return {what: target for what, _, target in rows(measured) if target}
 
 
@@ -283,7 +283,7 @@ def test_targets_stand_beside_the_figures_and_say_whether_they_are_met() -> None
     }
 
 
-def missing() -> Bench:
+def missing() -> BenchResult:
     gone = NotMeasured("no such thing here")
     machines = {"qemu": gone, "uml": gone}
     return dataclasses.replace(
@@ -313,7 +313,7 @@ def test_memory_that_the_kernel_does_not_tell_is_no_zero() -> None:
 
 
 @pytest.mark.parametrize("measured", [bench(), missing()])
-def test_the_table_shows_every_row(measured: Bench) -> None:
+def test_the_table_shows_every_row(measured: BenchResult) -> None:
     out = io.StringIO()
     Console(file=out, width=200).print(table(measured))
     for row in rows(measured):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -39,3 +40,23 @@ def test_a_path_that_is_named_is_there(name: str) -> None:
     wanted = [p for p in named if not p.startswith(MADE) and not re.search(r"(?<![a-zA-Z.])[A-Z]{2,}", p)]
     assert wanted or name == "README.md"
     assert sorted(p for p in wanted if not (ROOT / p).exists()) == []
+
+
+# Rooms whose nouns have names of their own in the whole package; others are to follow. Programs that run in
+# guests are by themselves.
+ROOMS = {"bench", "host", "measurements", "tracing", "toolbox"}
+GUEST_PROGRAMS = {"guest", "in_guest"}
+
+
+def test_one_noun_has_one_name() -> None:
+    """There were three `Plan`, three `Progress`, two `Spread`: a reader had to ask each time which one."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for path in sorted((ROOT / "harness").rglob("*.py")):
+        parts = path.relative_to(ROOT / "harness").parts
+        if parts[0] == "tests" or GUEST_PROGRAMS & set(parts):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(parts)
+    twice = {name: places for name, places in found.items() if len(places) > 1}
+    assert {name: places for name, places in twice.items() if ROOMS & {p[0] for p in places}} == {}

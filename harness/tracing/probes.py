@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import GuestError
-from harness.filesystems.tracepoints import Tracing
+from harness.filesystems.tracepoints import Tracepoints
 from harness.toolbox.guest import Toolbox
 from harness.tracing.records import Record, decode_lines
 from harness.tracing.tracefs import parse_trace
@@ -25,7 +25,7 @@ _LOAD_TIMEOUT_S = 300.0
 _COMMAND_TIMEOUT_S = 120.0
 
 
-FSYNC = Tracing(
+FSYNC = Tracepoints(
     "fsync",
     "fsync",
     (str(IN_GUEST / "fsync.c"),),
@@ -61,7 +61,7 @@ class Probes(Protocol):
         ...
 
 
-def start_probes(tools: Toolbox, families: Sequence[Tracing | None], disk: str = "vdb") -> Probes:
+def start_probes(tools: Toolbox, families: Sequence[Tracepoints | None], disk: str = "vdb") -> Probes:
     """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
 
     With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
@@ -75,7 +75,7 @@ def start_probes(tools: Toolbox, families: Sequence[Tracing | None], disk: str =
         return TracefsProbes(tools, wanted, disk, f"bcc failed: {e.what.splitlines()[-1][:300]}")
 
 
-def wanted_families(families: Sequence[Tracing | None]) -> tuple[Tracing, ...]:
+def wanted_families(families: Sequence[Tracepoints | None]) -> tuple[Tracepoints, ...]:
     """Each once. None: of a file system without events. Where one of them does not time fsync, the system
     calls are traced too; an fsync that both see is told once, by the file system's own events.
     """
@@ -98,7 +98,7 @@ class BccProbes:
     source = "bcc"
     reason = ""
 
-    def __init__(self, tools: Toolbox, families: Sequence[Tracing], disk: str) -> None:
+    def __init__(self, tools: Toolbox, families: Sequence[Tracepoints], disk: str) -> None:
         self._tools = tools
         self._done = 0
         tools.put(f"{_FOLDER}/program.c", program(families, _device_number(tools, disk), _hertz(tools)))
@@ -142,7 +142,7 @@ class BccProbes:
         return self._tools.shell(script, _COMMAND_TIMEOUT_S).output
 
 
-def program(families: Sequence[Tracing], disk: tuple[int, int], hertz: int) -> bytes:
+def program(families: Sequence[Tracepoints], disk: tuple[int, int], hertz: int) -> bytes:
     """The C program for these families, of the pieces in `in_guest/`."""
     major, minor = disk
     head = f"#define DISK {major << 20 | minor}\n#define HERTZ {hertz}\n"  # MKDEV of linux/kdev_t.h
@@ -152,7 +152,7 @@ def program(families: Sequence[Tracing], disk: tuple[int, int], hertz: int) -> b
     return head.encode() + b"".join(piece.read_bytes() for piece in pieces)
 
 
-def kinds(families: Sequence[Tracing]) -> tuple[str, ...]:
+def kinds(families: Sequence[Tracepoints]) -> tuple[str, ...]:
     """Names of the kinds of records that the program makes, in the order of their numbers, from 1 on."""
     return tuple(dict.fromkeys([*_KINDS, *(span.what for f in families for span in f.spans)]))
 
@@ -173,7 +173,7 @@ class TracefsProbes:
 
     source = "tracefs"
 
-    def __init__(self, tools: Toolbox, families: Sequence[Tracing], disk: str, reason: str) -> None:
+    def __init__(self, tools: Toolbox, families: Sequence[Tracepoints], disk: str, reason: str) -> None:
         self._tools = tools
         self.reason = reason
         self._disk = _device_number(tools, disk)

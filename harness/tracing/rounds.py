@@ -1,7 +1,7 @@
 """`powercut trace`: modes side by side in one guest, each with an empty file system, under one workload.
 
-What the kernel's events say of each round goes into `<mode>.jsonl` in the run's directory, what it comes to
-into `measurements.json`; see `harness.measurements.results`.
+The records of each round go into `<mode>.jsonl` in the run directory, the results into `measurements.json`;
+see `harness.measurements.results`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import msgspec
 
 from harness.errors import GuestError, KernelError, UsageError
 from harness.filesystems.profiles import Profile
-from harness.filesystems.tracepoints import Tracing as Tracepoints
+from harness.filesystems.tracepoints import Tracepoints
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, resolve_modules
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.tracing.evaluate import Mode, Round, evaluate
 from harness.tracing.histogram import histogram
 from harness.tracing.probes import Probes, TracefsProbes, start_probes, wanted_families
 from harness.tracing.records import Record, encode_lines, latencies_us
-from harness.tracing.told import Mode, Round, tell
 
 WORKLOAD = "dd if=/dev/zero of=f bs=1M count=10 conv=fsync"
-"""10 MiB written and made durable: what journaling modes have been compared by for twenty years."""
+"""10 MiB written and made durable: the workload by which journaling modes have been compared for 20 years."""
 DISK_BYTES = 1 << 30
 STEP = "rounds"
 _ROUND_TIMEOUT_S = 1800.0
 _MKFS_TIMEOUT_S = 300.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the user asked for. `source`: `auto`, `bcc` or `tracefs`. `interval_s` above 0: print a histogram
-    that often, `count` times (0: until interrupted), while the workload is repeated.
+class TracePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked of a trace. `source`: `auto`, `bcc` or `tracefs`. `interval_s` above 0: repeat the
+    workload and print a histogram that often, `count` times (0: until interrupted).
     """
 
     workload: str = WORKLOAD
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def unit(self) -> str:
-        """Of the latencies that are shown."""
+        """The unit in which latencies are shown."""
         return "msecs" if self.milliseconds else "usecs"
 
     def shown(self, us: Sequence[int]) -> list[int]:
@@ -66,9 +66,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass
 class Tracing:
-    """A guest with probes in it. `lacking`: modes that cannot be run here, with the reason."""
+    """A guest with probes loaded. `lacking`: modes that cannot be traced here, with the reason."""
 
-    plan: Plan
+    plan: TracePlan
     tools: Toolbox
     probes: Probes
     profiles: Sequence[Profile]
@@ -76,7 +76,7 @@ class Tracing:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def measurement(self, name: str, summary: str, begun: float) -> Measurement:
-        """With what is known of any: where, of what, how."""
+        """The fields that every measurement has."""
         return Measurement(
             name=name,
             summary=summary,
@@ -99,9 +99,9 @@ class Tracing:
 
 @contextmanager
 def tracing(
-    plan: Plan, kernel: Kernel, profiles: Sequence[Profile], scratch: Path, progress: Progress
+    plan: TracePlan, kernel: Kernel, profiles: Sequence[Profile], scratch: Path, progress: Progress
 ) -> Iterator[Tracing]:
-    """Boot a guest for these modes and put probes into it. Raises GuestError where there can be none."""
+    """Boot a guest for these modes and load probes. Raises GuestError if neither kind of probe works."""
     able, modules, lacking = _able(kernel, profiles)
     with toolbox(
         kernel,
@@ -160,7 +160,7 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
 
 @contextmanager
 def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
-    """An empty file system in that mode, mounted; gives the mount point."""
+    """Make an empty file system in that mode and mount it; yields the mount point."""
     tools.run([*profile.toolbox_mkfs, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
     place = tools.mount(profile.fstype, profile.mount_options)
     try:
@@ -171,9 +171,9 @@ def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
 
 
 def take(t: Tracing) -> Round:
-    """Run the workload once, in an empty file system, with nothing else waiting to be written.
+    """Run the workload once, in an empty file system, with nothing left to be written back.
 
-    Raises GuestError where the workload fails.
+    Raises GuestError if the workload fails.
     """
     tools = t.tools
     before = _sectors(tools, f"cd {MOUNT_POINT} && rm -rf -- ./* && sync -f . && ")
@@ -208,28 +208,20 @@ def throughput_mib_s(said: str) -> float | None:
 
 
 def trace(t: Tracing, run: Path, progress: Progress) -> Measurement:
-    """All modes, all rounds; what they come to, kept in the run's directory too."""
+    """Trace all modes in all rounds; the results are kept in the run directory too."""
     begun = time.monotonic()
     modes = [mode for mode in _rounds(t, progress) if mode.rounds]
     for mode in modes:
         write_atomically(run / mode.file_name, encode_lines(mode.records))
-    told = tell(modes, t.plan.unit, t.plan.shown)
     m = t.measurement("trace", "commit latency and throughput per mode", begun)
-    m = msgspec.structs.replace(
-        m,
-        ratios=told.ratios,
-        tables=told.tables,
-        histograms=told.histograms,
-        series=told.series,
-        notes=[*m.notes, *told.notes],
-        figures=[mode.file_name for mode in modes],
-    )
+    m = evaluate(modes, t.plan.unit, t.plan.shown).of(m)
+    m = msgspec.structs.replace(m, figures=[mode.file_name for mode in modes])
     write_measurements(run, [m])
     return m
 
 
 def _rounds(t: Tracing, progress: Progress) -> list[Mode]:
-    """Every mode once, then every one again: what else the host does meets all of them."""
+    """Every mode once per round, so that other load on the host affects all of them alike."""
     modes = {p.name: _mode(p) for p in t.profiles}
     progress.begin(STEP, len(modes) * (t.plan.rounds + 1))
     for number in range(t.plan.rounds + 1):
@@ -280,22 +272,14 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
                 raise
         _end_background(t.tools)
     write_atomically(run / mode.file_name, encode_lines(r for taken in mode.rounds for r in taken.records))
-    told = tell([mode], t.plan.unit, t.plan.shown)
     m = t.measurement("trace", f"{what} latency, every {t.plan.interval_s:g} s", begun)
     sizes = {
         "workload": t.plan.workload,
         "interval": f"{t.plan.interval_s:g} s",
         "outputs": str(len(mode.rounds)),
     }
-    m = msgspec.structs.replace(
-        m,
-        sizes=sizes,
-        tables=told.tables,
-        histograms=told.histograms,
-        series=told.series,
-        notes=[*m.notes, *told.notes],
-        figures=[mode.file_name],
-    )
+    m = evaluate([mode], t.plan.unit, t.plan.shown).of(m)
+    m = msgspec.structs.replace(m, sizes=sizes, figures=[mode.file_name])
     write_measurements(run, [m])
     return m
 
@@ -305,7 +289,7 @@ def _timed(events: Tracepoints | None) -> str:
     return events.what if events and events.timed else "fsync"
 
 
-def _of_interval(mode: Mode, records: Sequence[Record], plan: Plan, what: str) -> Histogram:
+def _of_interval(mode: Mode, records: Sequence[Record], plan: TracePlan, what: str) -> Histogram:
     title = f"{datetime.now(UTC):%H:%M:%S} {mode.name}: {what}"
     return histogram(title, plan.unit, plan.shown(latencies_us(records, what)))
 

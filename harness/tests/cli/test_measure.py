@@ -10,7 +10,7 @@ import pytest
 from harness.cli import measure as command
 from harness.host.progress import Progress
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import Plan, Result
+from harness.measure.run import MeasurePlan, Result
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Measurement
 from harness.model import Verdict
@@ -57,7 +57,7 @@ def test_the_command_writes_the_reports_of_what_was_measured(
         started=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
-    def measured(plan: Plan, path: Path, progress: Progress) -> Result:
+    def measured(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
         write_measurements(path, [made])
         return Result(path, made, (), Verdict.PASS)
 

@@ -34,7 +34,7 @@ CUTS = [
 
 
 def test_outcomes_are_counted_by_mode() -> None:
-    told = PowerCut().tell(Samples(list(CUTS)), {"operations": 120})
+    told = PowerCut().evaluate(Samples(list(CUTS)), {"operations": 120})
     rows = {row[0]: row[1:6] for row in told.tables[0].rows}
     assert rows["ext4/ordered"] == ["2", "2", "2", "0", "0"]
     assert rows["ext4/nobarrier"] == ["2", "1", "0", "1", "1"]
@@ -42,7 +42,7 @@ def test_outcomes_are_counted_by_mode() -> None:
 
 
 def test_each_cut_can_be_found_by_its_seed_and_says_what_was_wrong() -> None:
-    told = PowerCut().tell(Samples(list(CUTS)), {"operations": 120})
+    told = PowerCut().evaluate(Samples(list(CUTS)), {"operations": 120})
     rows = [[str(cell) for cell in row] for row in told.tables[1].rows]
     assert len(rows) == 4
     broken = next(row for row in rows if "fail" in row[-1])

@@ -191,7 +191,7 @@ def test_every_measurement_makes_ratios_of_equal_figures_one(
     chosen: Comparison[Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     samples, booted = taken(chosen, monkeypatch)
-    told = chosen.tell(samples, chosen.sizes(1))
+    told = chosen.evaluate(samples, chosen.sizes(1))
     assert told.ratios
     assert all(r.measured.median == pytest.approx(1) for r in told.ratios)
     assert all(r.measured.samples == 2 for r in told.ratios)
@@ -224,5 +224,5 @@ def test_growth_is_1_where_time_is_in_proportion_and_12_where_it_is_a_square(
 def test_the_published_figures_of_double_write(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _ = taken(DoubleWrite(), monkeypatch)
     assert samples.values("ext4/journal", "commit_ms") == {0: 5.0, 1: 5.0}
-    told = DoubleWrite().tell(samples, DoubleWrite().sizes(1))
+    told = DoubleWrite().evaluate(samples, DoubleWrite().sizes(1))
     assert [r.published for r in told.ratios] == [3.6, 3.2, None, None]

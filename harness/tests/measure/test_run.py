@@ -19,14 +19,14 @@ from harness.measure.comparison import (
     Host,
     Sizes,
     Surroundings,
-    Told,
     ratio,
     scaled,
     spread_table,
 )
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import Plan, Result, create, load_plan, measure, said_size
+from harness.measure.run import MeasurePlan, Result, create, load_plan, measure, said_size
 from harness.measurements.directory import read_measurements
+from harness.measurements.results import Results
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
@@ -79,9 +79,9 @@ class Fake(Comparison[list[str]]):
         place = NAMES.index(configuration.name) + 1
         return Sample(configuration.name, number, {"x": 10.0 * number + place})
 
-    def tell(self, samples: Samples, sizes: Sizes) -> Told:
+    def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         found = ratio("x, ordered / journal", samples.values(NAMES[1], "x"), samples.values(NAMES[0], "x"))
-        return Told(found, [spread_table("X", samples, {"x": "x"}, self.configurations())])
+        return Results(found, [spread_table("X", samples, {"x": "x"}, self.configurations())])
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     return made
 
 
-PLAN = Plan(name="fake", rounds=2, argv=["measure", "fake"])
+PLAN = MeasurePlan(name="fake", rounds=2, argv=["measure", "fake"])
 
 
 def test_every_configuration_is_taken_once_before_any_is_taken_again(fake: Fake, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> Non
     fake.breaks[(NAMES[1], 0)] = KeyboardInterrupt()
     first = measure(load_plan(path), path, Silent())
     assert first.interrupted
-    assert first.lacking == ("5 of 6 samples, from ext4/ordered, round 1 on: not come to",)
+    assert first.lacking == ("5 of 6 samples, from ext4/ordered, round 1 on: not reached",)
     fake.breaks.clear()
     fake.taken.clear()
     second = measure(load_plan(path), path, Silent())
@@ -177,11 +177,11 @@ def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> Non
 
 
 def test_only_some_configurations(fake: Fake, tmp_path: Path) -> None:
-    plan = Plan(name="fake", rounds=1, only=[NAMES[2]])
+    plan = MeasurePlan(name="fake", rounds=1, only=[NAMES[2]])
     measure(plan, create(plan, tmp_path), Silent())
     assert fake.taken == [(NAMES[2], 0)]
     with pytest.raises(UsageError, match="no configuration 'ext5'"):
-        create(Plan(name="fake", rounds=1, only=["ext5"]), tmp_path)
+        create(MeasurePlan(name="fake", rounds=1, only=["ext5"]), tmp_path)
 
 
 def test_a_small_round_goes_before_and_is_not_counted(fake: Fake, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ class TestRegistry:
     @pytest.mark.parametrize("name", COMPARISONS)
     def test_without_a_figure_there_is_no_ratio(self, name: str) -> None:
         c = COMPARISONS[name]
-        told = c.tell(Samples([]), c.sizes(1))
+        told = c.evaluate(Samples([]), c.sizes(1))
         assert list(told.ratios) == []
         assert told.tables
 

@@ -16,7 +16,7 @@ from harness.tests.needs import needed
 from harness.toolbox.rootfs import root_image
 from harness.tracing.probes import TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
-from harness.tracing.rounds import Plan, overhead, trace, tracing
+from harness.tracing.rounds import TracePlan, overhead, trace, tracing
 
 MODES = ["ext4/journal", "ext4/ordered"]
 
@@ -29,7 +29,7 @@ def tools_can_be_had() -> None:
 
 
 def test_two_modes_are_traced_and_compared(tmp_path: Path) -> None:
-    plan = Plan(rounds=1, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
+    plan = TracePlan(rounds=1, workload="dd if=/dev/zero of=f bs=1M count=4 conv=fsync", argv=["trace"])
     with (
         Lines(Console(quiet=True)) as progress,
         tracing(plan, find_kernel("debian-6.12"), select_profiles(MODES), tmp_path / "guest", progress) as s,

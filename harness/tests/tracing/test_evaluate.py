@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.measurements.results import Spread
+from harness.tracing.evaluate import Mode, Round, evaluate
 from harness.tracing.records import Commit, Lost, Record, Span
-from harness.tracing.rounds import Overhead, Plan, throughput_mib_s
-from harness.tracing.told import Mode, Round, tell
+from harness.tracing.rounds import Overhead, TracePlan, throughput_mib_s
 
 
 def commit(us: int) -> Commit:
@@ -24,44 +24,46 @@ def same(us: Sequence[int]) -> list[int]:
 
 
 def test_the_first_mode_is_what_the_others_are_held_against() -> None:
-    told = tell([mode("ext4/journal", [400, 800], 10.0), mode("ext4/writeback", [4, 4], 36.0)], "usecs", same)
-    ratios = {r.name: r.measured for r in told.ratios}
+    found = evaluate(
+        [mode("ext4/journal", [400, 800], 10.0), mode("ext4/writeback", [4, 4], 36.0)], "usecs", same
+    )
+    ratios = {r.name: r.measured for r in found.ratios}
     assert ratios["throughput, ext4/writeback / ext4/journal"] == Spread(3.6, 3.6, 3.6, 2)
     assert ratios["commit latency, ext4/journal / ext4/writeback"] == Spread(150.0, 100.0, 200.0, 2)
 
 
 def test_modes_that_time_different_things_have_no_ratio_of_them() -> None:
     xfs = Mode("xfs/default", "log-write", "what it is", [Round([Span("log-write", 0, 5)], 1.0, 10.0, 5.0)])
-    told = tell([mode("ext4/ordered", [9], 10.0), xfs], "usecs", same)
-    assert [r.name for r in told.ratios] == ["throughput, xfs/default / ext4/ordered"]
-    assert [row[4] for row in told.tables[0].rows] == ["commit", "log-write"]
-    assert "xfs/default: what it is" in told.notes
+    found = evaluate([mode("ext4/ordered", [9], 10.0), xfs], "usecs", same)
+    assert [r.name for r in found.ratios] == ["throughput, xfs/default / ext4/ordered"]
+    assert [row[4] for row in found.tables[0].rows] == ["commit", "log-write"]
+    assert "xfs/default: what it is" in found.notes
 
 
 def test_what_is_not_there_is_none_and_not_zero() -> None:
-    told = tell([Mode("ext2/default", "", rounds=[Round([], 1.0, 0.0, None)])], "usecs", same)
-    row = told.tables[0].rows[0]
-    columns = told.tables[0].columns
+    found = evaluate([Mode("ext2/default", "", rounds=[Round([], 1.0, 0.0, None)])], "usecs", same)
+    row = found.tables[0].rows[0]
+    columns = found.tables[0].columns
     assert row[columns.index("MiB/s")] is None
     assert row[columns.index("ms each")] is None
     assert row[columns.index("traced")] == "not traced"
-    assert told.histograms == []
-    assert any("no tracepoints" in note for note in told.notes)
+    assert found.histograms == []
+    assert any("no tracepoints" in note for note in found.notes)
 
 
 def test_lost_events_and_missing_commits_are_told() -> None:
     lossy = mode("ext4/ordered", [5], 1.0, [Lost(17)])
     silent = Mode("ext4/no-journal", "commit", rounds=[Round([], 1.0, 1.0, 1.0)])
-    notes = tell([lossy, silent], "usecs", same).notes
+    notes = evaluate([lossy, silent], "usecs", same).notes
     assert any("17 events are missing" in note for note in notes)
-    assert any("ext4/no-journal: no commit of jbd2 was seen" in note for note in notes)
+    assert any("ext4/no-journal: jbd2 committed nothing" in note for note in notes)
 
 
 def test_histograms_and_series_of_both_what_a_program_waits_for_and_the_journal() -> None:
-    told = tell([mode("ext4/journal", [400, 800], 10.0)], "msecs", Plan(milliseconds=True).shown)
-    assert [h.title for h in told.histograms] == ["ext4/journal: commit", "ext4/journal: fsync"]
-    assert [(b.low, b.count) for b in told.histograms[0].buckets] == [(0, 2)]
-    assert told.series[0].points == [(1.0, 0.4), (2.0, 0.8)]
+    found = evaluate([mode("ext4/journal", [400, 800], 10.0)], "msecs", TracePlan(milliseconds=True).shown)
+    assert [h.title for h in found.histograms] == ["ext4/journal: commit", "ext4/journal: fsync"]
+    assert [(b.low, b.count) for b in found.histograms[0].buckets] == [(0, 2)]
+    assert found.series[0].points == [(1.0, 0.4), (2.0, 0.8)]
 
 
 def test_throughput_is_of_all_that_dd_says() -> None:

@@ -1,4 +1,4 @@
-"""What traced rounds come to: ratios, tables, histograms, plots. Pure."""
+"""The results of traced rounds: ratios, tables, histograms, plots. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.measurements.results import Cell, Histogram, Ratio, Series, Spread, Table
+from harness.measurements.results import Cell, Ratio, Results, Series, Spread, Table
 from harness.tracing.histogram import histogram
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, latencies_us
 
-_NO_COMMIT = "no commit of jbd2 was seen: fast commits are none, and without a journal there is none"
+_NO_COMMIT = (
+    "jbd2 committed nothing: fast commits are not counted, and without a journal there are no commits"
+)
 _PHASES = ("starting", "locked", "flushing", "logging")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One run of the workload: what the probes saw, how long it took, what went to the disk, and how fast it
-    says that it wrote (None: it does not say). `cpu_s`: processor time of the whole guest.
+    """One run of the workload: the probes' records, elapsed time, what was written to the disk, and the
+    throughput that the workload reports (None: it reports none). `cpu_s`: processor time of the whole guest.
     """
 
     records: Sequence[Record]
@@ -29,7 +31,7 @@ class Round:
 
 @dataclass
 class Mode:
-    """All rounds of one mode. `what`: the name of its journal's records, or empty; see `Family`."""
+    """All rounds of one mode. `what`: the name of its journal's records, or empty; see `Tracepoints`."""
 
     name: str
     what: str
@@ -50,19 +52,8 @@ class Mode:
         return latencies_us(self.records, self.what)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The parts of a `Measurement` that are made of rounds."""
-
-    ratios: list[Ratio]
-    tables: list[Table]
-    histograms: list[Histogram]
-    series: list[Series]
-    notes: list[str]
-
-
-def tell(modes: Sequence[Mode], unit: str, shown: Callable[[Sequence[int]], list[int]]) -> Told:
-    """`shown` turns microseconds into `unit`, for histograms."""
+def evaluate(modes: Sequence[Mode], unit: str, shown: Callable[[Sequence[int]], list[int]]) -> Results:
+    """Compare the other modes with the first. `shown` turns microseconds into `unit`, for histograms."""
     names = dict.fromkeys([m.what for m in modes if m.what] + ["fsync"])
     histograms = [
         histogram(f"{mode.name}: {what}", unit, shown(us))
@@ -73,11 +64,11 @@ def tell(modes: Sequence[Mode], unit: str, shown: Callable[[Sequence[int]], list
     tables = [_main_table(modes)]
     if any(isinstance(r, Commit) for m in modes for r in m.records):
         tables.append(_phase_table(modes))
-    return Told(_ratios(modes), tables, histograms, _series(modes), _notes(modes))
+    return Results(_ratios(modes), tables, histograms, _series(modes), _notes(modes))
 
 
 def _ratios(modes: Sequence[Mode]) -> list[Ratio]:
-    """Every other mode against the first, round by round; the same thing must have been timed in both."""
+    """Every other mode against the first, round by round, where the same thing was timed in both."""
     found = []
     for other in modes[1:]:
         first = modes[0]
@@ -108,7 +99,7 @@ def _ratio(name: str, values: Sequence[float]) -> list[Ratio]:
 
 
 def _main_table(modes: Sequence[Mode]) -> Table:
-    """A column says what was timed where that differs from mode to mode."""
+    """Has a column for what was timed if that differs from mode to mode."""
     whats = {m.what for m in modes}
     one = next(iter(whats)) if len(whats) == 1 else ""
     timed = [f"{one}s", f"{one}, ms"] if one else ["traced", "events", "ms each"]
@@ -162,7 +153,7 @@ def _phase_table(modes: Sequence[Mode]) -> Table:
 
 
 def _series(modes: Sequence[Mode]) -> list[Series]:
-    """Latency along the time that was traced; the time between rounds is left out."""
+    """Latency in the order of events; the time between rounds is left out."""
     return [
         Series(f"Latency of each {what}", mode.name, f"{what} number", "ms", points)
         for mode in modes
@@ -178,12 +169,12 @@ def _points(mode: Mode, what: str) -> list[tuple[float, float]]:
 def _notes(modes: Sequence[Mode]) -> list[str]:
     found = [f"{m.name}: {m.note}" for m in modes if m.note]
     found += [
-        f"{m.name}: its journal has no tracepoints, so that only fsync is timed" for m in modes if not m.what
+        f"{m.name}: its journal has no tracepoints, so only fsync is timed" for m in modes if not m.what
     ]
     for mode in modes:
         lost = sum(r.records for r in mode.records if isinstance(r, Lost))
         if lost:
-            found.append(f"{mode.name}: {lost} events are missing, there was no room for them")
+            found.append(f"{mode.name}: {lost} events are missing: the buffer was full")
         if mode.what == "commit" and not mode.latencies_us():
             found.append(f"{mode.name}: {_NO_COMMIT}")
     return found
