@@ -40,6 +40,7 @@ class Console:
     ) -> None:
         self.path = path
         self.flooded = False
+        self.limit_bytes = CONSOLE_REQUEST_BYTES
         self._pipe = pipe
         self._process = process
         self._on_flood = on_flood
@@ -87,7 +88,7 @@ class Console:
 
     def _take(self, data: bytes) -> None:
         self._since_request += len(data)
-        if self._since_request > CONSOLE_REQUEST_BYTES and not self.flooded:
+        if self._since_request > self.limit_bytes and not self.flooded:
             self.flooded = True
             self._on_flood()
         try:

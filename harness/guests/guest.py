@@ -20,7 +20,7 @@ import msgspec
 
 from harness.errors import GuestError, GuestLost
 from harness.guests import wire
-from harness.guests.console import CONSOLE_REQUEST_BYTES, Console
+from harness.guests.console import Console
 from harness.host.processes import die_with_parent
 
 CONSOLE_NAME = "console.txt"
@@ -90,8 +90,10 @@ class Guest:
             self.process.wait(timeout=0.5)  # a panic ends the machine; let its last words arrive
             self._console.join()
         if self._console.flooded:
-            limit = f"its console exceeded {CONSOLE_REQUEST_BYTES >> 20} MiB in one request"
-            return GuestLost(f"guest lost: {what}; {limit}; machine ended by the harness", self.console())
+            why = (
+                f"its console exceeded {self._console.limit_bytes >> 20} MiB in one request, so it was ended"
+            )
+            return GuestLost(f"guest lost: {what}; {why}", self.console())
         code = self.process.poll()
         state = "still running" if code is None else f"ended with {code}"
         return GuestLost(f"guest lost: {what}; machine {state}", self.console())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+
+_UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 def die_with_parent(line: Sequence[str]) -> list[str]:
     """`line`, killed by the kernel when the thread that started it ends (PR_SET_PDEATHSIG, prctl(2)):
-    a killed orchestrator leaves no process behind, not even a stopped one.
+    a killed orchestrator leaves no process behind, not even a stopped one. One that was killed before the
+    signal was asked for is noticed by the parent's number.
     """
-    return ["setpriv", "--pdeathsig", "KILL", "--", *line]
+    return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED, f"{os.getpid()}", *line]

@@ -1,0 +1,109 @@
+"""Guests that do not come up, and runs that are stopped meanwhile: an end within seconds, and why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DiskError, GuestLost, NeverBoots
+from harness.guests import disk as disk_module
+from harness.guests.boots import BOOTS_IN_A_ROW, Boots
+from harness.guests.worker import GuestKit, Target, Worker
+from harness.model import CrashState
+from harness.tests.guests.processes import GREETS, SLEEPS, Scripted
+from harness.tests.needs import needed
+
+FAILS = "import sys; sys.exit('not a kernel')"
+
+
+@pytest.fixture(autouse=True)
+def a_disk_can_be_had() -> None:
+    with needed():
+        disk_module.find_binary()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base"
+    path.write_bytes(bytes(1 << 20))
+    return path
+
+
+def kit(machine: Scripted, directory: Path) -> GuestKit:
+    for name in ("kernel", "initramfs"):
+        (directory / name).touch()
+    return GuestKit(machine, directory / "kernel", directory / "initramfs")
+
+
+def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
+    tmp_path: Path, base: Path
+) -> None:
+    """Each state of each case waited for three boots of its own: 3 x 120 s under emulation."""
+    machine = Scripted(FAILS)
+    shared = kit(machine, tmp_path)
+    target = Target("ext4", "", base, None)
+    workers = [Worker(shared, tmp_path / f"{i}", 512) for i in range(2)]
+    for worker in (workers[0], workers[1]):
+        with pytest.raises(GuestLost, match="not a kernel"):
+            worker.recover(target, CrashState(0))
+    for worker in (workers[0], workers[1], workers[0]):
+        with pytest.raises(NeverBoots, match="3 guests in a row did not come up") as caught:
+            worker.recover(target, CrashState(0))
+        assert "its console ends: not a kernel" in caught.value.what
+        assert str(shared.kernel_image) in caught.value.what
+    assert machine.launched == BOOTS_IN_A_ROW
+    with pytest.raises(NeverBoots):
+        workers[1].require_hope()
+
+
+def test_a_guest_that_comes_up_resets_the_count() -> None:
+    boots = Boots()
+    for _ in range(5):
+        for _ in range(BOOTS_IN_A_ROW - 1):
+            boots.failed("a machine", GuestLost("guest lost: boot"))
+        boots.require_hope()
+        boots.succeeded()
+
+
+def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) -> None:
+    """SIGTERM during a boot was heard when the boot's time was up: two minutes, three times in a row."""
+    shared = kit(Scripted(SLEEPS), tmp_path)
+    with Worker(shared, tmp_path / "worker", 512) as worker:
+        worker.show(base, None)
+        stopping = threading.Timer(0.2, worker.stop)
+        stopping.start()
+        with pytest.raises(GuestLost, match="the run was stopped"):
+            worker.guest()
+        stopping.join()
+        with pytest.raises(GuestLost, match="the run was stopped"):
+            worker.recover(Target("ext4", "", base, None), CrashState(0))
+    worker.require_hope()  # a guest that was ended says nothing of its kernel
+
+
+def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, base: Path) -> None:
+    """A disk that was stopped (SIGSTOP) was waited for for a minute at each request."""
+    shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
+    with Worker(shared, tmp_path / "worker", 512) as worker:
+        disk = worker.show(base, None)
+        os.kill(disk.pid, signal.SIGSTOP)
+        stopping = threading.Timer(0.2, worker.stop)
+        stopping.start()
+        with pytest.raises(DiskError, match="ended with code -9"):
+            disk.switch(CrashState(0))
+        stopping.join()
+
+
+def test_a_power_cut_leaves_the_disk(tmp_path: Path, base: Path) -> None:
+    """`kill` is not `stop`: what the dead guest has written is looked at."""
+    shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
+    with Worker(shared, tmp_path / "worker", 512) as worker:
+        disk = worker.show(base, None)
+        guest = worker.guest()
+        worker.kill()
+        guest.process.wait()
+        disk.image(tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == base.read_bytes()

@@ -1,0 +1,89 @@
+"""An orchestrator that is killed (SIGKILL) leaves no process behind, and no folder for long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.guests import disk as disk_module
+from harness.guests.disk import Disk
+from harness.host.folders import LOCK_NAME, OwnedFolder, sweep
+from harness.tests.needs import needed
+
+DEADLINE_S = 30.0
+ORCHESTRATOR = """
+import pathlib, sys, time
+from harness.guests.disk import Disk
+from harness.tests.guests.processes import SLEEPS, Scripted
+disk = Disk()
+guest = Scripted("print('up', flush=True);" + SLEEPS).launch_in(pathlib.Path(sys.argv[1]))
+while sys.argv[2] == "True" and "up" not in guest.console():
+    time.sleep(0.01)
+print(disk.pid, guest.process.pid, disk.socket.parent, flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder, for this process and those that it starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path
+
+
+def has_ended(pid: int) -> bool:
+    """Also where nobody has reaped it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_killed_orchestrator_leaves_no_process_and_its_folder_is_swept(
+    temporary: Path, stopped: bool
+) -> None:
+    """A disk that was stopped, or was just being started, stayed for ever, and its folder always."""
+    with needed():
+        disk_module.find_binary()
+    argv = [sys.executable, "-c", ORCHESTRATOR, str(temporary), str(stopped)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as orchestrator:
+        assert orchestrator.stdout is not None
+        disk, guest, folder = orchestrator.stdout.readline().split()
+        children = [int(disk), int(guest)]
+        if stopped:
+            for pid in children:
+                os.kill(pid, signal.SIGSTOP)
+        orchestrator.kill()
+    deadline = time.monotonic() + DEADLINE_S
+    while not all(map(has_ended, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert all(map(has_ended, children))
+    assert Path(folder).exists()
+    with Disk() as next_one:
+        assert not Path(folder).exists()
+        assert next_one.socket.exists()
+
+
+def test_a_folder_whose_owner_lives_is_not_swept(temporary: Path) -> None:
+    with OwnedFolder("powercut-test-") as owned, OwnedFolder("powercut-test-") as another:
+        assert sweep("powercut-test-") == []
+        assert (owned.path / LOCK_NAME).exists()
+        assert another.path.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_that_is_just_being_made_is_not_swept(temporary: Path) -> None:
+    new = temporary / "powercut-test-new"
+    new.mkdir()
+    assert sweep("powercut-test-") == []
+    long_ago = time.time() - 2 * 86_400
+    os.utime(new, (long_ago, long_ago))
+    assert sweep("powercut-test-") == [new]
