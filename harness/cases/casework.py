@@ -159,6 +159,7 @@ class Casework:
         """In a station's thread. What goes wrong is told of this case, and costs no other."""
         begun = time.monotonic()
         try:
+            station.judge.require_hope()  # nothing is recorded that nobody can look at
             recording = self._recording(station.recorder, case)
             states = enumerate_states(self._plan.fault_models, recording)
             hashes = station.judge.show(recording.base, recording.log).hashes(states)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import doctor
+from harness.guests import kvm
 
 
 def found(tmp_path: Path) -> dict[str, doctor.Finding]:
@@ -47,3 +48,32 @@ def test_what_some_modes_need_is_a_note_that_names_them(tmp_path: Path) -> None:
 def test_no_program_is_told_twice(tmp_path: Path) -> None:
     names = [f.what for f in doctor.examine(tmp_path)]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("variable", "what"),
+    [
+        ("POWERCUT_AGENT", "agent"),
+        ("POWERCUT_DISK", "disk process"),
+        ("POWERCUT_READTRACE", "fsck's reads"),
+        ("POWERCUT_UMLSHIM", "UML's library"),
+    ],
+)
+def test_every_built_part_that_a_run_needs_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, what: str
+) -> None:
+    """Without readtrace or umlshim doctor was content, and no state could be judged."""
+    monkeypatch.setenv(variable, str(tmp_path / "gone"))
+    finding = found(tmp_path)[what]
+    assert finding.ok is False
+    assert str(tmp_path / "gone") in finding.detail
+    assert finding.fix
+
+
+def test_an_accelerator_that_does_not_work_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvm, "lacks", lambda: "/dev/kvm opens, but is no working KVM")
+    finding = found(tmp_path)["KVM"]
+    assert (finding.ok, finding.fix) == (None, "")
+    assert "no working KVM: guests run under TCG" in finding.detail

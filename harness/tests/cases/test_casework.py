@@ -17,7 +17,7 @@ from harness.cases.casework import Casework, enumerate_states
 from harness.cases.examine import Look
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
-from harness.errors import GuestError, KernelError, NotSupported, PowercutError
+from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.worker import Worker
 from harness.model import (
@@ -66,6 +66,7 @@ class Script:
     says: Callable[[int, str], tuple[str, ...]] = lambda prefix, machine: ()
     doubts_at: int = 0
     refuses: dict[str, Exception] = field(default_factory=dict)
+    hopeless: bool = False
     looks: list[tuple[str, int]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
 
@@ -78,6 +79,10 @@ class FakeWorker:
 
     def show(self, *_: object) -> FakeWorker:
         return self
+
+    def require_hope(self) -> None:
+        if self.script.hopeless:
+            raise NeverBoots("3 guests in a row did not come up")
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         return [f"{self.script.holds(s.prefix)}" for s in states]
@@ -239,6 +244,15 @@ def test_more_contents_than_one_task_takes_are_all_looked_at(store: RunStore, ru
     assert sorted(prefix for _, prefix in script.looks) == list(range(101))
     assert len(verdicts(store)) == 101
     assert status(store)[0] is CaseStatus.DONE
+
+
+def test_nothing_is_recorded_once_no_guest_that_judges_comes_up(store: RunStore, run: Run) -> None:
+    """Every further case was recorded for nothing, and none of its states could be looked at."""
+    script = Script(hopeless=True)
+    run(script, "v", "w")
+    assert script.recorded == []
+    for workload in ("v", "w"):
+        assert status(store, workload) == (CaseStatus.UNKNOWN, "3 guests in a row did not come up")
 
 
 def test_what_could_not_be_looked_at_is_unknown_and_looked_at_by_the_next_run(

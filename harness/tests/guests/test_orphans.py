@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from harness.cases.fsck_reads import find_library
 from harness.guests import disk as disk_module
 from harness.guests.disk import Disk
 from harness.host.folders import LOCK_NAME, OwnedFolder, sweep
@@ -46,6 +48,14 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def ended(pids: Sequence[int]) -> bool:
+    """Whether all of them end; they are given time."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not all(map(has_ended, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return all(map(has_ended, pids))
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_killed_orchestrator_leaves_no_process_and_its_folder_is_swept(
     temporary: Path, stopped: bool
@@ -62,14 +72,36 @@ def test_a_killed_orchestrator_leaves_no_process_and_its_folder_is_swept(
             for pid in children:
                 os.kill(pid, signal.SIGSTOP)
         orchestrator.kill()
-    deadline = time.monotonic() + DEADLINE_S
-    while not all(map(has_ended, children)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert all(map(has_ended, children))
+    assert ended(children)
     assert Path(folder).exists()
     with Disk() as next_one:
         assert not Path(folder).exists()
         assert next_one.socket.exists()
+
+
+TRACER = """
+import os, subprocess, sys
+environment = {**os.environ, "LD_PRELOAD": sys.argv[1], "POWERCUT_TRACE_OUT": sys.argv[2]}
+fsck = subprocess.Popen(["sh", "-c", "echo up; exec sleep 120"], stdout=subprocess.PIPE, env=environment)
+fsck.stdout.readline()
+print(fsck.pid, flush=True)
+fsck.wait()
+"""
+
+
+def test_a_killed_orchestrator_leaves_no_traced_fsck(tmp_path: Path) -> None:
+    """It went on alone, and for ever where it had been stopped."""
+    with needed():
+        library = find_library()
+    trace = tmp_path / "trace"
+    trace.touch()
+    argv = [sys.executable, "-c", TRACER, str(library), str(trace)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as orchestrator:
+        assert orchestrator.stdout is not None
+        pid = int(orchestrator.stdout.readline())
+        os.kill(pid, signal.SIGSTOP)
+        orchestrator.kill()
+    assert ended([pid])
 
 
 def test_a_folder_whose_owner_lives_is_not_swept(temporary: Path) -> None:

@@ -71,7 +71,7 @@ LOST = {
     "io_uring": "libc.syscall(425, 1, None)",
     "fork": "os._exit(0) if os.fork() == 0 else os.wait()",
     "fork that reads": "os.pread(fd, 1, 0) if os.fork() == 0 else os.wait()",
-    "a program": "os.posix_spawn('/bin/cat', ['cat', image], os.environ)",
+    "a program": "os.posix_spawn('/bin/cat', ['cat', image], os.environ); os.wait()",
     "_exit": "os._exit(0)",
 }
 

@@ -7,6 +7,8 @@
 //! file (mmap, stdio, readv, a descriptor that was duplicated, a bare system call), or a second process (one
 //! that was forked, or a program that was started). A trace that may lack a read must not be taken for one
 //! that lacks none. A program that is linked statically, or ends by `_exit`, leaves no complete trace.
+//!
+//! A traced program ends with the thread that started it: a killed orchestrator leaves no fsck behind.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
 use std::fs::OpenOptions;
@@ -38,6 +40,22 @@ struct Trace {
 }
 
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
+
+/// Run by the dynamic linker before the program's `main`.
+#[used]
+#[link_section = ".init_array"]
+static END_WITH_PARENT: extern "C" fn() = {
+    extern "C" fn end_with_parent() {
+        // Only the program that is traced: what it starts has to come to the line that spoils its trace.
+        let out =
+            std::env::var_os("POWERCUT_TRACE_OUT").and_then(|path| std::fs::metadata(path).ok());
+        if out.is_some_and(|trace| trace.len() == 0) {
+            // SAFETY: this option takes a signal's number, and no pointer.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) };
+        }
+    }
+    end_with_parent
+};
 
 fn with_trace<T>(act: impl FnOnce(&mut Trace) -> T) -> Option<T> {
     let mut trace = TRACE.lock().ok()?;
