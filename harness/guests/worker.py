@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from harness.errors import (
     DiskError,
+    EnvironmentLacks,
     GuestError,
     GuestLost,
     KernelError,
@@ -49,6 +51,8 @@ from harness.model import (
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
 LOG_BYTES = 1 << 30
+FULL_BYTES = 1 << 20
+"""A disk of the host with less than this free is full."""
 RECOVER_TIMEOUT_S = 120.0
 OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
@@ -361,6 +365,7 @@ def _need_modules(hello: wire.Hello) -> None:
 
 def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:
     if "logging_disabled" in finished.status:
+        _need_host_space(log)
         raise WriteLogError(
             f"dm-log-writes stopped logging (status: {finished.status.strip()}): the log device of "
             f"{log_bytes >> 20} MiB is full, or the guest is out of memory",
@@ -375,6 +380,17 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
         raise LogDiffers(
             f"replaying the whole log does not give the data disk: first difference at byte {difference}",
             "a page was changed while it was being written, or the log is incomplete: record again",
+        )
+
+
+def _need_host_space(log: Path) -> None:
+    """Raises EnvironmentLacks where the host's disk, on which a sparse log device grows, is full."""
+    free = shutil.disk_usage(log.parent).free
+    if free < FULL_BYTES:
+        raise EnvironmentLacks(
+            f"the host's disk is full: {log.parent} has {free >> 10} KiB free, and the guest's writes to the "
+            f"log failed",
+            "free some space, or put the run elsewhere",
         )
 
 

@@ -1,0 +1,181 @@
+"""A machine of one module and one file goes through all of powercut: no other module knows of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.guests import disk as disk_module
+from harness.guests import machine
+from harness.guests.machine import default_name, names
+from harness.guests.worker import find_agent
+from harness.host.resources import resource
+from harness.model import Verdict
+from harness.store import RunStore
+from harness.tests.cli.runner import powercut
+from harness.tests.guests.toy import TOML
+from harness.tests.needs import need_program, needed
+
+WORKLOAD = """
+summary = "Two directories, one of them durable"
+operations = ["mkdir a", "sync", "mkdir b"]
+"""
+
+
+DEFECTS = ("forgetful", "mortal", "silent")
+DEADLINE_S = 120.0
+
+PROGRAM = """
+import pathlib, sys
+from harness.cli import main
+from harness.guests import machine
+folder = pathlib.Path(sys.argv.pop(1))
+machine._folder = lambda: folder
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's file lies beside the others."""
+    with needed():
+        disk_module.find_binary()
+        find_agent()
+    need_program("mkfs.ext4")
+    folder = tmp_path / "machines"
+    shutil.copytree(resource("vms", "machines"), folder)
+    (folder / "toy.toml").write_text(TOML)
+    monkeypatch.setattr(machine, "_folder", lambda: folder)
+    (tmp_path / "dirs.toml").write_text(WORKLOAD)
+    for name in ("kernel", *DEFECTS):
+        (tmp_path / name).write_bytes(b"\x7fELF and nothing else")
+
+
+def run(tmp_path: Path, kernel: str, *more: str) -> tuple[int, str, Path]:
+    """`powercut run`: its exit code, what it printed, its run directory."""
+    result = powercut(*words(tmp_path, kernel), *more)
+    return result.exit_code, result.output, tmp_path / "reports" / "latest"
+
+
+def words(tmp_path: Path, kernel: str) -> list[str]:
+    given = ["-c", "ext4/ordered", "-w", f"{tmp_path / 'dirs.toml'}", "--kernel", f"{tmp_path / kernel}"]
+    return ["run", "--machine", "toy", *given, "-j", "1", "--out", f"{tmp_path / 'reports'}"]
+
+
+def test_it_is_there_beside_the_others(tmp_path: Path) -> None:
+    assert "toy" in names()
+    assert default_name() != "toy"
+    refused = powercut("run", "--machine", "toys")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "toy" in refused.output
+    assert "always there" in powercut("doctor").output
+
+
+def test_it_previews_the_line_that_would_be_run(tmp_path: Path) -> None:
+    code, output, _ = run(tmp_path, "kernel", "-n")
+    assert (code, "harness.tests.guests.toy" in output) == (0, True), output
+
+
+def test_it_records_and_judges_a_run(tmp_path: Path) -> None:
+    code, output, path = run(tmp_path, "kernel")
+    assert code == ExitCode.CONSISTENT, output
+    assert "Toy 1.0 (imagination)" in output
+    with RunStore.open(path) as store:
+        assert (store.info.machine.kind, store.info.machine.name) == ("toy", "Toy 1.0")
+        (case,) = store.cases()
+        verdicts = [v.verdict.value for v in store.iter_verdicts(case.case)]
+    assert set(verdicts) == {"pass"}
+    assert len(verdicts) > 6
+
+
+def test_what_it_loses_is_found_and_reproduced(tmp_path: Path) -> None:
+    code, output, path = run(tmp_path, "forgetful")
+    assert code == ExitCode.INCONSISTENT, output
+    found = re.search(r"powercut repro (\S+)", output)
+    assert found, output
+    again = powercut("repro", found[1], "--from", path, "--kernel", tmp_path / "forgetful")
+    assert again.exit_code == ExitCode.INCONSISTENT, again.output
+    assert "FAIL" in again.output
+
+
+def test_a_machine_without_a_console_says_so(tmp_path: Path) -> None:
+    _, _output, path = run(tmp_path, "kernel")
+    with RunStore.open(path) as store:
+        (case,) = store.cases()
+    given = [f"{case.case}@1", "--from", path, "--kernel", tmp_path / "kernel", "--shell"]
+    shown = powercut("repro", *given)
+    assert shown.exit_code == ExitCode.USAGE, shown.output
+    assert "Toy gives no console" in shown.output
+
+
+def test_a_kernel_that_no_longer_boots_ends_the_run_undecided(tmp_path: Path) -> None:
+    """Three boots in vain for every state; the last of thousands was given up after days."""
+    code, output, path = run(tmp_path, "mortal")
+    assert code == ExitCode.UNDECIDED, output
+    assert "3 guests in a row did not come up" in output
+    assert (tmp_path / "boots").read_text().split() == ["mortal"] * 4
+    with RunStore.open(path) as store:
+        (case,) = store.cases()
+        judged = list(store.iter_verdicts(case.case))
+    assert len(judged) > 6
+    assert {v.verdict for v in judged} == {Verdict.UNKNOWN}
+
+
+def children_of(pid: int) -> list[int]:
+    """Its disk and its guest."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted({int(child) for task in tasks for child in task.read_text().split()} | set(map(int, text)))
+
+
+def interrupted(tmp_path: Path, number: signal.Signals, *given: str, stopped: bool) -> tuple[int, str]:
+    """Signal a command whose guest boots: its exit code, and what it said. Its children have ended."""
+    argv = [sys.executable, "-c", PROGRAM, str(tmp_path / "machines"), *given]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        deadline = time.monotonic() + DEADLINE_S
+        while not (tmp_path / "boots").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        children = children_of(process.pid)
+        if stopped:
+            for pid in children:
+                os.kill(pid, signal.SIGSTOP)
+        process.send_signal(number)
+        try:
+            output, _ = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert len(children) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_signal_ends_a_run_whose_guest_boots_or_whose_disk_is_stopped(
+    tmp_path: Path, number: signal.Signals, stopped: bool
+) -> None:
+    """It was heard after minutes, once only when it was sent again."""
+    code, output = interrupted(tmp_path, number, *words(tmp_path, "silent"), stopped=stopped)
+    assert code == ExitCode.INTERRUPTED, output
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_signal_ends_a_repro_whose_guest_boots_or_whose_disk_is_stopped(
+    tmp_path: Path, stopped: bool
+) -> None:
+    _, _output, path = run(tmp_path, "kernel")
+    (tmp_path / "boots").unlink()
+    with RunStore.open(path) as store:
+        (case,) = store.cases()
+    given = [f"{case.case}@1", "--from", str(path), "--kernel", str(tmp_path / "silent")]
+    code, output = interrupted(tmp_path, signal.SIGTERM, "repro", *given, stopped=stopped)
+    assert code == ExitCode.INTERRUPTED, output
