@@ -7,13 +7,11 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 LOCK_NAME = "owner.lock"
-_UNLOCKED_S = 86_400.0  # a folder without a lock is one that is just being made, or an older version's
 
 
 class OwnedFolder:
@@ -46,7 +44,9 @@ class OwnedFolder:
 
 
 def sweep(prefix: str) -> list[Path]:
-    """Remove this user's folders of that prefix whose owners have ended; returns them."""
+    """Remove this user's folders of that prefix whose owners have ended; returns them. One without a lock is
+    just being made, or somebody else's: it stays.
+    """
     gone = []
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def _abandoned(folder: Path) -> bool:
     try:
         lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return time.time() - folder.stat().st_mtime > _UNLOCKED_S
+        return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
