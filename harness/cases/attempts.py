@@ -51,19 +51,21 @@ class Attempts:
         self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event
     ) -> Outcome | Unseen:
         """What came back of `state`. `ask`: what is to be known of the tree while it is mounted."""
-        losses: list[GuestLost] = []
+        losses: list[GuestLost | DiskError] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
                 return self._visit(worker, state, ask)
-            except GuestLost as e:
+            except (GuestLost, DiskError) as e:
+                worker.close()
                 losses.append(e)
-            except DiskError as e:
-                losses.append(GuestLost(e.what))
+            except PowercutError as e:
+                return Unseen(e.what)
             except Exception as e:  # whatever it is, it costs this state and no other
                 worker.close()
                 return Unseen(reason_of(e))
-        if len(losses) == ATTEMPTS and all(loss.kernel_died for loss in losses):
-            return Outcome(lost=losses[-1].console)
+        died = [loss.console for loss in losses if isinstance(loss, GuestLost) and loss.kernel_died]
+        if len(died) == ATTEMPTS:
+            return Outcome(lost=died[-1])
         return Unseen(losses[-1].what if losses else "stopped")
 
     def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Outcome:

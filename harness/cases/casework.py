@@ -164,12 +164,15 @@ class Casework:
             states = enumerate_states(self._plan.fault_models, recording)
             hashes = station.judge.show(recording.base, recording.log).hashes(states)
             work = _Work(case, self._examiner(case, recording))
-        except Exception as e:  # one that nobody foresaw is a reason as well, and told as what it is
+        except PowercutError as e:
+            status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
+            reason = str(e)
+            return lambda: self._not_recorded(pool, case, status, reason)
+        except Exception as e:  # whatever it is, it costs this case and no other
             for worker in station.workers:
                 worker.close()
-            status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
-            reason = str(e) if isinstance(e, PowercutError) else reason_of(e)
-            return lambda: self._not_recorded(pool, case, status, reason)
+            reason = reason_of(e)
+            return lambda: self._not_recorded(pool, case, CaseStatus.UNKNOWN, reason)
         seconds = time.monotonic() - begun
         return lambda: self._recorded(pool, work, group_by_content(states, hashes), seconds)
 

@@ -157,6 +157,25 @@ def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
 
 
+@pytest.mark.parametrize("error", [GuestLost("gone"), DiskError("the disk is gone")], ids=str)
+def test_nothing_of_an_attempt_that_went_wrong_reaches_the_next_one(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A disk that died under fsck's feet was asked again, twice, before anybody replaced it."""
+    worker = FakeWorker({1: [GOOD]})
+    failing = [error]
+
+    def image(disk: FakeDisk, _: Path) -> str:
+        if failing:
+            raise failing.pop()
+        assert worker.closed
+        return "content"
+
+    monkeypatch.setattr(FakeDisk, "image", image)
+    assert isinstance(look(Examiner(recording), worker, 1).seen, Outcome)
+    assert len(worker.looked) == 2
+
+
 def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
     worker = FakeWorker({1: [DiskError("the disk is gone")]})
     examiner = Examiner(recording)
