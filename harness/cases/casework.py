@@ -9,9 +9,9 @@ Doubt about the memo (`harness.cases.outcome_memo`) takes back what the memo ans
 
 1. Doubt arises in a station's thread, and is in the store when the look that found it returns. The thread
    that owns the store reads `Examiner.doubt`, which waits for that, before it stores anything of a case.
-2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They are looked at
-   again: by this run, once it has read the doubt (`_Work.provisional`), or by the one that resumes it, which
-   trusts no recalled answer of a case that is not DONE.
+2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They are forgotten and
+   looked at again by this run, once it has read the doubt (`_Work.provisional`), or looked at again by the
+   one that resumes it, which trusts no recalled answer of a case that is not DONE.
 3. Answers recalled before the doubt but not yet stored are not stored, and looked at again.
 4. A kill before the doubt is stored loses it, with the look that found it: nothing of that look is stored,
    and all that the memo answered is looked at again when the run is resumed.
@@ -220,9 +220,7 @@ class Casework:
         self._progress.begin("states", generated)
         self._progress.advance("states", generated - sum(len(g.states) for g in left))
         self._store.set_case_status(work.id, CaseStatus.RECORDED)
-        work.smallest = {
-            (f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id
-        }
+        work.smallest = self._smallest(work)
         self._look_at(pool, work, left)
         self._go_on(pool, work)
 
@@ -271,12 +269,19 @@ class Casework:
         self._go_on(pool, work)
 
     def _doubted(self, work: _Work) -> bool:
-        """Whether the memo is in doubt; if so, the store knows. Comes before anything is stored of a case."""
+        """Whether the memo is in doubt; if so, the store knows, and has forgotten what the memo answered.
+        Comes before anything is stored of a case.
+        """
         doubt = work.examiner.doubt
         if doubt and doubt != work.case.doubt:
             self._store.set_case_doubt(work.id, doubt)  # again, in case that it could not be kept at once
+            self._store.forget_recalled(work.id)
             work.case = replace(work.case, doubt=doubt)
+            work.smallest = self._smallest(work)
         return bool(doubt)
+
+    def _smallest(self, work: _Work) -> dict[tuple[str, str], CrashState]:
+        return {(f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id}
 
     def _keep_evidence(self, work: _Work, seen: Seen) -> None:
         """What the smallest state of each finding showed; the store folds findings itself."""

@@ -170,12 +170,14 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         lacking: dict[str, str] | None = None,
         stopped: bool = False,
         recordings: str | None = None,
+        chunk: int = 32,
     ) -> Silent:
         progress = Silent()
 
         def examiner(recording: Recording, **given: Any) -> FakeExaminer:
             return FakeExaminer(recording, script, given["doubt"], given["on_doubt"])
 
+        monkeypatch.setattr("harness.cases.casework.CHUNK_STATES", chunk)
         monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
         monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
@@ -413,6 +415,15 @@ def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
     assert stored == [(f"@{n}", How.JUDGED) for n in (0, 3, 4, 1, 2)]
 
 
+def test_what_only_a_memo_in_doubt_found_is_forgotten(store: RunStore, run: Run) -> None:
+    """A finding of a recalled state, which a guest then does not show, is none, and nobody confirms it."""
+    says: dict[tuple[int, str], tuple[str, ...]] = {(1, "uml"): ("x",), (0, "uml"): ("y",)}
+    script = Script(recalled={1}, doubts_at=3, says=lambda prefix, machine: says.get((prefix, machine), ()))
+    run(script, confirms=True, chunk=1)
+    assert [f.signature for f in store.findings()] == ["y"]
+    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 0)]
+
+
 def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, run: Run) -> None:
     script = Script(recalled={1}, doubts_at=3)
     known: list[tuple[int, str]] = []
@@ -464,6 +475,7 @@ WRITES = (
     "add_case",
     "set_case_status",
     "set_case_doubt",
+    "forget_recalled",
     "set_case_seconds",
     "put_judgements",
     "put_evidence",
@@ -495,12 +507,11 @@ def killed_at(store: RunStore, write: int, after: bool, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it is done"])
 @pytest.mark.parametrize("doubts_at", [3, 6, 8], ids=["same task", "later task", "confirmation"])
 def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_run_is_killed(
-    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch, after: bool, doubts_at: int
+    store: RunStore, run: Run, after: bool, doubts_at: int
 ) -> None:
     """Killed at every write to the store in turn, then resumed by one whose memo is never in doubt. A kill
     between the doubt and the second look made PASS of what no guest had shown.
     """
-    monkeypatch.setattr("harness.cases.casework.CHUNK_STATES", 3)
     good = functools.partial(Script, entries=6, recalled={1, 4}, says=lambda p, _: ("x",) if p == 2 else ())
     told = set[str]()
     for write in range(1, 100):
@@ -508,7 +519,7 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
         with pytest.MonkeyPatch.context() as patch:
             tried = killed_at(store, write, after, patch)
             with contextlib.suppress(Killed):
-                run(script, name, confirms=True)
+                run(script, name, confirms=True, chunk=3)
         if len(tried) < write:
             break
         told.add(tried[write - 1])
@@ -517,7 +528,7 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
         seen_before = {p for _, p in script.looks[doubts_at - 1 :]}
         recalled_before = {} if before is None else verdicts(store, name)
         again = good()
-        run(again, name, confirms=True)
+        run(again, name, confirms=True, chunk=3)
         assert status(store, name)[0] is (CaseStatus.UNKNOWN if doubt else CaseStatus.DONE), write
         seen = {p for _, p in again.looks}
         for prefix in (1, 4):
