@@ -203,8 +203,9 @@ def test_a_kernel_that_died_once_and_was_lost_once_is_unknown(recording: Recordi
 def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestError("no such device")]})
     seen = look(Examiner(recording), worker, 1).seen
-    assert isinstance(seen, Unseen)
+    assert seen == Unseen("no such device")
     assert worker.looked == [1]
+    assert not worker.closed, "nothing is wrong with it"
 
 
 def test_the_memo_spares_the_guest(recording: Recording) -> None:
@@ -217,12 +218,22 @@ def test_the_memo_spares_the_guest(recording: Recording) -> None:
     assert worker.disk.noted == [1, 2], "what fsck read counts as read"
 
 
-def test_without_the_memo_every_state_is_looked_at(recording: Recording) -> None:
+def test_without_the_memo_every_state_is_looked_at(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[Sequence[int]] = []
+
+    def hash_blocks(disk: FakeDisk, blocks: Sequence[int]) -> list[bytes]:
+        hashed.append(blocks)
+        return []
+
+    monkeypatch.setattr(FakeDisk, "block_hashes", hash_blocks)
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording)
     look(examiner, worker, 1)
     assert not look(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
+    assert (hashed, worker.disk.noted, worker.disk.memo) == ([], [], {}), "and nothing is kept for later"
 
 
 def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
@@ -434,6 +445,19 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
     assert not look(examiner, worker, 3).recalled
 
 
+def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_before(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read what nobody knows of, and may have done so before."""
+    answers_of_fsck(monkeypatch, CLEAN, FsckReads(CLEAN.result, None), CLEAN)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 2)
+    assert not look(examiner, worker, 3).recalled
+    assert not examiner.doubt
+
+
 def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     stop = threading.Event()
     stop.set()
@@ -486,7 +510,7 @@ def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
     assert "FileNotFoundError" in seen.reason
 
 
-@pytest.mark.parametrize("number", [-1, 7])
+@pytest.mark.parametrize("number", [-1, 1, 7])
 def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
