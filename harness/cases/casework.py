@@ -60,8 +60,8 @@ CHUNK_STATES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a task brought back of one distinct content: the states that have it, and their judgements."""
+class JudgedGroup:
+    """The states of one content, what was seen of it, and the judgement of each."""
 
     group: Group
     look: Look
@@ -256,7 +256,7 @@ class Casework:
         seconds = time.monotonic() - begun
         return lambda: self._looked(pool, work, seen, seconds)
 
-    def _looked(self, pool: Pool, work: _Work, seen: Sequence[Seen], seconds: float) -> None:
+    def _looked(self, pool: Pool, work: _Work, seen: Sequence[JudgedGroup], seconds: float) -> None:
         work.seconds += seconds
         doubted = self._doubted(work)
         kept = [s for s in seen if not (doubted and s.look.recalled)]
@@ -283,7 +283,7 @@ class Casework:
     def _smallest(self, work: _Work) -> dict[tuple[str, str], CrashState]:
         return {(f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id}
 
-    def _keep_evidence(self, work: _Work, seen: Seen) -> None:
+    def _keep_evidence(self, work: _Work, seen: JudgedGroup) -> None:
         """What the smallest state of each finding showed; the store folds findings itself."""
         outcome = seen.look.seen
         if not isinstance(outcome, Outcome):
@@ -394,7 +394,7 @@ def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> lis
     return [Group(h, tuple(s)) for h, s in groups.items()]
 
 
-def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Event) -> Seen:
+def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Event) -> JudgedGroup:
     """Recover the content once; judge it at each of its states, whose positions in the history differ."""
     first = group.states[0]
     look = examiner.look(worker, group.states, stop)
@@ -408,7 +408,7 @@ def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Ev
         )
         for state in group.states
     )
-    return Seen(group, look, judged)
+    return JudgedGroup(group, look, judged)
 
 
 def finding_at(case: CaseId, key: tuple[str, str], state: CrashState) -> Finding:

@@ -17,10 +17,10 @@ from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Violation
 from harness.oracles import surface
 from harness.oracles.case import Case, Oracle
-from harness.oracles.contents import Bench
+from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
-from harness.oracles.doubt import Doubt
 from harness.oracles.replay import replay
+from harness.oracles.undecided import Undecided
 
 MAX_VIOLATIONS = 20
 """Of one oracle at one crash state. A state that lost everything needs no longer list; but an oracle that
@@ -31,12 +31,12 @@ has much to say never silences another, since each is expected, or not, on its o
 def _of_the_model(name: str) -> Oracle:
     """An oracle whose violations come from holding names and contents against the model."""
 
-    def oracle(case: Case) -> Iterator[Violation | Doubt]:
+    def oracle(case: Case) -> Iterator[Violation | Undecided]:
         if not case.mounted:
             return
         if case.judges_names:
             yield from (v for v in case.names.violations if v.oracle == name)
-        yield from (f for f in case.faults if isinstance(f, Doubt) or f.oracle == name)
+        yield from (f for f in case.faults if isinstance(f, Undecided) or f.oracle == name)
 
     return oracle
 
@@ -75,7 +75,7 @@ class Judge:
     ) -> None:
         self.contract = contract
         self.timeline = replay(contract, history)
-        self._bench = Bench(contract, self.timeline)
+        self._contents = ContentsJudge(contract, self.timeline)
         self._checks = tuple(checks)
         self._errors = _any_of(error_patterns)
         self._oracles = oracles
@@ -85,7 +85,9 @@ class Judge:
 
         An oracle that raises has judged nothing: that makes the state UNKNOWN at best.
         """
-        case = Case(self.contract, self.timeline, self._bench, self._checks, self._errors, position, outcome)
+        case = Case(
+            self.contract, self.timeline, self._contents, self._checks, self._errors, position, outcome
+        )
         violations: list[Violation] = []
         unknown: list[str] = []
         for name, oracle in self._oracles.items():
@@ -95,7 +97,7 @@ class Judge:
                 unknown.append(f"oracle {name} failed: {type(e).__name__}: {e}")
                 continue
             violations += _cut_to(MAX_VIOLATIONS, name, [f for f in found if isinstance(f, Violation)])
-            unknown += [f.what for f in found if isinstance(f, Doubt)]
+            unknown += [f.what for f in found if isinstance(f, Undecided)]
         return Judgement(tuple(violations), tuple(dict.fromkeys(unknown)))
 
 

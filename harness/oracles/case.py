@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.model import Check, Outcome, Position, Tree, Violation
-from harness.oracles.contents import Bench, Fault
+from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
-from harness.oracles.doubt import Doubt
 from harness.oracles.each import judge_each
 from harness.oracles.names import NamesFound, find_names, older_moments, undone
 from harness.oracles.timeline import Timeline
+from harness.oracles.undecided import Undecided
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
 
     contract: Contract
     timeline: Timeline
-    bench: Bench
+    contents: ContentsJudge
     checks: tuple[Check, ...]
     errors: re.Pattern[str] | None
     position: Position
@@ -51,17 +51,17 @@ class Case:
         """What is wrong with the contents, under the number of operations that explains them best."""
         tree = self.tree
         if self.contract.namespace in ("each", "synced") and not self.timeline.opaque:
-            return judge_each(self.contract, self.timeline, self.bench, self.position, tree)
+            return judge_each(self.contract, self.timeline, self.contents, self.position, tree)
         if not (self.judges_names and self.names.candidates):
-            return self.bench.glance(self.position, tree)
-        faults = self.bench.judge(self.names.candidates, self.position, tree)
+            return self.contents.glance(self.position, tree)
+        faults = self.contents.judge(self.names.candidates, self.position, tree)
         if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
             # The names of a time too old may be those of a later one as well: then the contents tell.
             for back, then in older_moments(self.timeline, self.position, tree):
-                if not self.bench.judge((back,), then, tree):
+                if not self.contents.judge((back,), then, tree):
                     return (undone(self.timeline, self.position, back),)
         return faults
 
 
-Oracle = Callable[[Case], Iterable[Violation | Doubt]]
-"""Judges one promise. Pure. What it raises becomes a doubt."""
+Oracle = Callable[[Case], Iterable[Violation | Undecided]]
+"""Judges one promise. Pure. What it raises leaves the state undecided."""

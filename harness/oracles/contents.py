@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from harness.model import Position, Run, RunKind, Tree, TreeEntry, Violation
 from harness.oracles.allowance import ANYTHING, Allowance, Cut, Origins, allowance, journaled
 from harness.oracles.contract import Contract
-from harness.oracles.doubt import Doubt
 from harness.oracles.pattern import WORD_BYTES, fill
 from harness.oracles.timeline import ZERO, EventKind, FileHistory, Timeline
+from harness.oracles.undecided import Undecided
 
-Fault = Violation | Doubt
+Fault = Violation | Undecided
 _CACHE_ENTRIES = 100_000
 _CACHE_ALLOWANCES = 10_000
 _NEAREST = 8
 """Numbers of operations under which a state is looked at in detail, once none explains it."""
 
 
-class Bench:
+class ContentsJudge:
     """Judges contents for one contract and history; remembers what it has judged (a recovered file is
     mostly the same from one crash state to the next).
     """
@@ -39,14 +39,14 @@ class Bench:
         """Nothing when one of the numbers of operations in `candidates` explains the contents of every
         file; else what is wrong under the one that explains most of them.
         """
-        doubts: tuple[Fault, ...] = ()
+        undecided: tuple[Fault, ...] = ()
         for j in candidates:
             faults = tuple(_until_violation(self._tree(j, position, tree, thorough=False)))
             if not faults:
                 return ()
             if not isinstance(faults[-1], Violation):
-                doubts = doubts or faults
-        return doubts or self._closest(candidates, position, tree)
+                undecided = undecided or faults
+        return undecided or self._closest(candidates, position, tree)
 
     def _closest(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
         wrong = {j: sum(1 for _ in self._tree(j, position, tree, thorough=False)) for j in candidates}
@@ -252,7 +252,9 @@ class _Subject:
         path = self.entry.path
         seen_end = min(end, run.start + len(run.data))
         if start >= seen_end or _explained(run, start, seen_end, origins):
-            return Doubt(f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough")
+            return Undecided(
+                f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough"
+            )
         mine = frozenset({ZERO, *(e.index for e in self.file.events[: self.cut.begun])})
         if _explained(run, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.model import Position, Tree, TreeEntry, Violation
-from harness.oracles.contents import Bench, Fault
+from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LOST_AND_FOUND, recovered_names
 from harness.oracles.timeline import ROOT, Name, Timeline
@@ -47,19 +47,19 @@ _NOTHING = _Promise(0, -1)
 
 
 def judge_each(
-    contract: Contract, timeline: Timeline, bench: Bench, position: Position, tree: Tree
+    contract: Contract, timeline: Timeline, contents: ContentsJudge, position: Position, tree: Tree
 ) -> tuple[Fault, ...]:
     """What is wrong with names and contents."""
-    return tuple(_Each(contract, timeline, bench, position, tree).faults())
+    return tuple(_Each(contract, timeline, contents, position, tree).faults())
 
 
 class _Each:
     def __init__(
-        self, contract: Contract, timeline: Timeline, bench: Bench, position: Position, tree: Tree
+        self, contract: Contract, timeline: Timeline, contents: ContentsJudge, position: Position, tree: Tree
     ) -> None:
         self._all = contract.namespace == "each"
         self._timeline = timeline
-        self._bench = bench
+        self._contents = contents
         self._position = position
         self._tree = tree
         self._names = recovered_names(tree, timeline.attributes)
@@ -162,7 +162,7 @@ class _Each:
                 ),
             )
         entry = self._tree[path]
-        return self._bench.whenever(inode, position, entry) if entry.kind == "file" else ()
+        return self._contents.whenever(inode, position, entry) if entry.kind == "file" else ()
 
     def _untouched(self, inode: int) -> bool:
         """Whether it was synced and nothing has changed its contents since."""
@@ -232,7 +232,7 @@ class _Each:
         lost = [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
         return any(
             entry.kind == self._timeline.kinds.get(inode)
-            and (entry.kind != "file" or not self._bench.whenever(inode, self._position, entry))
+            and (entry.kind != "file" or not self._contents.whenever(inode, self._position, entry))
             for inode in inodes
             for entry in lost
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from harness.model import Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
-from harness.oracles.doubt import Doubt
+from harness.oracles.undecided import Undecided
 
 # With these errnos mount(2) says that it could not try, rather than that it does not like the disk.
 _COULD_NOT_TRY = frozenset(
@@ -37,7 +37,7 @@ def _without_numbers(line: str) -> str:
     return _DIGITS.sub("N", _NUMBER.sub("N", line)).strip()
 
 
-def mountable(case: Case) -> Iterator[Violation | Doubt]:
+def mountable(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel mounts what the power cut left, and survives doing so."""
     seen = case.outcome
     if seen.lost:
@@ -50,7 +50,7 @@ def mountable(case: Case) -> Iterator[Violation | Doubt]:
             f"lost: {_folded(seen.lost.strip().splitlines()[0])}",
         )
     elif abs(seen.mount_errno) in _COULD_NOT_TRY:
-        yield Doubt(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
+        yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
         name = _errno_name(seen.mount_errno)
         yield Violation(
@@ -58,13 +58,13 @@ def mountable(case: Case) -> Iterator[Violation | Doubt]:
         )
 
 
-def readable(case: Case) -> Iterator[Violation | Doubt]:
+def readable(case: Case) -> Iterator[Violation | Undecided]:
     """Every directory can be listed, every file read to its end, and the file system unmounted."""
     if not case.mounted:
         return
     for line in case.outcome.walk_errors:
         if line.endswith(_TOO_LARGE):
-            yield Doubt(f"not looked at whole: {line}")
+            yield Undecided(f"not looked at whole: {line}")
             continue
         yield Violation(
             "readable", line.split(":")[0], f"cannot be read: {line}", "a readable tree", line, line
@@ -83,7 +83,7 @@ def readable(case: Case) -> Iterator[Violation | Doubt]:
                 )
                 break
     if abs(case.outcome.unmount_errno) == errno.EBUSY:
-        yield Doubt("unmount: EBUSY, something still used the file system")
+        yield Undecided("unmount: EBUSY, something still used the file system")
     elif case.outcome.unmount_errno:
         name = _errno_name(case.outcome.unmount_errno)
         yield Violation(
@@ -91,7 +91,7 @@ def readable(case: Case) -> Iterator[Violation | Doubt]:
         )
 
 
-def kernel_log(case: Case) -> Iterator[Violation | Doubt]:
+def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel met nothing that its file system calls an error. One violation for each kind of line."""
     if case.errors is None:
         return
@@ -106,15 +106,15 @@ def kernel_log(case: Case) -> Iterator[Violation | Doubt]:
         )
 
 
-def fsck(case: Case) -> Iterator[Violation | Doubt]:
+def fsck(case: Case) -> Iterator[Violation | Undecided]:
     """fsck finds nothing to repair in what recovery left."""
     if not case.contract.fsck_clean:
         return
     result = case.outcome.fsck
     if result is None:
-        yield Doubt("fsck was not run")
+        yield Undecided("fsck was not run")
     elif result.classified is FsckClass.FAILED:
-        yield Doubt(
+        yield Undecided(
             f"fsck could not do its work: exit code {result.exit_code}: {result.output.strip()[:200]}"
         )
     elif result.classified is not FsckClass.CLEAN:
@@ -136,7 +136,7 @@ def _first_complaint(output: str) -> str:
     return next(telling, lines[0] if lines else "no output")
 
 
-def program(case: Case) -> Iterator[Violation | Doubt]:
+def program(case: Case) -> Iterator[Violation | Undecided]:
     """A workload's own checks of what its acknowledged RUN operations left, and applications' at any time."""
     if not case.mounted:
         return
@@ -151,7 +151,7 @@ def program(case: Case) -> Iterator[Violation | Doubt]:
         command = " ".join(check.argv)
         if result is None or result.exit_code is None:
             why = f": {result.output.strip()[:200]}" if result else ""
-            yield Doubt(f"check `{command}` of operation {check.operation} was not run{why}")
+            yield Undecided(f"check `{command}` of operation {check.operation} was not run{why}")
         elif result.exit_code:
             yield Violation(
                 "program",
@@ -163,7 +163,7 @@ def program(case: Case) -> Iterator[Violation | Doubt]:
             )
 
 
-def _application(case: Case, check: Check) -> Iterator[Violation | Doubt]:
+def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
     """Content with what it was told of here, or with more."""
     told = case.position.told
     results = [r for r in case.outcome.checks if r.operation == check.operation and r.told >= told]
@@ -176,7 +176,7 @@ def _application(case: Case, check: Check) -> Iterator[Violation | Doubt]:
             "was not run" if result is None or result.exit_code is None else f"ended with {result.exit_code}"
         )
         why = f": {result.output.strip()[-200:]}" if result and result.output.strip() else ""
-        yield Doubt(f"check `{command}` {how}{why}")
+        yield Undecided(f"check `{command}` {how}{why}")
         return
     output = result.output.strip() or "it does not say what is wrong"
     first = output.splitlines()[0]

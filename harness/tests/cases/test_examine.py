@@ -100,7 +100,7 @@ class FakeWorker:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        if self.application and ask:
+        if self.application and ask and not answer.mount_errno:
             answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
         return Recovery(answer, (0, 0, 0))
 
@@ -211,9 +211,11 @@ def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
 def test_the_memo_spares_the_guest(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    assert not look(examiner, worker, 1).recalled
+    first = look(examiner, worker, 1)
+    assert not first.recalled
     again = look(examiner, worker, 3)
     assert again.recalled
+    assert again.seen is first.seen, "what has been judged need not be judged again"
     assert worker.looked == [1]
     assert worker.disk.noted == [1, 2], "what fsck read counts as read"
 
@@ -676,6 +678,18 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     assert worker.looked == [2, 3, 3], "once is enough"
 
 
+def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given(
+    recording: Recording,
+) -> None:
+    worker = FakeWorker({2: [GOOD], 3: [GOOD], 5: [GOOD]})
+    worker.application = {2: lambda _: 1}
+    examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
+    for prefix, recalled in ((3, False), (5, True)):
+        found = look(examiner, worker, prefix)
+        assert found.recalled is recalled
+        assert examiner.judge(CrashState(prefix), found.seen).verdict is Verdict.UNKNOWN
+
+
 def rejected(judgement: Judgement) -> bool:
     """By a program; nothing is open."""
     assert not judgement.unknown
@@ -703,6 +717,16 @@ def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(rec
     assert worker.asked == [(2, 0), (1, 0)]
 
 
+def test_what_cannot_be_mounted_is_recalled_without_asking_its_checks(recording: Recording) -> None:
+    unmountable = Outcome(mount_errno=117)
+    worker = FakeWorker({2: [GOOD], 1: [unmountable], 3: [unmountable]})
+    worker.application = {2: lambda _: 0}
+    examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
+    assert not look_at(examiner, worker, 1, 2).recalled
+    assert look_at(examiner, worker, 3).recalled
+    assert worker.asked == [(2, 0)]
+
+
 def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(recording: Recording) -> None:
     def holding(**digests: str) -> Outcome:
         files = {n: dataclasses.replace(ROOT, path=n, inode=12, digest=d) for n, d in digests.items()}
@@ -719,6 +743,45 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
     found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n).seen)) for n in (3, 4, 5)]
     assert found == [False, True, True]
     assert worker.asked == [(2, 0), (4, 0), (5, 0)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mode": 0o600}, {"kind": "symlink"}, {"target": b"x"}, {"digest": "2"}, {"path": "b"}],
+    ids=str,
+)
+def test_a_check_is_asked_again_whatever_it_could_see_differs(
+    recording: Recording, change: dict[str, Any]
+) -> None:
+    entry = dataclasses.replace(ROOT, path="a", kind="file", inode=12, digest="1")
+    other = dataclasses.replace(entry, **change)
+    seen = {2: entry, 3: dataclasses.replace(entry, inode=13), 4: other}
+    worker = FakeWorker({n: [Outcome(tree={"": ROOT, e.path: e})] for n, e in seen.items()})
+    worker.application = {2: lambda _: 0, 4: lambda _: 0}
+    examiner = Examiner(with_check(recording))
+    look(examiner, worker, 3)
+    look(examiner, worker, 4)
+    assert worker.asked == [(2, 0), (4, 0)]
+
+
+def test_two_threads_that_begin_together_run_the_controls_once(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examiner = Examiner(with_check(recording))
+    first, second = (FakeWorker({2: [answered(0)], 3: [answered(0)]}) for _ in range(2))
+    other = threading.Thread(target=look, args=(examiner, second, 3))
+    recover = first.recover
+
+    def slowly(target: object, state: CrashState, ask: Ask | None) -> Recovery:
+        if state.prefix == 2:
+            other.start()
+            other.join(0.2)  # what does not wait has run its own by now
+        return recover(target, state, ask)
+
+    monkeypatch.setattr(first, "recover", slowly)
+    look(examiner, first, 3)
+    other.join(10)
+    assert (first.looked, second.looked) == ([2, 3], [3])
 
 
 # --- the checks' answers ----------------------------------------------------------------------
@@ -867,6 +930,28 @@ def test_another_machine_answers_for_itself(application: Recording) -> None:
     assert verdicts(examiner, judge, 1, 2) == [Verdict.PASS, Verdict.FAIL]
     verdicts(examiner, recorder, 1, 2)
     assert recorder.asked == [(1, 1)]
+
+
+def test_what_one_machine_answered_does_not_confirm_itself_in_another(application: Recording) -> None:
+    examiner = Examiner(application)
+    judge, recorder = application_worker({1: 0}), application_worker({1: 0})
+    recorder.machine_name = "another"
+    assert verdicts(examiner, judge, 1, 2) == verdicts(examiner, recorder, 1, 2)
+    assert recorder.asked == [(1, 1), (1, 0)], "the same content, asked again"
+
+
+def test_checks_of_two_operations_answer_each_for_its_own(recording: Recording) -> None:
+    step = dataclasses.replace(recording.history.steps[0], index=1)
+    checks = tuple(Check(n, ("check",), ("*",)) for n in (0, 1))
+    two = dataclasses.replace(
+        recording,
+        workload=dataclasses.replace(recording.workload, checks=checks),
+        history=History((*recording.history.steps, step)),
+    )
+    worker = FakeWorker({2: [GOOD], 3: [GOOD]})
+    worker.application = {2: lambda _: 0}
+    look(Examiner(two), worker, 3)
+    assert worker.asked == [(2, 0), (2, 0)]
 
 
 def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:

@@ -31,7 +31,7 @@ from harness.model import (
 from harness.oracles import MAX_VIOLATIONS, ORACLES, Judge
 from harness.oracles.case import Case
 from harness.oracles.contract import Contract
-from harness.oracles.doubt import Doubt
+from harness.oracles.undecided import Undecided
 from harness.tests.oracles.cases import (
     CLEAN,
     CONTRACTS,
@@ -274,8 +274,8 @@ def test_without_an_order_of_names_only_poison_is_judged() -> None:
 # --- the registry ---
 
 
-def broken(case: Case) -> Iterator[Violation | Doubt]:
-    yield Doubt("half way")
+def broken(case: Case) -> Iterator[Violation | Undecided]:
+    yield Undecided("half way")
     raise ZeroDivisionError("planted")
 
 

@@ -1,4 +1,4 @@
-"""What an oracle says when it could not look."""
+"""What an oracle says when it could not look. (Doubt is the memo's: `harness.cases.outcome_memo`.)"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Undecided:
     """Something that could not be looked at: the state is UNKNOWN unless something else fails."""
 
     what: str
