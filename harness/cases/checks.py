@@ -32,7 +32,7 @@ class Question:
 
 
 class Checks:
-    """For all threads. Invariants:
+    """What the checks say of recovered trees. For all threads. Invariants:
 
     1. A check is tried before it is trusted: after the workload's end and a clean unmount every check must
        say yes, and so must an application's of the file system that mkfs made. One that does not cannot do

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -589,6 +591,22 @@ def test_every_case_is_worked_on_however_few_the_stations(store: RunStore, run: 
         run(script, *names, jobs=jobs)
         assert sorted(script.recorded) == names
     assert {status(store, name)[0] for name in names} == {CaseStatus.DONE}
+
+
+def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stations added to one number side by side, and lost some of it."""
+    clock = itertools.count()
+    monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    run(Script(lost={2}), chunk=1)  # one second for the recording, and one for each of 5 tasks
+    record = store.case(case_of("w"))
+    assert record is not None
+    assert record.seconds == 6
+    run(Script(), chunk=1)
+    record = store.case(case_of("w"))
+    assert record is not None
+    assert record.seconds == 6 + 2
 
 
 def test_a_case_that_was_stopped_is_not_done(store: RunStore, run: Run) -> None:

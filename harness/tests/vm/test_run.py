@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import ExitCode
 from harness.guests import qemu
 from harness.host.progress import Lines
@@ -25,7 +26,7 @@ from harness.revisit.repro import reproduce, scene
 from harness.revisit.trust import Named
 from harness.run import create_run, execute
 from harness.store import RunStore
-from harness.store.records import CaseStatus
+from harness.store.records import CaseStatus, How
 from harness.summary import CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
 
@@ -151,6 +152,28 @@ def test_a_killed_run_is_resumed_without_judging_twice(tmp_path: Path) -> None:
 def _judged(path: Path) -> int:
     with RunStore.open(path) as store:
         return sum(len(store.judged_states(c.case)) for c in store.cases())
+
+
+def test_a_resumed_run_does_not_forget_that_its_memo_was_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made PASS, exit code 0, of 97 UNKNOWN states without looking at one of them."""
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], sample_rate=1.0)
+    with monkeypatch.context() as planted:
+        planted.setattr(OutcomeMemo, "_same", lambda *_: False)
+        summary, path = run_plan(plan, tmp_path)
+    doubt = summary.cases[0].undecided
+    assert "not deterministic" in doubt
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "run", "--resume", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.UNDECIDED, done.stdout + done.stderr
+    with RunStore.open(path) as store:
+        assert [(c.status, c.doubt) for c in store.cases()] == [(CaseStatus.UNKNOWN, doubt)]
+        assert How.MEMO not in {v.how for v in store.iter_verdicts(ORDERED)}
 
 
 def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
