@@ -9,9 +9,9 @@ Doubt about the memo (`harness.cases.outcome_memo`) takes back what the memo ans
 
 1. Doubt arises in a station's thread, and is in the store when the look that found it returns. The thread
    that owns the store reads `Examiner.doubt`, which waits for that, before it stores anything of a case.
-2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They are forgotten and
-   looked at again by this run, once it has read the doubt (`_Work.provisional`), or looked at again by the
-   one that resumes it, which trusts no recalled answer of a case that is not DONE.
+2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They become UNKNOWN and
+   are looked at again by this run, once it has read the doubt (`_Work.provisional`), or looked at again by
+   the one that resumes it, which trusts no recalled answer of a case that is not DONE.
 3. Answers recalled before the doubt but not yet stored are not stored, and looked at again.
 4. A kill before the doubt is stored loses it, with the look that found it: nothing of that look is stored,
    and all that the memo answered is looked at again when the run is resumed.
@@ -38,7 +38,7 @@ from harness.errors import NotSupported, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Outcome, Verdict, Workload
+from harness.model import CaseId, CrashState, Judgement, Outcome, Verdict, Workload
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.states import FAULT_MODELS
@@ -269,13 +269,20 @@ class Casework:
         self._go_on(pool, work)
 
     def _doubted(self, work: _Work) -> bool:
-        """Whether the memo is in doubt; if so, the store knows, and has forgotten what the memo answered.
+        """Whether the memo is in doubt; if so, the store knows, and what the memo answered is UNKNOWN there.
         Comes before anything is stored of a case.
         """
         doubt = work.examiner.doubt
         if doubt and doubt != work.case.doubt:
             self._store.set_case_doubt(work.id, doubt)  # again, in case that it could not be kept at once
-            self._store.forget_recalled(work.id)
+            self._store.put_judgements(
+                work.id,
+                [
+                    JudgedState(state, group.content_hash, Judgement(unknown=(doubt,)), How.MEMO)
+                    for group in work.provisional
+                    for state in group.states
+                ],
+            )
             work.case = replace(work.case, doubt=doubt)
             work.smallest = self._smallest(work)
         return bool(doubt)

@@ -417,7 +417,7 @@ def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
     assert stored == [(f"@{n}", How.JUDGED) for n in (0, 3, 4, 1, 2)]
 
 
-def test_what_only_a_memo_in_doubt_found_is_forgotten(store: RunStore, run: Run) -> None:
+def test_what_only_a_memo_in_doubt_found_is_taken_back(store: RunStore, run: Run) -> None:
     """A finding of a recalled state, which a guest then does not show, is none, and nobody confirms it."""
     says: dict[tuple[int, str], tuple[str, ...]] = {(1, "uml"): ("x",), (0, "uml"): ("y",)}
     script = Script(recalled={1}, doubts_at=3, says=lambda prefix, machine: says.get((prefix, machine), ()))
@@ -477,7 +477,6 @@ WRITES = (
     "add_case",
     "set_case_status",
     "set_case_doubt",
-    "forget_recalled",
     "set_case_seconds",
     "put_judgements",
     "put_evidence",
