@@ -34,11 +34,11 @@ IMAGE, SECOND = "{image}", "{second}"
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host program: `arguments` go before the image's path; in them `{image}` and `{second}` stand for the
-    files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck;
-    every other code means that it could not do its work. `environment` is added to the process's own.
-    `writes`: it changes an image that it only checks, so it is given a copy. `chatter`: regular expressions
-    of whole lines of an fsck's output that are no complaint.
+    """A host program. `arguments` come before the image's path; in them `{image}` and `{second}` stand for
+    the files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck; any other code
+    means that it could not check. `environment` is added to the process's own. `writes`: it changes the image
+    even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
+    output that report no error.
     """
 
     program: str
@@ -51,7 +51,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chatter: list[str] = []
 
     def complaint(self, output: str) -> str:
-        """The first line that says what is wrong; empty where there is none, or no chatter is known."""
+        """The first line of output that reports an error; empty if there is none, or no chatter is known."""
         if not self.chatter:
             return ""
         lines = (line.strip() for line in output.splitlines())
@@ -59,7 +59,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((line for line in lines if not no_complaint.fullmatch(line)), "")
 
     def path(self) -> str:
-        """Where the program is; sbin is looked at too. Raises EnvironmentLacks where it is missing."""
+        """The program's path; sbin is searched too. Raises EnvironmentLacks if it is missing."""
         found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
         if not found:
             raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
@@ -68,13 +68,13 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def run(
         self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it on an image file, output and errors together in `stdout`."""
+        """Run it on an image file; `stdout` of the result holds output and errors."""
         return self.run_line([*self.arguments, *more, IMAGE], image, environment)
 
     def run_line(
         self, words: Sequence[str], image: Path, environment: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it with these arguments and no others, placeholders filled in."""
+        """Run it with exactly these arguments, after filling in placeholders."""
         second = str(file_for(image))
         return subprocess.run(
             [self.path(), *(w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words)],
@@ -88,8 +88,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A second device behind the first. `fsck_arguments`: with which the fsck finds it. `steps`: programs
-    that are run after mkfs, whose arguments are the whole line; `patches`: what is written after them.
+    """A second device behind the first. `fsck_arguments` tell fsck where it is. `steps`: programs that run
+    after mkfs, with their complete arguments; `patches`: bytes to write after those.
     """
 
     size_mib: int
@@ -103,8 +103,8 @@ class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Regular expressions over kernel messages: `errors` say that the driver met corruption,
-    `recovered` that it replayed its journal.
+    """Regular expressions over kernel messages: `errors` match when the driver finds corruption, `recovered`
+    when it replays its journal.
     """
 
     errors: list[str] = []
@@ -112,8 +112,8 @@ class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InToolbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the guest with tools makes it: as its users do, by the defaults of its mkfs; only discard and lazy
-    initialisation are left out, so that nothing is written later that no one asked for.
+    """How the guest with tools makes the file system: as users do, with mkfs's defaults, but without discard
+    and lazy initialisation, so that nothing is written later that no operation asked for.
     """
 
     mkfs: tuple[str, ...]
@@ -144,11 +144,10 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, the second device with it.
-    `fsck` is None where there is no such program.
-    `repair`: what must be run on the image before a mount; its `clean` exit codes say that it did its work.
-    `toolbox`: None where the root image of the guest with tools has no mkfs for it. `tracing`: None where the
-    kernel has no tracepoints for its journal; its `programs` are paths.
+    """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, second device included.
+    `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
+    exit codes mean that it succeeded. `toolbox`: None if the guest with tools has no mkfs for it. `tracing`:
+    None if the kernel has no tracepoints for its journal; its `programs` are paths.
     """
 
     filesystem: str
@@ -170,7 +169,7 @@ class Profile:
 
     @property
     def second_offset(self) -> int:
-        """Byte of the disk at which the second device begins; 0 where there is none."""
+        """Offset of the second device on the disk; 0 if there is none."""
         return self.size_bytes - self.second.size_bytes if self.second else 0
 
     @property
@@ -179,7 +178,7 @@ class Profile:
 
     @property
     def mkfs_line(self) -> str:
-        """How it is made, for people: the programs with their arguments."""
+        """The programs that make it, with their arguments, for people."""
         lines = [[self.mkfs.program, *self.mkfs.arguments, *self.mkfs_arguments]]
         if self.second:
             lines += [[step.program, *step.arguments] for step in self.second.steps]
@@ -187,17 +186,17 @@ class Profile:
 
     @property
     def toolbox_mkfs(self) -> tuple[str, ...]:
-        """The program and its first arguments that make it in the guest with tools; the device comes last."""
+        """The command that makes it in the guest with tools, to be followed by the device."""
         return self.toolbox.mkfs if self.toolbox else (self.mkfs.program, *self.mkfs.arguments)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Every host program that a run of this mode needs."""
+        """The host programs that a run of this mode needs."""
         steps = self.second.steps if self.second else ()
         return tuple(t for t in (self.mkfs, self.fsck, self.repair, *steps) if t)
 
     def lacks(self) -> str:
-        """What is missing on this host to run this mode, and how to get it; empty where nothing is."""
+        """What this host lacks to run this mode, and how to get it; empty if nothing."""
         for tool in self.tools:
             try:
                 tool.path()
@@ -206,7 +205,7 @@ class Profile:
         return ""
 
     def make_filesystem(self, image: Path) -> None:
-        """mkfs on an image file that has its final size. Raises EnvironmentLacks with what mkfs said."""
+        """Run mkfs on an image file of its final size. Raises EnvironmentLacks with mkfs's output."""
         if self.second is None:
             _succeed(self.mkfs, self.mkfs.run(image, self.mkfs_arguments))
             return
@@ -221,7 +220,7 @@ class Profile:
     def check_filesystem(
         self, image: Path, environment: Mapping[str, str] = MappingProxyType({})
     ) -> FsckResult:
-        """The native fsck on an image file, its exit code decoded as the profile says."""
+        """Run the native fsck on an image file and decode its exit code."""
         if self.fsck is None:
             return FsckResult(FsckClass.FAILED, -1, f"there is no fsck for {self.filesystem}")
         if self.second is not None:
@@ -240,14 +239,14 @@ class Profile:
 
 
 def _succeed(tool: Tool, done: subprocess.CompletedProcess[bytes]) -> None:
-    """Raises EnvironmentLacks with what the program said."""
+    """Raises EnvironmentLacks with the program's output if it failed."""
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip()
         raise EnvironmentLacks(f"{tool.program} failed with {done.returncode}: {said}")
 
 
 def profiles() -> dict[str, Profile]:
-    """Every file system and mode, by name, in order. Raises UsageError for a profile that does not parse."""
+    """Every mode of every file system, by name. Raises UsageError for a file that does not parse."""
     found = {}
     for shared_path in sorted(resource("vms", "filesystems").glob(f"*/{FILE_NAME}")):
         shared = _decode(shared_path, _FilesystemFile)
@@ -312,7 +311,7 @@ def _tracing(folder: Path, given: Tracepoints | str | None) -> Tracepoints | Non
 
 
 def _wrong_with_second(mode: _ModeFile, shared: _FilesystemFile) -> Iterator[str]:
-    """What does not fit together about a second device."""
+    """Contradictions in the description of a second device."""
     mounted = any(o.endswith(f"={NODE}") for o in mode.mount_options)
     if mode.second is None:
         if mounted or any(SECOND in a for a in mode.mkfs_arguments):
@@ -341,7 +340,7 @@ def _wrong_patches(second: Second) -> Iterator[str]:
 
 
 def select_profiles(wanted: Sequence[str]) -> list[Profile]:
-    """Those named: `ext4/ordered`, `ext4` (every mode), `all`. Raises UsageError with the nearest names."""
+    """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`. Raises UsageError with the nearest."""
     known = profiles()
     return list({p.name: p for name in wanted for p in _named(name, known)}.values())
 

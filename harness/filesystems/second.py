@@ -1,7 +1,7 @@
-"""A second device, for a journal or log of its own: the tail of the disk.
+"""A second device, for an external journal or log: the tail of the disk.
 
-A guest has one disk. Its front is the file system's device, its tail the second one; the agent makes two
-devices of it, above the one log, so that a crash state is a state of both. The host's programs get two files.
+A guest has one disk. Its front is the file system's device, its tail the second one. The agent maps two
+devices onto it, above the one log, so a crash state is a state of both. Programs on the host get two files.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import msgspec
 from harness.errors import EnvironmentLacks
 
 NODE = "/dev/second"
-"""The name by which mount options call it (`vms/agent/src/second.rs`)."""
+"""Its name in mount options (`vms/agent/src/second.rs`)."""
 
 
 class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that no program writes for us: `hex` goes to byte `at` of the second device."""
+    """Bytes that no program writes for us: `hex` is written at byte `at` of the second device."""
 
     at: int
     hex: str
 
     @property
     def data(self) -> bytes:
-        """Raises ValueError where `hex` is none."""
+        """Raises ValueError if `hex` is not hexadecimal."""
         return bytes.fromhex(self.hex)
 
 
 def file_for(image: Path) -> Path:
-    """Where the second device of an image is cut out to."""
+    """The file that holds the second device of an image."""
     return image.with_suffix(".second")
 
 
 def cut(image: Path, offset: int) -> Path:
-    """The image's bytes from `offset` on as a file of their own. The image stays as it is."""
+    """Copy the image from `offset` on into a file of its own. The image stays as it is."""
     second = file_for(image)
     with image.open("rb") as source, second.open("wb") as target:
         left = os.fstat(source.fileno()).st_size - offset
@@ -47,9 +47,9 @@ def cut(image: Path, offset: int) -> Path:
 
 
 def join(image: Path, second: Path, front_bytes: int, tail_bytes: int) -> None:
-    """Inverse of `cut`, for an image that was truncated to its front; the file `second` goes.
+    """Inverse of `cut`, for an image that was truncated to its front; the file `second` is removed.
 
-    Raises EnvironmentLacks where a program has changed the size of one of the two.
+    Raises EnvironmentLacks if a program changed the size of either.
     """
     for path, expected in ((image, front_bytes), (second, tail_bytes)):
         if (found := path.stat().st_size) != expected:
@@ -63,7 +63,7 @@ def join(image: Path, second: Path, front_bytes: int, tail_bytes: int) -> None:
 
 
 def patch(second: Path, patches: Sequence[Patch]) -> None:
-    """Write each of them."""
+    """Write all patches."""
     with second.open("r+b") as f:
         for p in patches:
             f.seek(p.at)

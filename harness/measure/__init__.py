@@ -1,1 +1,1 @@
-"""What consistency costs: measurements in a guest with tools, and what they come to."""
+"""What consistency costs: measurements, most of them in the guest with tools."""

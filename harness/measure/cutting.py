@@ -1,9 +1,8 @@
 """The power cut that needs no model: a guest writes, its machine is killed, another one recovers the disk.
 
-What dies is the machine with all that its kernel had in memory. The disk outlives it with every write that
-had completed, flushed or not: a drive that also loses its cache is what `powercut run` goes through, state by
-state. Operations are sent one at a time, so the host knows which were acknowledged, and the one that may
-have begun.
+What dies is the machine, with all that its kernel had in memory. The disk survives with every write that had
+completed, flushed or not; `powercut run` covers drives that lose their cache as well, state by state.
+Operations are sent one at a time, so the host knows which were acknowledged and which one may have begun.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ MOST_LATE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedCut:
-    """When the machine is killed: after operation number `operation` was sent, `late` times as long as one
-    operation has taken on average until then.
+    """When the machine is killed: `late` times the average duration of an operation after number `operation`
+    was sent.
     """
 
     operations: tuple[Operation, ...]
@@ -52,8 +51,8 @@ class PlannedCut:
 
 @dataclass(frozen=True, slots=True)
 class AfterCut:
-    """What became of one power cut. `recovered`: the line in which the kernel said that it replayed its
-    journal; empty where it said nothing.
+    """The outcome of one power cut. `recovered`: the kernel's message about replaying its journal; empty if
+    there was none.
     """
 
     position: Position
@@ -64,15 +63,15 @@ class AfterCut:
 
 
 def plan_cut(seed: str, count: int) -> PlannedCut:
-    """One of the cuts that a seed stands for: of `count` operations, killed in the first four fifths."""
+    """The cut of a seed: `count` operations, killed within the first four fifths of them."""
     chance = random.Random(seed)  # noqa: S311 - the same cut from the same seed, no secret
     operations = some_operations(chance, count)
     return PlannedCut(operations, chance.randrange(1, max(2, count * 4 // 5)), chance.uniform(0, MOST_LATE))
 
 
 def some_operations(chance: random.Random, count: int) -> tuple[Operation, ...]:
-    """A writer that goes on and on: appends, overwrites, fsyncs, files replaced by rename, files removed.
-    Every operation is possible after those before it.
+    """A steady writer: appends, overwrites, fsyncs, files replaced by rename, files removed. Every operation
+    is possible after those before it.
     """
     k = OperationKind
     sizes: dict[str, int] = {"f0": 0}
@@ -115,16 +114,16 @@ def position(sent: int, answered: int) -> Position:
 
 
 def history(operations: Sequence[Operation]) -> History:
-    """Of operations done in order; there is no log, so their marks are merely numbered."""
+    """The history of operations done in order; there is no log, so their marks are merely numbered."""
     return History(tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(operations)))
 
 
 def cut_power(
     kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, directory: Path, image: Path
 ) -> Position:
-    """Boot, write, kill the machine in the middle of it, and leave in `image` what the disk then holds.
+    """Boot, write, kill the machine while it writes, and leave the disk's contents in `image`.
 
-    Raises GuestError where an operation fails, GuestLost where the guest is lost before it is killed.
+    Raises GuestError if an operation fails, GuestLost if the guest is lost before it is killed.
     """
     target = Target(profile.fstype, profile.mount_options, base, None)
     with Worker(kit, directory, LOG_BYTES) as worker:
@@ -167,8 +166,9 @@ def _request(number: int, operation: Operation) -> wire.RunOperations:
 
 
 def recover(kit: GuestKit, profile: Profile, image: Path, directory: Path) -> tuple[Outcome, str, float]:
-    """Boot another machine with the disk as the dead one left it: mount, walk, unmount, then fsck on the
-    host. Gives the outcome, the kernel's line of the journal's replay, and the seconds of the mount.
+    """Boot another machine with the disk that the dead one left: mount, walk, unmount, then fsck on the host.
+    Returns the outcome, the kernel's message about replaying its journal, and the duration of the mount in
+    seconds.
     """
     with Worker(kit, directory, LOG_BYTES) as worker:
         target = Target(profile.fstype, profile.mount_options, image, None)
@@ -180,20 +180,20 @@ def recover(kit: GuestKit, profile: Profile, image: Path, directory: Path) -> tu
 
 
 def recovered_line(profile: Profile, kernel_log: Sequence[str]) -> str:
-    """The first line in which this file system says that it replayed its journal; empty where none does."""
+    """The first message about replaying the journal; empty if there is none."""
     patterns = [re.compile(pattern) for pattern in profile.console.recovered]
     return next((line for line in kernel_log if any(p.search(line) for p in patterns)), "")
 
 
 def judge(profile: Profile, operations: Sequence[Operation], where: Position, outcome: Outcome) -> Judgement:
-    """What the mode's contract says of what came back."""
+    """Judge what came back by the mode's contract."""
     told = history(operations)
     oracles = Judge(profile.contract, told, error_patterns=tuple(profile.console.errors))
     return oracles.judge(where, outcome)
 
 
 def cut_and_judge(kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, scratch: Path) -> AfterCut:
-    """The whole of it. The disk as the dead machine left it stays in `scratch/cut.img`."""
+    """Cut the power, recover, judge. The disk that the dead machine left stays in `scratch/cut.img`."""
     image = scratch / "cut.img"
     image.unlink(missing_ok=True)
     where = cut_power(kit, profile, base, cut, scratch / "dead", image)

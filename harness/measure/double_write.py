@@ -55,7 +55,7 @@ class DoubleWrite(InGuest):
         size, seconds = dd_result(said)
         commits = [r for r in records if isinstance(r, Commit)]
         if not commits:
-            raise GuestError("the kernel told of no commit while dd was writing")
+            raise GuestError("no commit was traced while dd was writing")
         latencies = [c.us / 1e3 for c in commits]
         return Sample(
             configuration.name,
@@ -99,7 +99,7 @@ NOTES = (
 
 
 def dd_result(said: str) -> tuple[int, float]:
-    """Bytes and seconds of dd's last line. Raises GuestError where it has none."""
+    """Bytes and seconds from dd's last line. Raises GuestError if there is none."""
     found = re.search(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s, ", said, re.MULTILINE)
     if not found or float(found[2]) <= 0:
         raise GuestError(f"dd did not say how long it took: {said[-300:]!r}")

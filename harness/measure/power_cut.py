@@ -1,4 +1,4 @@
-"""power-cut: the plug pulled for real, at random moments, and what every mode makes of it."""
+"""power-cut: a machine killed for real, at random moments, in every mode."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ NOTES = (
 
 
 def answer(samples: Samples) -> str:
-    """What became of all of them, in a sentence."""
+    """The outcome of all cuts, in a sentence."""
     names = samples.configurations()
     verdicts = Counter(v for name in names for v in samples.words(name, "verdict"))
     cuts = sum(verdicts.values())
@@ -152,7 +152,7 @@ def _why(seen: AfterCut) -> list[str]:
 
 
 def _keep(host: Host, configuration: Configuration, number: int, seen: AfterCut) -> None:
-    """The disk as it was found, and what was seen of it: there is no other way to look at it again."""
+    """Keep the disk and the outcome: a real cut cannot be repeated."""
     folder = host.kept / "cuts" / f"{configuration.name.replace('/', '-')}-{number + 1}"
     folder.mkdir(parents=True, exist_ok=True)
     pack(host.scratch / "cut.img", folder / "disk.img.zst")

@@ -1,4 +1,4 @@
-"""The measurements by name. A new one is a file of this folder and a line here."""
+"""The measurements by name. A new one is a module of this folder and a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measuring guest with an empty file system in it, again and again.
+"""The measuring guest, with a fresh file system for each sample.
 
 The file system is made in the guest, as its users make it (`[toolbox]` of its profile): a profile's `[mkfs]`
 makes small journals for small images.
@@ -27,7 +27,7 @@ SCRIPTS = Path(__file__).parent / "guest"
 
 
 class Rig:
-    """A guest that is booted when it is first needed, and again after it was lost."""
+    """A guest that boots when it is first needed, and again after it was lost."""
 
     def __init__(self, boot: Callable[[], AbstractContextManager[Toolbox]]) -> None:
         self._boot = boot
@@ -38,7 +38,7 @@ class Rig:
 
     @property
     def guest(self) -> Toolbox:
-        """Raises GuestLost where it does not come up."""
+        """The running guest. Raises GuestLost if it does not boot."""
         if self._guest is None or not self._guest.alive:
             self.close()
             self._guest = self._life.enter_context(self._boot())
@@ -56,15 +56,15 @@ class Rig:
         self._life.close()
 
     def run(self, argv: Sequence[str], timeout_s: float = RUN_TIMEOUT_S) -> str:
-        """What the program printed. Raises GuestError with it where the program did not exit with 0."""
+        """Run a program; returns its output. Raises GuestError with the output if the exit code is not 0."""
         return self.guest.run(argv, timeout_s=timeout_s).output
 
     def shell(self, line: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
-        """The same of a line for the shell; it stops at the first command that fails."""
+        """The same for a line of shell, which stops at the first command that fails."""
         return self.run(["/bin/sh", "-ec", line], timeout_s)
 
     def script(self, name: str, given: Mapping[str, object]) -> dict[str, object]:
-        """The answer of a program of `harness/measure/guest`."""
+        """Run a program of `harness/measure/guest` and return its answer."""
         path = f"/tmp/{name}.py"  # noqa: S108 - of the guest
         guest = self.guest  # first: a new one has no programs yet
         if name not in self._scripts:
@@ -80,31 +80,31 @@ class Rig:
         return answer
 
     def make(self, profile: Profile, device: str, more: Sequence[str] = ()) -> None:
-        """mkfs. Raises GuestError with what it said."""
+        """Run mkfs. Raises GuestError with its output."""
         self.run([*profile.toolbox_mkfs, *more, device], MKFS_TIMEOUT_S)
 
     def probes(self, families: Sequence[Tracepoints | None]) -> Probes:
-        """Probes for these events, loaded where they are not; they stay for the guest's life."""
+        """Probes for these tracepoints; loaded once, they stay for the guest's life."""
         guest = self.guest  # first: a new one has no probes yet
         if self._probes is None:
             self._probes = start_probes(guest, families)
         return self._probes
 
     def sectors_written(self) -> int:
-        """By the disk so far, 512 bytes each (Documentation/block/stat.rst: the seventh figure)."""
+        """Sectors of 512 bytes written to the disk so far (Documentation/block/stat.rst, field 7)."""
         name = self.guest.device.removeprefix("/dev/")
         return int(self.run(["cat", f"/sys/class/block/{name}/stat"]).split()[6])
 
     def drop_caches(self) -> None:
-        """Write everything and forget it."""
+        """Write back and drop the page cache."""
         self.shell("sync; echo 3 > /proc/sys/vm/drop_caches")
 
     @contextlib.contextmanager
     def fresh(
         self, configuration: Configuration, device: str = "", where: str = MOUNT_POINT
     ) -> Iterator[str]:
-        """An empty file system, mounted; gives the mount point. Taken down whatever happens; a guest in which
-        that does not work is given up.
+        """Make and mount an empty file system; yields the mount point. It is unmounted in any case; after an
+        error the guest is given up.
         """
         device = device or self.guest.device
         self.make(configuration.profile, device, configuration.mkfs)
@@ -119,7 +119,7 @@ class Rig:
         self.run(["umount", where])
 
     def mount(self, fstype: str, device: str, options: str, where: str = MOUNT_POINT) -> None:
-        """mount(8), with what the kernel said where it fails."""
+        """Run mount(8). Raises GuestError with the kernel's messages if it fails."""
         words = ["-o", options] if options else []
         self.run(["mkdir", "-p", where])
         try:
@@ -130,11 +130,10 @@ class Rig:
 
 
 class InGuest(Comparison[Rig]):
-    """A measurement that is taken in the guest with tools, on its disk of `disk_mib` MiB.
+    """A measurement in the guest with tools, on its disk of `disk_mib` MiB.
 
-    `flushes`: a flush reaches the host's disk and costs what it costs there; else it costs nothing, and
-    what is compared is the work that the file systems give the processor and the disk. `disk_mib_s`:
-    above 0, the most that the disk takes and gives in a second.
+    `flushes`: a flush reaches the host's disk and costs what it costs there; otherwise it costs nothing, and
+    only the work of processor and disk is compared. `disk_mib_s`: above 0, limits the disk's throughput.
     """
 
     memory_mib = 512
@@ -144,7 +143,7 @@ class InGuest(Comparison[Rig]):
 
     @abstractmethod
     def disk_mib(self, sizes: Sizes) -> int:
-        """How large a disk these sizes need."""
+        """The disk that these sizes need."""
 
     @contextlib.contextmanager
     def rig(self, host: Host, sizes: Sizes) -> Iterator[Rig]:
@@ -173,7 +172,7 @@ class InGuest(Comparison[Rig]):
 
 
 def _present(host: Host, names: Sequence[str]) -> list[str]:
-    """Those that the kernel has: a file system that it lacks is told where it is mounted."""
+    """The modules that the kernel has; a file system that it lacks fails to mount, with a reason."""
     found = []
     for name in dict.fromkeys(names):
         with contextlib.suppress(KernelError):

@@ -1,7 +1,7 @@
-"""Figures as they were taken, one line of JSON each, and what is made of them.
+"""Samples, one line of JSON each, and what is computed from them.
 
-Rounds are interleaved: every configuration once, then every one again. So what changes on the host in
-the meantime meets all of them, and two configurations are held against each other *within a round*.
+Rounds are interleaved: each measures every configuration once. So a change on the host affects all
+configurations alike, and two of them are compared *within a round*.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from harness.measurements.results import Spread
 
 FILE_NAME = "samples.jsonl"
-"""Of the file in a run's directory with every single figure."""
+"""The file in a run directory with every single figure."""
 
 
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one configuration gave in one round: numbers and words by name. `reason`: not empty where it could
-    not be measured, and then it says why. `seconds`: that taking it has cost.
+    """The figures of one configuration in one round: numbers and words by name. `reason`: why it could not be
+    measured; empty if it was. `seconds`: how long measuring took.
     """
 
     configuration: str
@@ -33,30 +33,30 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Samples:
-    """All of a run, in the order in which they were taken."""
+    """All samples of a run, in the order in which they were taken."""
 
     taken: list[Sample] = field(default_factory=list)
 
     @classmethod
     def load(cls, path: Path) -> Samples:
-        """From the lines of a file; a last line that was cut off by a crash is left out."""
+        """Read them from a file; a last line that a crash cut off is ignored."""
         if not path.exists():
             return cls()
         whole, _, _ = path.read_bytes().rpartition(b"\n")
         return cls([msgspec.json.decode(line, type=Sample) for line in whole.splitlines()])
 
     def add(self, sample: Sample, path: Path) -> None:
-        """Keep it, and write it behind those that `path` holds."""
+        """Add a sample, and append it to the file `path`."""
         self.taken.append(sample)
         with path.open("ab") as file:
             file.write(msgspec.json.encode(sample) + b"\n")
 
     def has(self, configuration: str, number: int) -> bool:
-        """Whether that was measured already; what failed is tried again."""
+        """Whether there is such a sample; one that failed does not count."""
         return number in self._rounds(configuration)
 
     def configurations(self) -> tuple[str, ...]:
-        """In the order in which they came."""
+        """In the order of their first samples."""
         return tuple(dict.fromkeys(s.configuration for s in self.taken))
 
     def values(self, configuration: str, figure: str) -> Mapping[int, float]:
@@ -69,7 +69,7 @@ class Samples:
         return tuple(s.words[name] for s in self._rounds(configuration).values() if name in s.words)
 
     def spread(self, configuration: str, figure: str) -> Spread | None:
-        """Of one figure over the rounds; None where it was never measured."""
+        """The spread of one figure over the rounds; None if it was never measured."""
         taken = self.values(configuration, figure)
         return Spread.of(taken.values()) if taken else None
 
@@ -79,8 +79,8 @@ class Samples:
 
 
 def ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:
-    """Of `upper / lower`, taken within each round that has both and a lower one above zero; None where none
-    has. The median is that of the rounds' own ratios: on a machine whose load drifts it spreads less than a
+    """The spread of `upper / lower` over the rounds that have both, with the lower one above zero; None if no
+    round has. The median is that of the rounds' ratios: where the host's load drifts, it varies less than a
     ratio of two medians.
     """
     found = [upper[n] / lower[n] for n in sorted(upper.keys() & lower.keys()) if lower[n] > 0]

@@ -1,7 +1,7 @@
 """The root image of the guest with tools, and the headers of the kernel it runs.
 
-Both are erofs images in the cache, made on first use. The root image is of the recipe in `vms/rootfs/`, by
-mmdebstrap from the machine's own apt sources, for whatever kernel; `headers_image` holds what bcc needs to
+Both are erofs images in the cache, built on first use. mmdebstrap builds the root image from the recipe in
+`vms/rootfs/` and this machine's apt sources; it suits any kernel. `headers_image` holds what bcc needs to
 compile for one kernel. Nothing here boots anything.
 """
 
@@ -28,7 +28,7 @@ from harness.host.resources import resource
 from harness.kernels.find import Kernel
 
 STEP = "root image"
-# What mmdebstrap says (its line "I: ..." or a line of dpkg) when a step begins, in order.
+# What mmdebstrap or dpkg prints when a step begins, in order.
 _STEPS = (
     "running apt-get update",
     "downloading packages",
@@ -39,11 +39,11 @@ _STEPS = (
 )
 _TIMEOUT_S = 3600
 _EPOCH = "1700000000"
-"""SOURCE_DATE_EPOCH: two builds of the same packages differ in no time stamp."""
+"""SOURCE_DATE_EPOCH: two builds of the same packages have the same time stamps."""
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`vms/rootfs/rootfs.toml`. `tools`: the program that is needed, and the package that it is in."""
+    """`vms/rootfs/rootfs.toml`. `tools`: programs that the build needs, with their packages."""
 
     summary: str
     packages: list[str]
@@ -61,7 +61,7 @@ def recipe() -> Recipe:
 
 
 def recipe_hash() -> str:
-    """Of everything that decides what is in the image, but for the packages' versions."""
+    """A hash of all that determines the image, except for the versions of packages."""
     digest = hashlib.sha256(" ".join(recipe().packages).encode())
     for name in ("rootfs.toml", "customize.sh"):
         content = resource("vms", "rootfs", name).read_bytes()
@@ -70,15 +70,15 @@ def recipe_hash() -> str:
 
 
 def cached_root() -> Path | None:
-    """The root image of this recipe, if it has been made."""
+    """The root image of this recipe, if the cache has it."""
     image = cache_dir("rootfs") / f"root-{recipe_hash()}" / "root.erofs"
     return image if image.exists() else None
 
 
 def root_image(progress: Progress, *, again: bool = False) -> Path:
-    """The root image, made where it is not in the cache (or `again`); minutes, once.
+    """The root image, built if the cache does not have it (or `again`); that takes minutes, once.
 
-    Raises EnvironmentLacks for a missing program, and where packages cannot be had or put together.
+    Raises EnvironmentLacks if a program is missing, or if packages cannot be downloaded or installed.
     """
     found = cached_root()
     if found and not again:
@@ -89,7 +89,7 @@ def root_image(progress: Progress, *, again: bool = False) -> Path:
         part = Path(scratch) / "root"
         part.mkdir()
         progress.say(
-            f"root image ({recipe().summary}): made of packages, a few minutes, once; it goes to {final}"
+            f"root image ({recipe().summary}): building it takes a few minutes, once; it is kept in {final}"
         )
         _mmdebstrap(part, progress)
         shutil.rmtree(final, ignore_errors=True)
@@ -109,7 +109,7 @@ def _need_tools(tools: dict[str, str]) -> None:
 def command(part: Path, sources: Sequence[Path]) -> list[str]:
     """The mmdebstrap line that leaves `root.erofs` and `packages.txt` in `part`.
 
-    The suite is empty: what is to be had, and from where, stand in `sources`.
+    The suite is empty: `sources` say which packages there are, and where.
     """
     made = recipe()
     return [
@@ -132,7 +132,7 @@ def command(part: Path, sources: Sequence[Path]) -> list[str]:
 
 
 def apt_sources(etc: Path = Path("/etc/apt")) -> list[Path]:
-    """The files that say where this machine's packages come from."""
+    """The files that list this machine's package sources."""
     folder = etc / "sources.list.d"
     return [
         path
@@ -181,28 +181,28 @@ def _refused(code: int, said: Sequence[str]) -> EnvironmentLacks:
         line.strip() for line in said
     ]
     text = "; ".join(dict.fromkeys(errors[:2] + errors[-2:]))
-    what = f"the root image cannot be made: mmdebstrap ended with {code}: {text}"
+    what = f"the root image cannot be built: mmdebstrap ended with {code}: {text}"
     if re.search(
         r"Could not resolve|connect|Failed to fetch|no Release file|Unable to fetch", " ".join(said)
     ):
-        return EnvironmentLacks(what, "packages are downloaded once; does apt-get update work here?")
+        return EnvironmentLacks(what, "packages are downloaded once: check that apt-get update works here")
     if re.search(r"chroot mode|subuid|newuidmap|unshare", " ".join(said)):
         return EnvironmentLacks(
             what, "as an ordinary user this needs user namespaces: apt-get install uidmap, or run as root"
         )
-    return EnvironmentLacks(what, "the recipe is vms/rootfs/")
+    return EnvironmentLacks(what, "check the recipe in vms/rootfs")
 
 
 # --- headers ---------------------------------------------------------------------------------
 
 
 def headers_image(kernel: Kernel, progress: Progress) -> Path:
-    """An image with `RELEASE/build` for bcc: the headers of exactly this kernel, as a distribution packs
-    them. Raises KernelError, with the reason, where there are none: a user's own kernel, or one that apt
-    no longer has; EnvironmentLacks for a missing program.
+    """An image with `RELEASE/build` for bcc: the headers of exactly this kernel, from its distribution's
+    packages. Raises KernelError if there are none (a user's own kernel, or one that apt no longer has),
+    EnvironmentLacks if a program is missing.
     """
     if kernel.modules is None or not kernel.package_version:
-        raise KernelError(f"there are no headers for {kernel.name}: it is not of a package")
+        raise KernelError(f"there are no headers for {kernel.name}: it did not come from a package")
     release, version = kernel.modules.name, kernel.package_version
     final = cache_dir("rootfs") / f"headers-{release}-{version}"
     if (final / "headers.erofs").exists():
@@ -235,7 +235,7 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
 
 
 def _fetch(package: str, version: str, root: Path, scratch: Path) -> str:
-    """Unpack one package of that version into `root`; what it depends on."""
+    """Unpack one package of that version into `root`; returns its dependencies."""
     got = subprocess.run(
         ["apt-get", "download", "-q", f"{package}={version}"],
         cwd=scratch,
@@ -255,7 +255,7 @@ def _fetch(package: str, version: str, root: Path, scratch: Path) -> str:
 
 
 def _merge(root: Path, build: Path) -> None:
-    """One tree of what a compiler asks for: Debian splits it into a common part and one a flavour."""
+    """Merge what a compiler needs into one tree: Debian splits it into a common and a flavour's part."""
     for tree in sorted((root / "usr/src").glob("linux-headers-*")):
         for part in ("include", "arch/x86/include"):
             if (tree / part).is_dir():

@@ -1,1 +1,1 @@
-"""The guest with tools, and what the kernel's tracepoints tell in it."""
+"""Tracing a file system in the guest with tools, by the kernel's tracepoints."""

@@ -40,7 +40,7 @@ class Mode:
 
     @property
     def file_name(self) -> str:
-        """Of the file that keeps every record."""
+        """The file that keeps every record."""
         return f"{self.name.replace('/', '-')}.jsonl"
 
     @property
@@ -48,7 +48,7 @@ class Mode:
         return [record for taken in self.rounds for record in taken.records]
 
     def latencies_us(self) -> list[int]:
-        """Of every commit, or what stands for it."""
+        """Of every commit, or of the records that stand for commits."""
         return latencies_us(self.records, self.what)
 
 

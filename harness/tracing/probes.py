@@ -37,34 +37,34 @@ _KINDS = ("commit", "checkpoint", "fsync")
 
 
 class Probes(Protocol):
-    """Probes in a guest, attached when they are made. `source`: bcc or tracefs; `reason`: why not bcc."""
+    """Probes in a guest, attached from the start. `source`: bcc or tracefs; `reason`: why not bcc."""
 
     source: str
     reason: str
 
     def attach(self) -> None:
-        """Let them see what happens from here on."""
+        """Start recording."""
         ...
 
     def detach(self) -> None:
-        """Let the workload run without them."""
+        """Stop recording: the workload runs without probes."""
         ...
 
     def collect(self) -> list[Record]:
-        """What they have seen since the last time."""
+        """The records since the last call."""
         ...
 
     def cost_ns(self) -> int | None:
-        """Time that the kernel has spent in them since it was first asked for this; None: it does not count.
-        What it takes to get to a probe and back is not in it.
+        """Time that the kernel has spent in the probes since the first call; None: it does not count that.
+        Does not include the way to a probe and back.
         """
         ...
 
 
 def start_probes(tools: Toolbox, families: Sequence[Tracepoints | None], disk: str = "vdb") -> Probes:
-    """Load and attach probes for what happens on a disk of the guest; their file systems' modules are loaded.
+    """Load and attach probes for one disk of the guest. The modules of the file systems have to be loaded.
 
-    With bcc that takes some ten seconds under emulation. Raises GuestError where neither way works.
+    bcc takes some ten seconds under emulation. Raises GuestError if neither bcc nor tracefs works.
     """
     wanted = wanted_families(families)
     if tools.headers:
@@ -76,8 +76,8 @@ def start_probes(tools: Toolbox, families: Sequence[Tracepoints | None], disk: s
 
 
 def wanted_families(families: Sequence[Tracepoints | None]) -> tuple[Tracepoints, ...]:
-    """Each once. None: of a file system without events. Where one of them does not time fsync, the system
-    calls are traced too; an fsync that both see is told once, by the file system's own events.
+    """Each once. None: a file system without tracepoints. If one of them does not time fsync, the system
+    calls are traced too; an fsync that both see counts once, by the file system's own events.
     """
     known = dict.fromkeys(f for f in families if f)
     if all(f and f.times_fsync for f in families):
@@ -86,7 +86,7 @@ def wanted_families(families: Sequence[Tracepoints | None]) -> tuple[Tracepoints
 
 
 def _device_number(tools: Toolbox, disk: str) -> tuple[int, int]:
-    """MAJOR and MINOR. Raises GuestError for a disk that is not there."""
+    """MAJOR and MINOR. Raises GuestError if there is no such disk."""
     said = tools.run(["cat", f"/sys/class/block/{disk}/dev"], _COMMAND_TIMEOUT_S).output
     major, minor = map(int, said.strip().split(":"))
     return major, minor
@@ -126,12 +126,12 @@ class BccProbes:
         return int(self._ask("cost"))
 
     def _ask(self, word: str) -> str:
-        """The answer of a command that writes one."""
+        """Give a command that writes an answer; returns the answer."""
         name = f"answer-{self._done}"
         return self._command(f"{word} {name}", f"cat {name}; rm {name}")
 
     def _command(self, words: str, then: str = "true") -> str:
-        """Give a command, wait until it is done, and run `then`; what that says."""
+        """Give a command, wait until it is done, and run `then`; returns its output."""
         self._done += 1
         script = (
             f"cd {_FOLDER}; echo {words} >control; "
@@ -143,7 +143,7 @@ class BccProbes:
 
 
 def program(families: Sequence[Tracepoints], disk: tuple[int, int], hertz: int) -> bytes:
-    """The C program for these families, of the pieces in `in_guest/`."""
+    """The C program for these tracepoints: the common pieces in `in_guest/` and those of each file system."""
     major, minor = disk
     head = f"#define DISK {major << 20 | minor}\n#define HERTZ {hertz}\n"  # MKDEV of linux/kdev_t.h
     head += f"enum kind {{ NONE, {', '.join(map(_in_c, kinds(families)))} }};\n"
@@ -162,7 +162,7 @@ def _in_c(kind: str) -> str:
 
 
 def _hertz(tools: Toolbox) -> int:
-    """Jiffies a second."""
+    """Jiffies per second."""
     said = tools.shell("cat /usr/lib/modules/*/build/include/config/auto.conf", _COMMAND_TIMEOUT_S).output
     found = [line for line in said.splitlines() if line.startswith("CONFIG_HZ=")]
     return int(found[0].partition("=")[2]) if found else 250

@@ -1,4 +1,4 @@
-"""What probes tell, one record for each thing that has ended; the same from bcc and from tracefs."""
+"""The records of probes, one for each event that has ended; the same from bcc and from tracefs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Span(msgspec.Struct, frozen=True, tag="span", forbid_unknown_fields=True):
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost", forbid_unknown_fields=True):
-    """There was no room for so many records, or events: what is told is not all."""
+    """That many records, or events, are missing because the buffer was full."""
 
     records: int
 
@@ -70,7 +70,7 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 def decode_lines(text: str) -> list[Record]:
-    """Records of JSON lines. Raises msgspec.MsgspecError for a line that is none."""
+    """Records from JSON lines. Raises msgspec.MsgspecError for a line that is not a record."""
     return [_decoder.decode(line) for line in text.splitlines() if line.strip()]
 
 

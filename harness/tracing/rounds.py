@@ -134,11 +134,11 @@ def tracing(
 
 
 def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], list[str], dict[str, str]]:
-    """Modes that this kernel can mount on one disk, the modules for them, and why others cannot."""
+    """Modes that this kernel can mount on one disk, their modules, and why the others cannot be traced."""
     able, modules, lacking = [], dict[str, None](), {}
     for profile in profiles:
         if profile.second:
-            lacking[profile.name] = "it takes a second disk, and this guest has one"
+            lacking[profile.name] = "it needs a second disk, and this guest has one"
             continue
         try:
             resolve_modules(kernel, profile.modules)
@@ -188,7 +188,7 @@ def take(t: Tracing) -> Round:
     records = t.probes.collect()
     took = re.search(r"^took (\d+) ns$", said, re.MULTILINE)
     if not took:
-        raise GuestError(f"the workload's shell did not come to its end: {said[-300:]}")
+        raise GuestError(f"the workload's shell ended early: {said[-300:]}")
     written_mib = (_sectors(tools, f"sync -f {MOUNT_POINT} && ") - before) * 512 / (1 << 20)
     return Round(records, int(took[1]) / 1e9, written_mib, throughput_mib_s(said), cpu_s)
 
@@ -201,7 +201,7 @@ def _sectors(tools: Toolbox, first: str) -> int:
 
 
 def throughput_mib_s(said: str) -> float | None:
-    """Of all that dd(1) says in its last lines: `10485760 bytes (10 MB, 10 MiB) copied, 0.06 s, 173 MB/s`."""
+    """From all of dd(1)'s last lines: `10485760 bytes (10 MB, 10 MiB) copied, 0.06 s, 173 MB/s`."""
     found = re.findall(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s, ", said, re.MULTILINE)
     seconds = sum(float(s) for _, s in found)
     return sum(int(size) for size, _ in found) / (1 << 20) / seconds if seconds > 0 else None
@@ -249,7 +249,7 @@ def _mode(profile: Profile) -> Mode:
 
 
 def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measurement:
-    """Repeat the workload in one mode, and show a histogram of each interval, as bcc's tools do."""
+    """Repeat the workload in one mode, and show a histogram per interval, as bcc's tools do."""
     begun = time.monotonic()
     profile = t.profiles[0]
     events = profile.tracing
@@ -285,7 +285,7 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
 
 
 def _timed(events: Tracepoints | None) -> str:
-    """What is shown of an interval: fsync where the journal's own events give no latency."""
+    """What an interval shows: fsync if the journal's own events give no latency."""
     return events.what if events and events.timed else "fsync"
 
 
@@ -324,25 +324,25 @@ class Overhead:
 
     @property
     def percent(self) -> float:
-        """By how much the median with probes is above the one without."""
+        """How much the median with probes exceeds the one without."""
         return 100 * (statistics.median(self.with_s) / statistics.median(self.without_s) - 1)
 
     @property
     def probes_percent(self) -> float | None:
-        """How much of the rounds with probes was spent in them."""
+        """The share of the rounds with probes that was spent in probes."""
         return None if self.probes_s is None else 100 * self.probes_s / self.elapsed_s
 
     @property
     def pairs_percent(self) -> list[float]:
-        """The same of each round against the one beside it, in order of size."""
+        """`percent` of each pair of rounds, sorted."""
         return sorted(100 * (b / a - 1) for a, b in zip(self.without_s, self.with_s, strict=True))
 
 
 def overhead(t: Tracing, progress: Progress) -> list[Overhead]:
-    """Run the workload without probes and with them in every mode; which goes first changes each round.
+    """Run the workload without and with probes in every mode; which goes first alternates.
 
-    After each change it is run once more, not counted: to attach a probe changes the kernel's code, which an
-    emulator then translates anew.
+    After each change one more run is not counted: attaching a probe changes the kernel's code, which an
+    emulator then has to translate again.
     """
     progress.begin(STEP, len(t.profiles) * t.plan.rounds)
     return [_alternate(t, profile, progress) for profile in t.profiles]

@@ -1,7 +1,7 @@
 """The same records without bcc: from the lines of tracefs' `trace` (Documentation/trace/events.rst).
 
-Used where a kernel has no headers, so that bcc cannot compile. The kernel prints each event as text, and what
-belongs together is put together here.
+Used when there are no headers for a kernel, so that bcc cannot compile. The kernel prints each event as text;
+events are combined into records here.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _NUMBERS = re.compile(r"(\w+) (\d+)(?=\s|$)")
 
 @dataclass
 class _Open:
-    """What has begun: commits by their place in jbd2's order of events, and the rest by a key."""
+    """What has begun and not ended: the commit under way by phases, everything else by a key."""
 
     commit: dict[str, int] = field(default_factory=dict)
     spans: dict[str, int] = field(default_factory=dict)
 
 
 def parse_trace(text: str, disk: tuple[int, int], spans: Sequence[SpanEvents]) -> list[Record]:
-    """Records of what a `trace` file says of the disk MAJOR,MINOR; what has no beginning in it is left out.
-    Commits of jbd2 and calls of fsync are always among them, other things as `spans` say.
+    """The records in a `trace` file for the disk MAJOR,MINOR; what began before it is left out. Commits of
+    jbd2 and calls of fsync are always among them; `spans` define others.
 
-    Where the ring was too small for all events, the last record says how many are missing.
+    If the ring buffer was too small for all events, the last record says how many are missing.
     """
     found: list[Record] = []
     begun = _Open()

@@ -133,5 +133,5 @@ def test_a_missing_program_comes_with_its_package(
 
 
 def test_a_kernel_of_the_user_s_own_has_no_headers(surroundings: Path) -> None:
-    with pytest.raises(KernelError, match="not of a package"):
+    with pytest.raises(KernelError, match="did not come from a package"):
         headers_image(Kernel("mine", Path("bzImage"), None, ""), Told())
