@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.tests.chaos.lanes import ATTACKS, Order, Result, run_lanes, run_trial
+from harness.tests.chaos.lanes import ATTACKS, Order, Result, gist, run_lanes, run_trial
 from harness.tests.chaos.reference import make_reference
 from harness.tests.chaos.trial import Defect
 
@@ -132,11 +131,6 @@ def _tell_defects(result: Result, directory: Path, seed: int, *, keep: bool) -> 
         print(f"{len(group):5} x {defect.kind}: {defect.what}")
         print(f"        kept: {kept or 'no'}; repeat: {repeat_line(seed, trial, directory)}")
     return 1
-
-
-def gist(what: str) -> str:
-    """A defect without its numbers, names and places, so that the same one counts once."""
-    return re.sub(r"\d+|0x[0-9a-f]+|'[^']*'|\[.*|ext4-\S+|@\S+|\"[^\"]*\"", "#", what)
 
 
 def repeat_line(seed: int, trial: str, directory: Path) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import shutil
 import signal
 import time
@@ -58,6 +59,8 @@ class Result:
     defects: list[tuple[str, Defect, str]] = field(default_factory=list)
     """Each with its trial's name and the directory that is kept of it, or an empty string."""
     not_tried: dict[str, str] = field(default_factory=dict)
+    told: set[tuple[str, str]] = field(default_factory=set)
+    """Kinds and gists of defects that were told while it went on."""
 
     def add(self, trial: Trial, kept: str) -> None:
         self.figures.update(trial.figures)
@@ -80,6 +83,12 @@ class Order:
     """Of `time.monotonic()`, which all processes of a host share."""
     only: tuple[str, ...] = ()
     plant: str = ""
+
+
+def gist(what: str) -> str:
+    """A defect without its numbers, names and places, so that the same one counts once."""
+    said = re.sub(r"0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|`[^`]*`|\[.*|\(.*|@\S+|\d+|(?<=Error: ).*", "#", what)
+    return re.sub(r"ext4-\S+", "#", said)
 
 
 def run_trial(order: Order, attack: str, number: int) -> Trial:
@@ -174,13 +183,16 @@ class _Lane:
 
     def _take(self, trial: Trial, result: Result, say: Callable[[str], None]) -> None:
         kept = ""
+        told = result.told
         if trial.defects and len({d for _, _, d in result.defects}) < KEPT:
             kept = str(trial.directory)
         else:
             shutil.rmtree(trial.directory, ignore_errors=True)
         result.add(trial, kept)
-        for defect in trial.defects[:3]:
-            say(f"DEFECT {trial.name}: {defect.kind}: {defect.what}")
+        for defect in trial.defects:
+            if (defect.kind, gist(defect.what)) not in told:
+                told.add((defect.kind, gist(defect.what)))
+                say(f"DEFECT {trial.name}: {defect.kind}: {defect.what}")
 
     def _replace(self, result: Result, say: Callable[[str], None], why: str) -> None:
         self.kill()

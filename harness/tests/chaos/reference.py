@@ -7,8 +7,10 @@ the write-ahead log, as a killed run leaves it.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,28 +80,21 @@ def make_reference(directory: Path, options: Sequence[str]) -> Reference:
     return Reference({s.name: s for s in specimens}, tuple(options), expectations)
 
 
-def load_reference(directory: Path, options: Sequence[str]) -> Reference:
+@functools.cache
+def load_reference(directory: Path, options: tuple[str, ...]) -> Reference:
     """What `make_reference` made, from another process."""
-    paths = {name: directory / name for name in ("mixed", "green", "open", "mixed_wal")}
     codes = {"mixed": 1, "green": 0, "open": 3, "mixed_wal": 1}
-    truths = {
-        name: said(paths["green" if name == "open" else "mixed" if "mixed" in name else name])
-        for name in paths
-    }
-    specimens = {
-        n: Specimen(n, p, _said_of_copy(directory, p), truths[n], codes[n]) for n, p in paths.items()
-    }
-    return Reference(specimens, tuple(options), directory / "expected")
+    now = {name: _said_of_copy(directory / name) for name in codes}
+    truths = {**now, "open": now["green"]}
+    specimens = {n: Specimen(n, directory / n, now[n], truths[n], codes[n]) for n in codes}
+    return Reference(specimens, options, directory / "expected")
 
 
-def _said_of_copy(directory: Path, path: Path) -> Said:
-    """Reading moves what is in the write-ahead log into the database: a copy is read."""
-    copy = directory / "read"
-    shutil.copytree(path, copy, symlinks=True)
-    try:
-        return said(copy)
-    finally:
-        shutil.rmtree(copy)
+def _said_of_copy(path: Path) -> Said:
+    """Reading moves what is in the write-ahead log into the database, and others read too: of a copy."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        shutil.copytree(path, Path(folder) / "copy", symlinks=True)
+        return said(Path(folder) / "copy")
 
 
 def _run(directory: Path, name: str, code: int, arguments: Sequence[object]) -> Specimen:

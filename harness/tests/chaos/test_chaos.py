@@ -18,10 +18,10 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.chaos import damage, frames, full_disk, verdicts
-from harness.tests.chaos.__main__ import as_json, gist, repeat_line, table
+from harness.tests.chaos.__main__ import as_json, repeat_line, table
 from harness.tests.chaos.command import Ended, look_for_leftovers
 from harness.tests.chaos.damage import run_damage, run_flips
-from harness.tests.chaos.lanes import Result
+from harness.tests.chaos.lanes import Result, gist
 from harness.tests.chaos.reference import Reference, Specimen
 from harness.tests.chaos.trial import Defect, Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
@@ -277,4 +277,5 @@ def test_the_same_defect_counts_once() -> None:
     one, two = (f"ValueError: crash state '@{n}' at byte {n}0 [mixed: byte {n}]" for n in (5, 17))
     assert gist(one) == gist(two)
     assert gist(one) != gist("IndexError: 5")
+    assert gist("a/b is pass, was fail") != gist("a/b is gone")
     assert Defect("a", one) != Defect("a", two)
