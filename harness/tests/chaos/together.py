@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from harness.errors import ExitCode
 from harness.tests.chaos.command import Running, end_processes, look_for_leftovers, start
 from harness.tests.chaos.kills import check_run
 from harness.tests.chaos.reference import MIXED, Reference
 from harness.tests.chaos.trial import Trial
-from harness.tests.chaos.verdicts import wrong_words
+from harness.tests.chaos.verdicts import wrong_code, wrong_words
 
 
 def run_together(trial: Trial, reference: Reference, plant: str = "") -> None:
@@ -32,8 +33,9 @@ def run_together(trial: Trial, reference: Reference, plant: str = "") -> None:
         for one in ended:
             if one is None:
                 trial.tell("hang", "one of two processes did not end")
-            elif (defect := wrong_words(one.output)) is not None:
-                trial.defects.append(defect)
+                continue
+            trial.defects += filter(None, [wrong_words(one.output), wrong_code(specimen.code, one.code)])
+            trial.figures["second processes refused"] += one.code == ExitCode.UNDECIDED
         if ended[0] is not None:
             check_run(trial, directory, specimen, ended[0])
     finally:
