@@ -119,11 +119,13 @@ class _Reader:
         chance = self._trial.random
         tempfile.tempdir = str(self._trial.temporary)
         now = self._read()
-        self._command(["report", self._run], self._specimen.code)
-        if chance.random() < 0.4:
-            self._compare(now)
-        if chance.random() < 0.2:
-            self._command(["list", "runs", "--out", self._runs_above()], None)
+        match chance.choices(["report", "compare", "list"], [35, 40, 25])[0]:
+            case "report":
+                self._command(["report", self._run], self._specimen.code)
+            case "compare":
+                self._compare(now)
+            case _:
+                self._command(["list", "runs", "--out", self._runs_above()], None)
         more: list[tuple[float, Callable[[], None]]] = [
             (0.03, self._resume),
             (0.02, self._repro),

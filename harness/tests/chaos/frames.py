@@ -80,7 +80,7 @@ class _Played(Machine):
     def launch(self, boot: Boot) -> Guest:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE, start_new_session=True)
-        thread = threading.Thread(target=_play, args=(theirs, self.script))
+        thread = threading.Thread(target=_play, args=(theirs, self.script, boot.disk_socket))
         thread.start()
         self._threads.append(thread)
         return Guest(process, ours, self._console)
@@ -153,13 +153,15 @@ def _history_of(reference: Reference) -> History:
     return msgspec.json.decode(written.read_bytes(), type=History)
 
 
-def _play(channel: socket.socket, script: list[bytes]) -> None:
-    """Greet, wait for a request, send the script, hang up."""
+def _play(channel: socket.socket, script: list[bytes], disk: Path) -> None:
+    """Greet, wait for a request, read the disk as a mount would, send the script, hang up."""
     hello = wire.encode(wire.Hello(wire.PROTOCOL_VERSION, "6.12", "#1", [], ["log-writes"]))
     with channel, contextlib.suppress(OSError):
         channel.settimeout(30)
         channel.sendall(_frame(hello))
         channel.recv(4)
+        with Frontend(disk) as driver:
+            driver.read(0, 8)
         for data in script:
             channel.sendall(data)
 
