@@ -7,6 +7,7 @@ made can be handed to any thread.
 from __future__ import annotations
 
 import enum
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,17 @@ class OperationKind(enum.StrEnum):
     FDATASYNC = "fdatasync"
     SYNC = "sync"
     RUN = "run"
+
+
+class OperationFlag(enum.StrEnum):
+    """How an operation is done; see `Operation`."""
+
+    SYNC = "sync"
+    DSYNC = "dsync"
+    DIRECT = "direct"
+    KEEP_SIZE = "keep-size"
+    PUNCH_HOLE = "punch-hole"
+    ZERO_RANGE = "zero-range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +272,88 @@ class Position:
 # --- what came back --------------------------------------------------------------------------
 
 
+class FileKind(enum.StrEnum):
+    """The type of an inode."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+    FIFO = "fifo"
+    SOCKET = "socket"
+    BLOCK = "block"
+    CHAR = "char"
+    UNKNOWN = "unknown"  # none that stat(2) documents
+
+
+class Call(enum.StrEnum):
+    """What failed in the guest: a system call, or a limit of the agent's own."""
+
+    STATX = "statx"
+    OPENAT = "openat"
+    GETDENTS = "getdents"
+    READLINKAT = "readlinkat"
+    LISTXATTR = "listxattr"
+    GETXATTR = "getxattr"
+    READ = "read"
+    TOO_MANY_ENTRIES = "too-many-entries"  # EOVERFLOW: the walk ended there
+    TOO_DEEP = "too-deep"  # ELOOP: the walk did not descend
+    ANOTHER_MOUNT = "another-mount"  # EXDEV: the walk did not descend
+    OPEN = "open"
+    FSTAT = "fstat"
+    WRITE = "write"
+    FALLOCATE = "fallocate"
+    TRUNCATE = "truncate"
+    LINK = "link"
+    LINKAT = "linkat"
+    SYMLINK = "symlink"
+    RENAME = "rename"
+    UNLINK = "unlink"
+    MKDIR = "mkdir"
+    RMDIR = "rmdir"
+    SETXATTR = "setxattr"
+    REMOVEXATTR = "removexattr"
+    CHMOD = "chmod"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    MMAP = "mmap"
+    MSYNC = "msync"
+    MUNMAP = "munmap"
+    SPAWN = "spawn"  # a program could not be started
+    DEADLINE = "deadline"  # ETIMEDOUT: before the operation began, or before its program ended
+    REQUEST = "request"  # EINVAL: the operation contradicts itself
+
+
+_PHRASES = {
+    Call.TOO_MANY_ENTRIES: "too many entries at",
+    Call.TOO_DEEP: "too deep at",
+    Call.ANOTHER_MOUNT: "another mount at",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallError:
+    """A call that failed in the guest. `path`: relative to the mount point, surrogate-escaped. `name`: the
+    extended attribute concerned, or, with EEXIST, the name that a directory or a list holds twice.
+    """
+
+    call: Call
+    path: str
+    errno: int
+    name: str = ""
+
+    @property
+    def subject(self) -> str:
+        """`openat a/b`"""
+        what = _PHRASES.get(self.call, self.call.value)
+        if self.name:
+            what += f" ({self.name} twice)" if self.errno == errno.EEXIST else f" {self.name}"
+        return f"{what} {self.path}".rstrip()
+
+    def __str__(self) -> str:
+        """`openat a/b: EUCLEAN (117)`"""
+        return f"{self.subject}: {errno.errorcode.get(self.errno, 'errno')} ({self.errno})"
+
+
 class RunKind(enum.StrEnum):
     """Origin of a stretch of file contents."""
 
@@ -293,7 +387,7 @@ class TreeEntry:
     """
 
     path: str
-    kind: str
+    kind: FileKind
     inode: int
     mode: int
     links: int
@@ -349,7 +443,7 @@ class Outcome:
     mount_errno: int = 0
     unmount_errno: int = 0
     tree: Tree = field(default_factory=dict)
-    walk_errors: tuple[str, ...] = ()
+    walk_errors: tuple[CallError, ...] = ()
     kernel_log: tuple[str, ...] = ()
     fsck: FsckResult | None = None
     checks: tuple[CheckResult, ...] = ()

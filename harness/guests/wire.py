@@ -1,8 +1,11 @@
 """What the host, the agent and the disk say to each other, from the host's side.
 
 The mirror of `vms/protocol/src/lib.rs`, class for class and field for field; `vms/protocol/vectors.json`
-holds samples that both sides must decode and encode to the same bytes. One frame is a little-endian
-`u32` length followed by that many bytes of MessagePack; a message is a map whose `type` names the variant.
+holds samples that both sides must decode and encode to the same bytes, every word of every enum, and the
+limits. One frame is a little-endian `u32` length followed by that many bytes of MessagePack; a message is a
+map whose `type` names the variant.
+
+A guest under test may send any bytes: whatever is no message within the limits is a WireError.
 
 Not here: what the messages mean to a guest or a disk. That is `guest.py`, `worker.py` and `disk.py`.
 """
@@ -14,16 +17,53 @@ import select
 import socket
 import struct
 import time
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from harness.errors import PowercutError
-from harness.model import CrashState
+from harness.model import Call, CrashState, FileKind, OperationFlag, OperationKind, RunKind
 
-PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 64 << 20
+PROTOCOL_VERSION = 2
 _CHUNK_BYTES = 1 << 20
+
+# What a message may hold at most; `vms/protocol/src/limits.rs` says of each why.
+LIMITS: Final = {
+    "FRAME_BYTES": 64 << 20,
+    "STRUCTURED_FRAME_BYTES": 16 << 20,
+    "FRAME_VALUES": 4 << 20,
+    "FRAME_DEPTH": 16,
+    "OPERATIONS": 1024,
+    "FLAGS": 16,
+    "ARGUMENTS": 65_536,
+    "MODULES": 1024,
+    "ENTRIES": 50_000,
+    "RUNS": 200_000,
+    "XATTRS": 4096,
+    "WALK_ERRORS": 50_000,
+    "LOG_LINES": 4096,
+    "LOG_BYTES": 1 << 20,
+    "STATES": 50_000,
+    "DROPPED": 1 << 20,
+    "BLOCKS": 1 << 20,
+}
+MAX_FRAME_BYTES = LIMITS["FRAME_BYTES"]
+_MAX_STRUCTURED_BYTES = LIMITS["STRUCTURED_FRAME_BYTES"]
+# Messages whose bulk is one string of bytes: the only ones that may be longer than _MAX_STRUCTURED_BYTES.
+_OPAQUE = (b"\xa4type\xa8put_file", b"\xa4type\xacprogram_done")
+
+
+def _up_to(limit: str) -> Meta:
+    return Meta(max_length=LIMITS[limit])
+
+
+U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+U64 = Annotated[int, Meta(ge=0)]  # MessagePack has no larger one
+I32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Errno = Annotated[int, Meta(ge=0, le=4095)]  # MAX_ERRNO of include/linux/err.h; 0: none
+Digest = Annotated[str, Meta(max_length=32)]  # hexadecimal; "" for none
+LogLines = Annotated[list[str], _up_to("LOG_LINES")]
 
 
 class WireError(PowercutError):
@@ -50,27 +90,40 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True, tag_field="type"):
 
 
 class Operation(_Part):
-    kind: str
+    kind: OperationKind
     path: str = ""
     target: str = ""
-    offset: int = 0
-    length: int = 0
+    offset: U64 = 0
+    length: U64 = 0
     name: str = ""
     value: bytes = b""
-    flags: list[str] = []
-    argv: list[str] = []
+    flags: Annotated[list[OperationFlag], _up_to("FLAGS")] = []
+    argv: Annotated[list[str], _up_to("ARGUMENTS")] = []
 
 
 class MountSpec(_Part):
     fstype: str
     options: str
-    second_offset: int = 0
+    second_offset: U64 = 0
+
+
+class CallError(_Part):
+    call: Call
+    path: bytes
+    name: str
+    errno: Annotated[int, Meta(ge=1, le=4095)]
+
+
+class ModuleError(_Part):
+    name: str
+    errno: Annotated[int, Meta(ge=1, le=4095)]
 
 
 class OperationResult(_Part):
-    index: int
-    errno: int
-    detail: str
+    index: U32
+    error: CallError | None = None
+    exit_code: I32 | None = None
+    output: bytes = b""
 
 
 class Xattr(_Part):
@@ -79,34 +132,34 @@ class Xattr(_Part):
 
 
 class Run(_Part):
-    kind: str
-    start: int
-    length: int
-    value: int
-    origin: int
+    kind: RunKind
+    start: U64
+    length: U64
+    value: U64
+    origin: U64
     data: bytes
 
 
 class TreeEntry(_Part):
     path: bytes
-    kind: str
-    inode: int
-    mode: int
-    links: int
-    uid: int
-    gid: int
-    size: int
-    blocks: int
+    kind: FileKind
+    inode: U64
+    mode: U32
+    links: U32
+    uid: U32
+    gid: U32
+    size: U64
+    blocks: U64
     target: bytes
-    xattrs: list[Xattr]
-    runs: list[Run]
-    digest: str
+    xattrs: Annotated[list[Xattr], _up_to("XATTRS")]
+    runs: Annotated[list[Run], _up_to("RUNS")]
+    digest: Digest
 
 
 class State(_Part):
-    prefix: int
-    dropped: list[int] = []
-    torn_sectors: int | None = None
+    prefix: U64
+    dropped: Annotated[list[U64], _up_to("DROPPED")] = []
+    torn_sectors: U64 | None = None
 
     @classmethod
     def of(cls, state: CrashState) -> State:
@@ -123,9 +176,9 @@ class RecordStart(_Message, tag="record_start"):
 
 
 class RunOperations(_Message, tag="run_operations"):
-    first_index: int
-    operations: list[Operation]
-    deadline_s: int
+    first_index: U32
+    operations: Annotated[list[Operation], _up_to("OPERATIONS")]
+    deadline_s: U32
 
 
 class RecordFinish(_Message, tag="record_finish"):
@@ -135,13 +188,13 @@ class RecordFinish(_Message, tag="record_finish"):
 class Recover(_Message, tag="recover"):
     device: str
     mount: MountSpec
-    clock_s: int
+    clock_s: U64
     keep_mounted: bool
 
 
 class RunProgram(_Message, tag="run_program"):
-    argv: list[str]
-    deadline_s: int
+    argv: Annotated[list[str], _up_to("ARGUMENTS")]
+    deadline_s: U32
 
 
 class Unmount(_Message, tag="unmount"):
@@ -150,7 +203,7 @@ class Unmount(_Message, tag="unmount"):
 
 class PutFile(_Message, tag="put_file"):
     path: str
-    mode: int
+    mode: U32
     data: bytes
     append: bool = False
 
@@ -164,11 +217,11 @@ AgentRequest: TypeAlias = (
 
 
 class Hello(_Message, tag="hello"):
-    protocol: int
+    protocol: U32
     release: str
     version: str
-    module_errors: list[str]
-    dm_targets: list[str]
+    module_errors: Annotated[list[ModuleError], _up_to("MODULES")]
+    dm_targets: Annotated[list[str], _up_to("MODULES")]
 
 
 class RecordStarted(_Message, tag="record_started"):
@@ -176,34 +229,38 @@ class RecordStarted(_Message, tag="record_started"):
 
 
 class OperationsDone(_Message, tag="operations_done"):
-    results: list[OperationResult]
+    results: Annotated[list[OperationResult], _up_to("OPERATIONS")]
 
 
 class RecordFinished(_Message, tag="record_finished"):
     status: str
-    unmount_errno: int
-    kernel_log: list[str]
+    logging_disabled: bool
+    unmount_errno: Errno
+    kernel_log: LogLines
+    log_complete: bool
 
 
 class Recovered(_Message, tag="recovered"):
-    mount_errno: int
-    entries: list[TreeEntry]
-    walk_errors: list[str]
-    unmount_errno: int
-    kernel_log: list[str]
-    mount_us: int
-    walk_us: int
-    unmount_us: int
+    mount_errno: Errno
+    entries: Annotated[list[TreeEntry], _up_to("ENTRIES")]
+    walk_errors: Annotated[list[CallError], _up_to("WALK_ERRORS")]
+    unmount_errno: Errno
+    kernel_log: LogLines
+    log_complete: bool
+    mount_us: U64
+    walk_us: U64
+    unmount_us: U64
 
 
 class ProgramDone(_Message, tag="program_done"):
-    exit_code: int
+    exit_code: I32 | None
     output: bytes
 
 
 class Unmounted(_Message, tag="unmounted"):
-    unmount_errno: int
-    kernel_log: list[str]
+    unmount_errno: Errno
+    kernel_log: LogLines
+    log_complete: bool
 
 
 class Done(_Message, tag="done"):
@@ -214,7 +271,7 @@ class AgentFailed(_Message, tag="failed"):
     """`AgentReply::Failed`."""
 
     what: str
-    errno: int
+    errno: Errno
 
 
 AgentReply: TypeAlias = (
@@ -247,7 +304,7 @@ class Image(_Message, tag="image"):
 
 
 class Hashes(_Message, tag="hashes"):
-    states: list[State]
+    states: Annotated[list[State], _up_to("STATES")]
 
 
 class Compare(_Message, tag="compare"):
@@ -259,19 +316,19 @@ class Stats(_Message, tag="stats"):
 
 
 class AlsoRead(_Message, tag="also_read"):
-    blocks: list[int]
+    blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
 class Remember(_Message, tag="remember"):
-    outcome: int
+    outcome: U64
 
 
 class Recall(_Message, tag="recall"):
-    states: list[State]
+    states: Annotated[list[State], _up_to("STATES")]
 
 
 class BlockHashes(_Message, tag="block_hashes"):
-    blocks: list[int]
+    blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
 DiskRequest: TypeAlias = (
@@ -283,8 +340,8 @@ DiskRequest: TypeAlias = (
 
 
 class Opened(_Message, tag="opened"):
-    size_bytes: int
-    entries: int
+    size_bytes: U64
+    entries: U64
 
 
 class Switched(_Message, tag="switched"):
@@ -292,28 +349,28 @@ class Switched(_Message, tag="switched"):
 
 
 class Imaged(_Message, tag="imaged"):
-    copied_bytes: int
-    hash: str
+    copied_bytes: U64
+    hash: Digest
 
 
 class Hashed(_Message, tag="hashed"):
-    hashes: list[str]
+    hashes: Annotated[list[Digest], _up_to("STATES")]
 
 
 class Compared(_Message, tag="compared"):
     equal: bool
-    first_difference: int | None
+    first_difference: U64 | None
 
 
 class Counted(_Message, tag="counted"):
     """`DiskReply::Counted(Stats)`."""
 
-    reads: int
-    writes: int
-    flushes: int
-    discards: int
-    errors: int
-    overlay_bytes: int
+    reads: U64
+    writes: U64
+    flushes: U64
+    discards: U64
+    errors: U64
+    overlay_bytes: U64
 
 
 class Noted(_Message, tag="noted"):
@@ -321,7 +378,7 @@ class Noted(_Message, tag="noted"):
 
 
 class Remembered(_Message, tag="remembered"):
-    earlier: int | None
+    earlier: U64 | None
 
 
 class BlocksHashed(_Message, tag="blocks_hashed"):
@@ -329,7 +386,7 @@ class BlocksHashed(_Message, tag="blocks_hashed"):
 
 
 class Recalled(_Message, tag="recalled"):
-    outcomes: list[int | None]
+    outcomes: Annotated[list[U64 | None], _up_to("STATES")]
 
 
 class DiskFailed(_Message, tag="failed"):
@@ -365,29 +422,43 @@ def _decoder(of: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The MessagePack body of `message`, without the length."""
-    return _encoder.encode(message)
+    """The MessagePack body of `message`, without the length. Raises WireError for what has no encoding."""
+    try:
+        body = _encoder.encode(message)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, TypeError) as error:
+        raise WireError(f"a {type(message).__name__} cannot be encoded: {error}") from error
+    _check_length(len(body), body)
+    return body
 
 
 def decode(body: bytes | bytearray, of: Any) -> Any:
-    """Inverse of `encode`; `of` is a message class or a union of them. Raises WireError."""
+    """Inverse of `encode`; `of` is a message class or a union of them. Raises WireError, and nothing else,
+    for whatever is no such message within the limits.
+    """
+    _check_length(len(body), body)
     try:
         return _decoder(of).decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        # ValueError: text that is not UTF-8. RecursionError: containers inside each other.
         raise WireError(
             f"a message of {len(body)} bytes is none that was expected: {error}",
             "rebuild the agent and the disk from this checkout: both sides must be of one version",
         ) from error
 
 
+def _check_length(length: int, body: bytes | bytearray) -> None:
+    opaque = length > _MAX_STRUCTURED_BYTES and bytes(body[1:32]).startswith(_OPAQUE)
+    limit = MAX_FRAME_BYTES if opaque else _MAX_STRUCTURED_BYTES
+    if length > limit:
+        raise WireError(f"a message of {length} bytes is longer than a frame may be, {limit}")
+
+
 def send(sock: socket.socket, message: msgspec.Struct, deadline: float | None = None) -> None:
     """Write one frame. `deadline` is a time of `time.monotonic()`; None waits for ever.
 
-    Raises WireClosedError, WireTimeoutError, or WireError for a message longer than MAX_FRAME_BYTES.
+    Raises WireClosedError, WireTimeoutError, or WireError for a message that is too long or has no encoding.
     """
     body = encode(message)
-    if len(body) > MAX_FRAME_BYTES:
-        raise WireError(f"a message of {len(body)} bytes is longer than a frame may be, {MAX_FRAME_BYTES}")
     rest = memoryview(struct.pack("<I", len(body)) + body)
     while rest:
         _wait(sock, deadline, write=True)

@@ -11,7 +11,6 @@ import dataclasses
 import errno
 import functools
 import os
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -34,18 +33,17 @@ from harness.guests.boots import Boots
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
+from harness.guests.outcomes import call_error, outcome_of
 from harness.host.resources import built_part
 from harness.model import (
     Check,
     CheckResult,
     CrashState,
     Operation,
+    OperationFlag,
     OperationKind,
     Outcome,
-    Run,
-    RunKind,
     Tree,
-    TreeEntry,
 )
 
 CLOCK_S = 1_700_100_000
@@ -58,7 +56,6 @@ OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations a request: UML's serial line loses its way in requests of more than some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
-LOST_LINE = "(kernel messages were lost)"  # of the agent, `vms/agent/src/kmsg.rs`
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -279,21 +276,13 @@ class Worker:
             batch = operations[first : first + BATCH]
             request = wire.RunOperations(
                 first_index=first,
-                operations=[_to_wire(op) for op in batch],
+                operations=[to_wire(op) for op in batch],
                 deadline_s=PROGRAM_TIMEOUT_S,
             )
             programs = sum(op.kind is OperationKind.RUN for op in batch)
             timeout_s = OPERATIONS_TIMEOUT_S + programs * PROGRAM_TIMEOUT_S
             done = guest.request(request, wire.OperationsDone, timeout_s)
-            for result in done.results:
-                if result.errno == errno.EOPNOTSUPP:
-                    raise NotSupported(f"this file system does not support `{operations[result.index]}`")
-                if result.errno:
-                    raise GuestError(
-                        f"operation {result.index} ({operations[result.index]}) failed while recording: "
-                        f"{_why(operations[result.index], result.errno)}: {result.detail.strip()}",
-                        "the workload does not fit this file system: correct it, or leave it out",
-                    )
+            check_results(done.results, first, batch)
             on_progress(len(batch))
 
     # --- recover ------------------------------------------------------------------------------
@@ -302,7 +291,8 @@ class Worker:
         """Show `state`, let the kernel recover it, walk it, `ask` what checks say of it, unmount.
 
         The recovered device can then be had from `self.disk.image`. Raises GuestLost, also for a guest that
-        did not let go of the file system or cannot have looked at this state; GuestError, DiskError.
+        did not let go of the file system, cannot have looked at this state, or sent what is no tree;
+        GuestError, DiskError.
         """
         self._renew()
         with self._losing():
@@ -316,16 +306,23 @@ class Worker:
                 keep_mounted=ask is not None,
             )
             seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
-            outcome = _to_outcome(seen)
+            complete = seen.log_complete
+            try:
+                outcome = outcome_of(seen)
+            except wire.WireError as e:
+                raise GuestLost(f"state {state}: the guest sent no tree: {e.what}", guest.console()) from e
             if ask is not None and not seen.mount_errno:
                 results = ask(outcome.tree, functools.partial(_run_check, guest))
                 after = guest.request(wire.Unmount(), wire.Unmounted, RECOVER_TIMEOUT_S)
+                complete = complete and after.log_complete
                 outcome = dataclasses.replace(
                     outcome,
                     checks=results,
                     unmount_errno=after.unmount_errno,
                     kernel_log=(*outcome.kernel_log, *after.kernel_log),
                 )
+            if not complete:
+                raise GuestError(f"a part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
 
@@ -333,8 +330,6 @@ class Worker:
         """Raise where `outcome` may not be that of `state`; note a guest of no use for the next one."""
         if counted.errors:
             raise DiskError(f"the disk refused {counted.errors} requests in state {state}")
-        if LOST_LINE in outcome.kernel_log:
-            raise GuestError(f"a part of the kernel's log of state {state} was lost")
         if errno.EBUSY in (outcome.mount_errno, outcome.unmount_errno):
             # What is still mounted would be what the next mount shows (`sget_dev`, fs/super.c).
             raise GuestLost(f"something still uses the disk at state {state}: EBUSY", guest.console())
@@ -351,20 +346,25 @@ class Recovery:
     times_us: tuple[int, int, int]
 
 
+# Format, symbols or signature are another kernel's (kernel/module/main.c).
+_FOREIGN_MODULE = frozenset({errno.ENOEXEC, errno.ENOENT, errno.EKEYREJECTED, errno.EBADMSG})
+
+
 def _need_modules(hello: wire.Hello) -> None:
     """Raises KernelError for modules that were built for another kernel. What hardware or firmware a module
     misses is no matter: which of them a kernel loads softly depends on the processor.
     """
-    refused = [e for e in hello.module_errors if re.search(r"\b(ENOEXEC|ENOENT|EKEYREJECTED|EBADMSG)\b", e)]
+    refused = [e for e in hello.module_errors if e.errno in _FOREIGN_MODULE]
     if refused:
+        named = "; ".join(f"{e.name}: {errno.errorcode[e.errno]} ({e.errno})" for e in refused)
         raise KernelError(
-            f"this kernel ({hello.release}) refuses modules: {'; '.join(refused)}",
+            f"this kernel ({hello.release}) refuses modules: {named}",
             "build them for this very kernel: from its source and configuration, or against its headers",
         )
 
 
 def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:
-    if "logging_disabled" in finished.status:
+    if finished.logging_disabled:
         _need_host_space(log)
         raise WriteLogError(
             f"dm-log-writes stopped logging (status: {finished.status.strip()}): the log device of "
@@ -394,11 +394,38 @@ def _need_host_space(log: Path) -> None:
         )
 
 
-def _why(operation: Operation, number: int) -> str:
-    """The agent tells a program that ended with another code than 0 as EIO."""
-    if operation.kind is OperationKind.RUN and number == errno.EIO:
-        return "the program did not exit with 0"
-    return f"{os.strerror(number)} (errno {number})"
+def check_results(
+    results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
+) -> None:
+    """Raise where not all of `operations`, numbered from `first`, have succeeded: NotSupported where the file
+    system does not have one, GuestError where one failed, GuestLost where the results are not theirs.
+    """
+    expected = range(first, first + len(operations))[: len(results)]
+    if [r.index for r in results] != list(expected):
+        raise GuestLost(f"the results of operations {first} on are those of others")
+    for result, operation in zip(results, operations, strict=False):
+        if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
+            raise NotSupported(f"this file system does not support `{operation}`")
+        if why := _failure(result):
+            raise GuestError(
+                f"operation {result.index} ({operation}) failed while recording: {why}",
+                "the workload does not fit this file system: correct it, or leave it out",
+            )
+    if len(results) < len(operations):
+        raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
+
+
+def _failure(result: wire.OperationResult) -> str:
+    """Why the operation failed, with the end of what its program said; empty where it did not."""
+    said = result.output.decode(errors="replace").strip()
+    if result.error is not None:
+        error = call_error(result.error)
+        why = f"{error}, {os.strerror(error.errno)}"
+    elif result.exit_code:
+        why = f"the program ended with exit code {result.exit_code}"
+    else:
+        return ""
+    return f"{why}: {said}" if said else why
 
 
 def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:
@@ -411,49 +438,21 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
         argv = ["powercut-on-copy", argv[0], ACKNOWLEDGED, *argv[1:]]
     request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
     done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
-    code = None if done.exit_code == -1 else done.exit_code
-    return CheckResult(check.operation, code, done.output.decode(errors="replace"))
+    return CheckResult(check.operation, done.exit_code, done.output.decode(errors="replace"))
 
 
-def _to_wire(op: Operation) -> wire.Operation:
+def to_wire(op: Operation) -> wire.Operation:
+    """The message of an operation."""
     return wire.Operation(
-        kind=op.kind.value,
+        kind=op.kind,
         path=op.path,
         target=op.target,
         offset=op.offset,
         length=op.length,
         name=op.name,
         value=op.value,
-        flags=list(op.flags),
+        flags=[OperationFlag(flag) for flag in op.flags],
         argv=list(op.argv),
-    )
-
-
-def _to_outcome(seen: wire.Recovered) -> Outcome:
-    return Outcome(
-        mount_errno=seen.mount_errno,
-        unmount_errno=seen.unmount_errno,
-        tree={e.path: e for e in map(_to_entry, seen.entries)},
-        walk_errors=tuple(seen.walk_errors),
-        kernel_log=tuple(seen.kernel_log),
-    )
-
-
-def _to_entry(e: wire.TreeEntry) -> TreeEntry:
-    return TreeEntry(
-        path=os.fsdecode(e.path),
-        kind=e.kind,
-        inode=e.inode,
-        mode=e.mode,
-        links=e.links,
-        uid=e.uid,
-        gid=e.gid,
-        size=e.size,
-        blocks=e.blocks,
-        target=e.target,
-        xattrs={x.name: x.value for x in e.xattrs},
-        runs=tuple(Run(RunKind(r.kind), r.start, r.length, r.value, r.origin, r.data) for r in e.runs),
-        digest=e.digest,
     )
 
 

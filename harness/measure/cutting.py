@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import GuestError, GuestLost
+from harness.errors import GuestLost
 from harness.filesystems.profiles import Profile
 from harness.guests import wire
-from harness.guests.worker import GuestKit, Target, Worker
+from harness.guests.worker import GuestKit, Target, Worker, check_results, to_wire
 from harness.model import (
     CrashState,
     History,
@@ -143,8 +143,7 @@ def cut_power(
                     switch.start()
                 sent += 1
                 done = guest.request(_request(number, operation), wire.OperationsDone, REQUEST_TIMEOUT_S)
-                if done.results[0].errno:
-                    raise GuestError(f"operation {number} ({operation}) failed: {done.results[0].detail}")
+                check_results(done.results, number, [operation])
                 answered += 1
             switch.join()
         except GuestLost:
@@ -158,11 +157,9 @@ def cut_power(
 
 
 def _request(number: int, operation: Operation) -> wire.RunOperations:
-    fields = dataclasses.asdict(operation)
-    for name in ("flags", "argv"):
-        fields[name] = list(fields[name])
-    told = wire.Operation(**{**fields, "kind": operation.kind.value})
-    return wire.RunOperations(first_index=number, operations=[told], deadline_s=int(REQUEST_TIMEOUT_S))
+    return wire.RunOperations(
+        first_index=number, operations=[to_wire(operation)], deadline_s=int(REQUEST_TIMEOUT_S)
+    )
 
 
 def recover(kit: GuestKit, profile: Profile, image: Path, directory: Path) -> tuple[Outcome, str, float]:

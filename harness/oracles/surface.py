@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 
-from harness.model import Check, FsckClass, RunKind, Violation
+from harness.model import Call, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
 from harness.oracles.undecided import Undecided
 
@@ -14,8 +14,6 @@ from harness.oracles.undecided import Undecided
 _COULD_NOT_TRY = frozenset(
     {errno.ENODEV, errno.EPERM, errno.EACCES, errno.ENOMEM, errno.ENOENT, errno.EBUSY, errno.ENOTBLK}
 )
-_TOO_LARGE = f"EFBIG ({errno.EFBIG})"
-"""read(2) does not fail so; the walk says it of a file that is larger than it looks at."""
 _TIMESTAMP = re.compile(r"^(<\d+>)?\s*\[\s*[\d.]+\](\[\s*\w+\])?\s*")
 _NUMBER = re.compile(r"\b(0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b")
 _DIGITS = re.compile(r"\d+")
@@ -62,13 +60,13 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
     """Every directory can be listed, every file read to its end, and the file system unmounted."""
     if not case.mounted:
         return
-    for line in case.outcome.walk_errors:
-        if line.endswith(_TOO_LARGE):
+    for error in case.outcome.walk_errors:
+        line = str(error)
+        if error.call is Call.READ and error.errno == errno.EFBIG:
+            # read(2) does not fail so: the file is larger than the walk looks at
             yield Undecided(f"not looked at whole: {line}")
             continue
-        yield Violation(
-            "readable", line.split(":")[0], f"cannot be read: {line}", "a readable tree", line, line
-        )
+        yield Violation("readable", error.subject, f"cannot be read: {line}", "a readable tree", line, line)
     for path, entry in case.outcome.tree.items():
         for run in entry.runs:
             if run.kind is RunKind.UNREADABLE and run.value != errno.EFBIG:

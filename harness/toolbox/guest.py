@@ -81,12 +81,12 @@ class Toolbox:
             )
         request = wire.RunProgram(argv=list(argv), deadline_s=math.ceil(timeout_s))
         done = self._guest.request(request, wire.ProgramDone, timeout_s + 30.0)
-        ran = Ran(done.exit_code, done.output.decode(errors="replace"))
-        if ran.exit_code == -1:
-            raise GuestError(f"{_shown(argv)} did not end within {timeout_s:g} s; it said: {_tail(ran)}")
-        if check and ran.exit_code:
-            raise GuestError(f"{_shown(argv)} ended with {ran.exit_code}: {_tail(ran)}")
-        return ran
+        said = done.output.decode(errors="replace")
+        if done.exit_code is None:
+            raise GuestError(f"{_shown(argv)} did not end within {timeout_s:g} s; it said: {_tail(said)}")
+        if check and done.exit_code:
+            raise GuestError(f"{_shown(argv)} ended with {done.exit_code}: {_tail(said)}")
+        return Ran(done.exit_code, said)
 
     def shell(self, script: str, timeout_s: float, *, check: bool = True) -> Ran:
         """Run a script of sh(1); `set -e` is its own business."""
@@ -136,8 +136,8 @@ def _shown(argv: Sequence[str]) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def _tail(ran: Ran) -> str:
-    return ran.output[-_SAID_BYTES:].strip() or "nothing"
+def _tail(said: str) -> str:
+    return said[-_SAID_BYTES:].strip() or "nothing"
 
 
 class Wishes(TypedDict, total=False):

@@ -23,10 +23,13 @@ from harness.guests.disk import Disk
 from harness.guests.wire import WireError
 from harness.guests.worker import Ask, Recovery, Worker
 from harness.model import (
+    Call,
+    CallError,
     CaseId,
     Check,
     CheckResult,
     CrashState,
+    FileKind,
     FsckClass,
     FsckResult,
     History,
@@ -42,7 +45,7 @@ from harness.model import (
 from harness.workloads.load import load_workload, parse_operation
 from harness.writelog import MarkText, read_log, write_log
 
-ROOT = TreeEntry("", "directory", 2, 0o755, 2, 0, 0, 4096, 8)
+ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8)
 CLEAN = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (1, 2))
 
 
@@ -324,7 +327,7 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
         ({"kernel_log": ("EXT4-fs (vda): recovery complete",)}, False),
         ({"mount_errno": 5}, True),
         ({"unmount_errno": 5}, True),
-        ({"walk_errors": ("opendir d: EIO",)}, True),
+        ({"walk_errors": (CallError(Call.OPENAT, "d", 5),)}, True),
     ],
     ids=str,
 )
@@ -753,7 +756,7 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
 def test_a_check_is_asked_again_whatever_it_could_see_differs(
     recording: Recording, change: dict[str, Any]
 ) -> None:
-    entry = dataclasses.replace(ROOT, path="a", kind="file", inode=12, digest="1")
+    entry = dataclasses.replace(ROOT, path="a", kind=FileKind.FILE, inode=12, digest="1")
     other = dataclasses.replace(entry, **change)
     seen = {2: entry, 3: dataclasses.replace(entry, inode=13), 4: other}
     worker = FakeWorker({n: [Outcome(tree={"": ROOT, e.path: e})] for n, e in seen.items()})

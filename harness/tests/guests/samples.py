@@ -6,6 +6,7 @@ Rust test (`cargo test -p powercut-protocol`) then tells whether both sides stil
 
 from __future__ import annotations
 
+import enum
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.guests import wire
+from harness.model import Call, FileKind, OperationFlag, OperationKind, RunKind
 
 VECTORS = Path(__file__).resolve().parents[3] / "vms" / "protocol" / "vectors.json"
 
@@ -25,10 +27,15 @@ UNIONS: dict[str, Any] = {
 
 _MOUNT = wire.MountSpec(fstype="ext4", options="data=ordered,nodelalloc", second_offset=1 << 26)
 _WRITE = wire.Operation(
-    kind="write", path="dir/ü", offset=1 << 33, length=4096, value=b"", flags=["sync", "direct"]
+    kind=OperationKind.WRITE,
+    path="dir/ü",
+    offset=1 << 33,
+    length=4096,
+    value=b"",
+    flags=list(OperationFlag),
 )
-_XATTR = wire.Operation(kind="setxattr", path="a", name="user.a", value=b"\x00\xff" * 200)
-_RUN = wire.Operation(kind="run", argv=["sqlite3", "db", "select 1"])
+_XATTR = wire.Operation(kind=OperationKind.SETXATTR, path="a", name="user.a", value=b"\x00\xff" * 200)
+_RUN = wire.Operation(kind=OperationKind.RUN, argv=["sqlite3", "db", "select 1"])
 _STATES = [
     wire.State(prefix=0),
     wire.State(prefix=417, dropped=[0, 402, 70_000], torn_sectors=0),
@@ -37,7 +44,7 @@ _STATES = [
 _ENTRIES = [
     wire.TreeEntry(
         path=b"",
-        kind="directory",
+        kind=FileKind.DIRECTORY,
         inode=2,
         mode=0o755,
         links=3,
@@ -52,7 +59,7 @@ _ENTRIES = [
     ),
     wire.TreeEntry(
         path=b"\xff\xfe",
-        kind="file",
+        kind=FileKind.FILE,
         inode=1 << 40,
         mode=0o600,
         links=1,
@@ -63,12 +70,21 @@ _ENTRIES = [
         target=b"",
         xattrs=[wire.Xattr(name="user.a", value=b"\x01")],
         runs=[
-            wire.Run(kind="written", start=0, length=4096, value=7, origin=0, data=b""),
-            wire.Run(kind="literal", start=4096, length=904, value=0, origin=0, data=b"x" * 64),
+            wire.Run(kind=RunKind.WRITTEN, start=0, length=4096, value=7, origin=0, data=b""),
+            wire.Run(kind=RunKind.FOREIGN, start=4096, length=904, value=0, origin=0, data=b"x" * 64),
         ],
         digest="0" * 32,
     ),
 ]
+
+
+def _entry_of(kind: FileKind) -> wire.TreeEntry:
+    return msgspec.structs.replace(_ENTRIES[0], path=kind.encode(), kind=kind)
+
+
+def _run_of(kind: RunKind) -> wire.Run:
+    return wire.Run(kind=kind, start=0, length=1, value=1, origin=0, data=b"")
+
 
 SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("record start", "AgentRequest", wire.RecordStart(data="/dev/vda", log="/dev/vdb", mount=_MOUNT)),
@@ -76,6 +92,13 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "operations of three kinds",
         "AgentRequest",
         wire.RunOperations(first_index=300, operations=[_WRITE, _XATTR, _RUN], deadline_s=60),
+    ),
+    (
+        "every kind of operation",
+        "AgentRequest",
+        wire.RunOperations(
+            first_index=0, operations=[wire.Operation(kind=kind) for kind in OperationKind], deadline_s=1
+        ),
     ),
     ("no operation", "AgentRequest", wire.RunOperations(first_index=0, operations=[], deadline_s=1)),
     ("record finish", "AgentRequest", wire.RecordFinish()),
@@ -90,7 +113,13 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     (
         "hello",
         "AgentReply",
-        wire.Hello(protocol=1, release="6.12", version="#1 SMP", module_errors=[], dm_targets=["linear"]),
+        wire.Hello(
+            protocol=wire.PROTOCOL_VERSION,
+            release="6.12",
+            version="#1 SMP",
+            module_errors=[wire.ModuleError(name="ext4", errno=8)],
+            dm_targets=["linear"],
+        ),
     ),
     ("record started", "AgentReply", wire.RecordStarted()),
     (
@@ -98,15 +127,24 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "AgentReply",
         wire.OperationsDone(
             results=[
-                wire.OperationResult(index=0, errno=0, detail=""),
-                wire.OperationResult(index=300, errno=28, detail="No space left on device"),
+                wire.OperationResult(index=0),
+                wire.OperationResult(
+                    index=300, error=wire.CallError(call=Call.WRITE, path=b"f", name="", errno=28)
+                ),
+                wire.OperationResult(index=301, exit_code=137, output=b"killed\n"),
             ]
         ),
     ),
     (
         "record finished",
         "AgentReply",
-        wire.RecordFinished(status="0 131072 log-writes 9 18", unmount_errno=-1, kernel_log=["<6>x"]),
+        wire.RecordFinished(
+            status="9 18 logging_disabled",
+            logging_disabled=True,
+            unmount_errno=16,
+            kernel_log=["<6>x"],
+            log_complete=True,
+        ),
     ),
     (
         "recovered",
@@ -114,16 +152,36 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         wire.Recovered(
             mount_errno=0,
             entries=_ENTRIES,
-            walk_errors=["opendir a/b: EUCLEAN"],
+            walk_errors=[wire.CallError(call=Call.GETXATTR, path=b"\xff", name="user.a", errno=117)],
             unmount_errno=0,
             kernel_log=["<4>EXT4-fs (vda): recovery complete"] * 20,
+            log_complete=False,
             mount_us=1300,
             walk_us=70_000,
             unmount_us=300,
         ),
     ),
-    ("program done", "AgentReply", wire.ProgramDone(exit_code=-1, output=b"killed\n")),
-    ("unmounted", "AgentReply", wire.Unmounted(unmount_errno=16, kernel_log=[])),
+    (
+        "every kind of entry, run and call",
+        "AgentReply",
+        wire.Recovered(
+            mount_errno=0,
+            entries=[
+                *(_entry_of(kind) for kind in FileKind),
+                msgspec.structs.replace(_ENTRIES[1], runs=[_run_of(kind) for kind in RunKind]),
+            ],
+            walk_errors=[wire.CallError(call=call, path=b"a", name="", errno=5) for call in Call],
+            unmount_errno=5,
+            kernel_log=[],
+            log_complete=True,
+            mount_us=0,
+            walk_us=0,
+            unmount_us=0,
+        ),
+    ),
+    ("program done", "AgentReply", wire.ProgramDone(exit_code=137, output=b"killed\n")),
+    ("program stopped", "AgentReply", wire.ProgramDone(exit_code=None, output=b"")),
+    ("unmounted", "AgentReply", wire.Unmounted(unmount_errno=16, kernel_log=[], log_complete=True)),
     ("done", "AgentReply", wire.Done()),
     ("agent failed", "AgentReply", wire.AgentFailed(what="mount: no such device", errno=6)),
     ("open without a log", "DiskRequest", wire.Open(base="/b", log=None)),
@@ -157,17 +215,25 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
 ]
 
 
-def vectors() -> list[dict[str, Any]]:
+WORDS: list[type[enum.StrEnum]] = [Call, FileKind, OperationFlag, OperationKind, RunKind]
+
+
+def vectors() -> dict[str, Any]:
     """What the file holds. `json` is for readers; bytes are in Base64 there."""
-    return [
-        {
-            "name": name,
-            "type": kind,
-            "hex": wire.encode(message).hex(),
-            "json": json.loads(msgspec.json.encode(message)),
-        }
-        for name, kind, message in SAMPLES
-    ]
+    return {
+        "protocol": wire.PROTOCOL_VERSION,
+        "limits": wire.LIMITS,
+        "words": {words.__name__: [word.value for word in words] for words in WORDS},
+        "messages": [
+            {
+                "name": name,
+                "type": kind,
+                "hex": wire.encode(message).hex(),
+                "json": json.loads(msgspec.json.encode(message)),
+            }
+            for name, kind, message in SAMPLES
+        ],
+    }
 
 
 def write_vectors() -> None:

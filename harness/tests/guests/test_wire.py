@@ -28,12 +28,12 @@ def soon() -> float:
     return time.monotonic() + 20
 
 
-def _stored() -> list[dict[str, Any]]:
-    stored: list[dict[str, Any]] = json.loads(VECTORS.read_text())
+def _stored() -> dict[str, Any]:
+    stored: dict[str, Any] = json.loads(VECTORS.read_text())
     return stored
 
 
-@pytest.mark.parametrize("vector", _stored(), ids=lambda vector: vector["name"])
+@pytest.mark.parametrize("vector", _stored()["messages"], ids=lambda vector: vector["name"])
 def test_vectors_survive_byte_for_byte(vector: dict[str, Any]) -> None:
     body = bytes.fromhex(vector["hex"])
     message = wire.decode(body, UNIONS[vector["type"]])
@@ -98,12 +98,12 @@ def test_what_is_no_message_is_refused(pair: tuple[socket.socket, socket.socket]
         wire.receive(pair[1], wire.DiskReply, soon())
 
 
-def test_a_message_that_is_too_long_is_not_sent(
-    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 100)
-    with pytest.raises(wire.WireError, match="longer than a frame"):
-        wire.send(pair[0], wire.DiskFailed(what="x" * 200), soon())
+def test_a_message_that_is_too_long_is_not_sent(pair: tuple[socket.socket, socket.socket]) -> None:
+    limit = wire.LIMITS["STRUCTURED_FRAME_BYTES"]
+    with pytest.raises(wire.WireError, match=f"longer than a frame may be, {limit}"):
+        wire.send(pair[0], wire.DiskFailed(what="x" * limit), soon())
+    with pytest.raises(wire.WireError, match="longer than a frame may be"):
+        wire.decode(b"\x00" * (limit + 1), wire.AgentReply)
 
 
 def test_a_crash_state_becomes_a_message() -> None:

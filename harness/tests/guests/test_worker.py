@@ -15,10 +15,11 @@ import pytest
 from harness.errors import DiskError, GuestError, GuestLost, LogDiffers, NotSupported, WriteLogError
 from harness.guests import wire, worker
 from harness.guests.machine import Machine
-from harness.guests.worker import LOST_LINE, GuestKit, Target, Worker
-from harness.model import CrashState, Operation, OperationKind
+from harness.guests.worker import GuestKit, Target, Worker
+from harness.model import Call, CrashState, FileKind, Operation, OperationKind
 
-GOOD = wire.Recovered(0, [], [], 0, ["mounted"], 1, 1, 1)
+ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
+GOOD = wire.Recovered(0, [ROOT], [], 0, ["mounted"], True, 1, 1, 1)
 COUNTED = wire.Counted(reads=5, writes=0, flushes=0, discards=0, errors=0, overlay_bytes=0)
 STATE = CrashState(3)
 
@@ -66,7 +67,7 @@ class Played:
     def __init__(self, tmp_path: Path, answer: wire.Recovered = GOOD, **counted: int) -> None:
         self.booted = 0
         self._answer = answer
-        self.hello = wire.Hello(1, "6.12", "#1", [], ["log-writes"])
+        self.hello = wire.Hello(wire.PROTOCOL_VERSION, "6.12", "#1", [], ["log-writes"])
         PlayedDisk.made = 0
         PlayedDisk.counted = msgspec.structs.replace(COUNTED, **counted)
         base = tmp_path / "base"
@@ -102,13 +103,9 @@ def test_a_guest_and_a_disk_serve_one_state_after_the_other(tmp_path: Path) -> N
         (GOOD, {"errors": 2}, DiskError, "refused 2 requests in state @3"),
         (GOOD, {"reads": 0}, GuestLost, "state @3 was mounted without a read"),
         (msgspec.structs.replace(GOOD, unmount_errno=errno.EBUSY), {}, GuestLost, "EBUSY"),
-        (msgspec.structs.replace(GOOD, mount_errno=errno.EBUSY), {}, GuestLost, "EBUSY"),
-        (
-            msgspec.structs.replace(GOOD, kernel_log=["a", LOST_LINE]),
-            {},
-            GuestError,
-            "log of state @3 was lost",
-        ),
+        (msgspec.structs.replace(GOOD, mount_errno=errno.EBUSY, entries=[]), {}, GuestLost, "EBUSY"),
+        (msgspec.structs.replace(GOOD, log_complete=False), {}, GuestError, "log of state @3 was lost"),
+        (msgspec.structs.replace(GOOD, entries=[ROOT, ROOT]), {}, GuestLost, "state @3: the guest sent no"),
     ],
 )
 def test_what_may_not_be_this_states_outcome_is_none_and_costs_the_guest(
@@ -138,37 +135,75 @@ def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) ->
 
 
 def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
-    played = Played(tmp_path, msgspec.structs.replace(GOOD, mount_errno=errno.EINVAL), reads=0)
+    played = Played(tmp_path, msgspec.structs.replace(GOOD, mount_errno=errno.EINVAL, entries=[]), reads=0)
     assert played.worker.recover(played.target, STATE).outcome.mount_errno == errno.EINVAL
 
 
-class Fails:
-    """A guest whose first operation fails."""
+class Answers:
+    """A guest that gives these results, whatever it is asked."""
 
-    def __init__(self, number: int, detail: str) -> None:
-        self._result = wire.OperationResult(0, number, detail)
+    def __init__(self, *results: wire.OperationResult) -> None:
+        self._results = list(results)
 
     def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.OperationsDone:
-        return wire.OperationsDone([self._result])
+        return wire.OperationsDone(self._results)
+
+
+def record(tmp_path: Path, kind: OperationKind, *results: wire.OperationResult) -> None:
+    argv = ("./run",) if kind is OperationKind.RUN else ()
+    wanted = Operation(kind, "" if argv else "f", argv=argv)
+    Played(tmp_path).worker._run(cast(Any, Answers(*results)), [wanted], lambda _: None)
+
+
+def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult:
+    return wire.OperationResult(0, wire.CallError(call, b"f", "", number), None, output)
 
 
 @pytest.mark.parametrize(
-    ("operation", "number", "detail", "error", "told"),
+    ("operation", "result", "error", "told"),
     [
-        ("run", errno.EIO, "no space in the log", GuestError, "the program did not exit with 0: no space in"),
-        ("run", errno.ETIMEDOUT, "stopped", GuestError, r"Connection timed out \(errno 110\): stopped"),
-        ("append", errno.EIO, "append f", GuestError, r"Input/output error \(errno 5\): append f"),
-        ("append", errno.EOPNOTSUPP, "", NotSupported, "does not support"),
+        (
+            "run",
+            wire.OperationResult(0, None, 5, b"no space in the log"),
+            GuestError,
+            "the program ended with exit code 5: no space in",
+        ),
+        (
+            "run",
+            failed(Call.DEADLINE, errno.ETIMEDOUT, b"begun\n"),
+            GuestError,
+            "timed out: begun",
+        ),
+        ("run", failed(Call.SPAWN, errno.EIO), GuestError, r"spawn f: EIO \(5\)"),
+        ("append", failed(Call.WRITE, errno.EIO), GuestError, r"write f: EIO \(5\), Input/output error"),
+        ("append", failed(Call.OPEN, errno.EOPNOTSUPP), NotSupported, "does not support"),
     ],
 )
 def test_why_an_operation_failed_while_recording(
-    tmp_path: Path, operation: str, number: int, detail: str, error: type[Exception], told: str
+    tmp_path: Path, operation: str, result: wire.OperationResult, error: type[Exception], told: str
 ) -> None:
-    argv = ("./run",) if operation == "run" else ()
-    wanted = Operation(OperationKind(operation), "" if argv else "f", argv=argv)
-    guest = cast(Any, Fails(number, detail))
+    """A program's exit code went over the wire as EIO, so that an I/O error of starting it read "the program
+    did not exit with 0".
+    """
     with pytest.raises(error, match=told):
-        Played(tmp_path).worker._run(guest, [wanted], lambda _: None)
+        record(tmp_path, OperationKind(operation), result)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [(), (wire.OperationResult(1),), (wire.OperationResult(0), wire.OperationResult(1))],
+    ids=["none", "of another operation", "one too many"],
+)
+def test_results_that_are_not_of_what_was_asked_lose_the_guest(
+    tmp_path: Path, results: tuple[wire.OperationResult, ...]
+) -> None:
+    """A result's index chose the operation to name: IndexError. No result at all counted as success."""
+    with pytest.raises(GuestLost, match="operations"):
+        record(tmp_path, OperationKind.SYNC, *results)
+
+
+def test_a_result_of_what_was_asked_is_success(tmp_path: Path) -> None:
+    record(tmp_path, OperationKind.RUN, wire.OperationResult(0, None, 0, b"fine"))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from harness.guests import guest, wire
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, Requirement, load_profile
 from harness.guests.machine import Profile as MachineProfile
-from harness.model import SECTOR_BYTES
+from harness.model import SECTOR_BYTES, FileKind
 from harness.tests.guests.frontend import Frontend
 from harness.writelog import Flush, MarkText, Step, Write, write_log
 
@@ -90,15 +90,15 @@ class Kernel:
             case wire.RunOperations(first_index=first, operations=operations):
                 for number, operation in enumerate(operations, first):
                     self._do(number, operation)
-                results = [wire.OperationResult(first + i, 0, "") for i in range(len(operations))]
+                results = [wire.OperationResult(first + i) for i in range(len(operations))]
                 return wire.OperationsDone(results)
             case wire.RecordFinish():
                 self._write()
                 write_log(self._log, self._steps)
-                return wire.RecordFinished("", 0, [])
+                return wire.RecordFinished("", False, 0, [], True)
             case wire.Recover():
-                entries = [_directory(""), *map(_directory, self._read())]
-                return wire.Recovered(0, entries, [], 0, [], 1, 1, 1)
+                entries = [_directory(""), *map(_directory, sorted(self._read()))]
+                return wire.Recovered(0, entries, [], 0, [], True, 1, 1, 1)
             case _:
                 return wire.AgentFailed(f"a toy cannot {type(request).__name__}", 38)
 
@@ -124,7 +124,7 @@ class Kernel:
 def _directory(path: str) -> wire.TreeEntry:
     return wire.TreeEntry(
         path=path.encode(),
-        kind="directory",
+        kind=FileKind.DIRECTORY,
         inode=2,
         mode=0o755,
         links=2,

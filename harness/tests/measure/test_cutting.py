@@ -20,6 +20,7 @@ from harness.measure.cutting import (
     some_operations,
 )
 from harness.model import (
+    FileKind,
     FsckClass,
     FsckResult,
     Operation,
@@ -44,10 +45,10 @@ WRITTEN = (
 
 
 def entry(path: str, size: int = 0, *runs: Run) -> TreeEntry:
-    return TreeEntry(path, "file", ord(path), 0o644, 1, 0, 0, size, (size + 511) // 512, runs=runs)
+    return TreeEntry(path, FileKind.FILE, ord(path), 0o644, 1, 0, 0, size, (size + 511) // 512, runs=runs)
 
 
-ROOT = TreeEntry("", "directory", 2, 0o755, 3, 0, 0, 4096, 8)
+ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 3, 0, 0, 4096, 8)
 F = entry("f", 4096, Run(RunKind.WRITTEN, 0, 4096, 1))
 CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
 

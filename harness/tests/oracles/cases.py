@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from harness.model import (
+    FileKind,
     FsckClass,
     FsckResult,
     History,
@@ -84,11 +85,11 @@ def file(
 ) -> TreeEntry:
     size = runs[-1].end if runs else 0
     number = inode or 100 + sum(path.encode())
-    return TreeEntry(path, "file", number, mode, links, 0, 0, size, 8, runs=runs, **more)  # type: ignore[arg-type]  # xattrs
+    return TreeEntry(path, FileKind.FILE, number, mode, links, 0, 0, size, 8, runs=runs, **more)  # type: ignore[arg-type]  # xattrs
 
 
 def directory(path: str, mode: int = 0o755) -> TreeEntry:
-    return TreeEntry(path, "directory", 1000 + sum(path.encode()), mode, 2, 0, 0, 4096, 8)
+    return TreeEntry(path, FileKind.DIRECTORY, 1000 + sum(path.encode()), mode, 2, 0, 0, 4096, 8)
 
 
 def tree(*entries: TreeEntry) -> Tree:

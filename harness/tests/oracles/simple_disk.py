@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from harness.model import Operation, OperationKind, Run, RunKind, TreeEntry
+from harness.model import FileKind, Operation, OperationKind, Run, RunKind, TreeEntry
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import POISON, fill, word
 
@@ -498,7 +498,7 @@ def entry(path: str, inode: int, node: Inode, links: int, content: bytes) -> Tre
     """A recovered name, as the agent tells it."""
     return TreeEntry(
         path=path,
-        kind=node.kind,
+        kind=FileKind(node.kind),
         inode=inode,
         mode=node.mode,
         links=2 if node.kind == "directory" else links,

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.model import (
+    Call,
+    CallError,
     Check,
     CheckResult,
     FsckClass,
@@ -85,7 +87,7 @@ def test_nothing_wrong_passes() -> None:
         (good(mount_errno=errno.EUCLEAN, tree={}), {"mountable"}),
         (good(mount_errno=errno.EIO, tree={}, fsck=DIRTY), {"mountable", "fsck"}),
         (good(lost="Kernel panic - not syncing\nmore", tree={}), {"mountable"}),
-        (good(walk_errors=("opendir a/b: EUCLEAN",)), {"readable"}),
+        (good(walk_errors=(CallError(Call.OPENAT, "a/b", errno.EUCLEAN),)), {"readable"}),
         (good(tree=tree(file("f", Run(RunKind.UNREADABLE, 0, 0, errno.EIO)))), {"readable"}),
         (good(unmount_errno=errno.EIO), {"readable"}),
         (good(kernel_log=("[   1.5] EXT4-fs error (device vda): bad",)), {"kernel-log"}),
@@ -107,7 +109,7 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         good(mount_errno=errno.ENODEV, tree={}),
         good(unmount_errno=errno.EBUSY),
         good(
-            walk_errors=("read f: EFBIG (27)",),
+            walk_errors=(CallError(Call.READ, "f", errno.EFBIG),),
             tree=tree(file("f", zeros(0, 0), Run(RunKind.UNREADABLE, 0, 0, errno.EFBIG))),
         ),
     ],
@@ -136,7 +138,9 @@ def test_where_nothing_was_mounted_nothing_else_is_missed(
     steps = history(["create f", "append f 8", "sync", RUN])
     known = Judge(contract, history(["create f", "append f 8", "sync"]), error_patterns=())
     opaque = Judge(contract, steps, checks=(Check(3, ("x",), ()),), error_patterns=())
-    unwalked = replace(outcome, tree={}, walk_errors=("opendir f: EIO",), unmount_errno=errno.EIO)
+    unwalked = replace(
+        outcome, tree={}, walk_errors=(CallError(Call.OPENAT, "f", errno.EIO),), unmount_errno=errno.EIO
+    )
     for one, position in ((known, Position(3, 3)), (opaque, Position(4, 4))):
         done = one.judge(position, unwalked)
         assert (done.verdict, oracles(done)) == expected

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UsageError
-from harness.model import History, Operation, OperationKind, TreeEntry, Verdict
+from harness.model import FileKind, History, Operation, OperationKind, TreeEntry, Verdict
 from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
     JOURNAL,
@@ -154,7 +154,7 @@ def test_the_roots_own_attributes_are_not_judged() -> None:
 
 def test_symbolic_links_hold_their_target() -> None:
     def link(target: bytes) -> TreeEntry:
-        return TreeEntry("s", "symlink", 9, 0o777, 1, 0, 0, len(target), 0, target=target)
+        return TreeEntry("s", FileKind.SYMLINK, 9, 0o777, 1, 0, 0, len(target), 0, target=target)
 
     assert judged(["symlink s a/b", "sync"], tree(link(b"a/b"))).verdict is Verdict.PASS
     assert oracles(judged(["symlink s a/b", "sync"], tree(link(b"")))) == {"atomicity"}

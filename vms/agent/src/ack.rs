@@ -42,7 +42,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
     })?;
     DeviceMapper::open()
         .and_then(|mapper| mapper.mark(&Target::named(&name), &mark))
-        .map_err(|failure| failure.what)
+        .map_err(|failure| failure.to_string())
 }
 
 /// The mark for a text, which must fit a mark and one line of the list that a check is told.

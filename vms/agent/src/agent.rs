@@ -6,7 +6,7 @@ use std::{
 };
 
 use powercut_protocol::{
-    pattern::POISON, AgentReply, AgentRequest, MountSpec, Operation, OperationResult, Recovered,
+    pattern::POISON, AgentReply, AgentRequest, ModuleError, MountSpec, Operation, Recovered,
     PROTOCOL_VERSION,
 };
 use rustix::{
@@ -73,7 +73,7 @@ impl Agent {
     }
 
     /// What the agent says first. A kernel without device-mapper has no targets.
-    pub fn hello(&self, module_errors: Vec<String>) -> AgentReply {
+    pub fn hello(&self, module_errors: Vec<ModuleError>) -> AgentReply {
         let system = uname();
         let mapper = self.mapper.as_ref().ok();
         AgentReply::Hello {
@@ -115,22 +115,22 @@ impl Agent {
                 append,
             } => put_file(&path, mode, &data, append),
         };
-        answer.unwrap_or_else(|failure| self.refuse(failure))
+        answer.unwrap_or_else(|failure| self.refuse(&failure))
     }
 
     /// Clean up after a failure and tell it, with what the kernel last said.
-    fn refuse(&mut self, failure: Failure) -> AgentReply {
+    fn refuse(&mut self, failure: &Failure) -> AgentReply {
         self.release();
-        let lines = self.kernel_log.drain();
+        let lines = self.kernel_log.drain().lines;
         let last = &lines[lines.len().saturating_sub(FAILURE_LOG_LINES)..];
-        let mut what = failure.what;
+        let mut what = failure.to_string();
         for line in last {
             what.push_str("\nkernel: ");
             what.push_str(line);
         }
         AgentReply::Failed {
             what,
-            errno: failure.errno,
+            errno: failure.errno().raw_os_error(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Agent {
     fn recording(&self) -> Result<(&DeviceMapper, &LogWrites), Failure> {
         match (&self.mapper, &self.mounted) {
             (Ok(mapper), Mounted::Recording(target)) => Ok((mapper, target)),
-            _ => Err(failed("no recording is under way")(Errno::INVAL)),
+            _ => Err(Failure::NoRecording),
         }
     }
 
@@ -224,24 +224,16 @@ impl Agent {
             let writer = u16::try_from(index)
                 .ok()
                 .filter(|w| *w != POISON)
-                .ok_or_else(|| {
-                    failed(format!(
-                        "operation {index}: data has room for 65535 writers"
-                    ))(Errno::OVERFLOW)
-                })?;
+                .ok_or(Failure::TooManyWriters(index))?;
             mapper.mark(target, &format!("begin {index}"))?;
             let done = if Instant::now() < deadline {
-                operations::perform(operation, writer, deadline)
+                operations::perform(operation, index, writer, deadline)
             } else {
-                operations::Done::overdue()
+                operations::overdue(operation, index)
             };
-            let errno = done.errno;
-            results.push(OperationResult {
-                index,
-                errno,
-                detail: done.detail,
-            });
-            if errno != 0 {
+            let failed = done.error.is_some() || done.exit_code.is_some_and(|code| code != 0);
+            results.push(done);
+            if failed {
                 break;
             }
             mapper.mark(target, &format!("ack {index}"))?;
@@ -265,10 +257,13 @@ impl Agent {
         mapper.remove(target)?;
         self.mounted = Mounted::Nothing;
         forget_devices()?;
+        let said = self.kernel_log.drain();
         Ok(AgentReply::RecordFinished {
-            status,
+            status: status.line,
+            logging_disabled: status.logging_disabled,
             unmount_errno,
-            kernel_log: self.kernel_log.drain(),
+            kernel_log: said.lines,
+            log_complete: said.complete,
         })
     }
 
@@ -313,7 +308,8 @@ impl Agent {
         if matches!(self.mounted, Mounted::Nothing) {
             forget_devices()?;
         }
-        recovered.kernel_log = self.kernel_log.drain();
+        let said = self.kernel_log.drain();
+        (recovered.kernel_log, recovered.log_complete) = (said.lines, said.complete);
         Ok(AgentReply::Recovered(recovered))
     }
 
@@ -336,7 +332,7 @@ impl Agent {
 
     fn run_program(&mut self, argv: &[String], deadline: Instant) -> Result<AgentReply, Failure> {
         if !self.tools && !matches!(self.mounted, Mounted::Recovered) {
-            return Err(failed("no recovered file system is mounted")(Errno::INVAL));
+            return Err(Failure::NothingRecovered);
         }
         let ended = if self.tools {
             program::run_tool(argv, deadline)
@@ -356,14 +352,16 @@ impl Agent {
 
     fn unmount(&mut self) -> Result<AgentReply, Failure> {
         if !matches!(self.mounted, Mounted::Recovered) {
-            return Err(failed("no recovered file system is mounted")(Errno::INVAL));
+            return Err(Failure::NothingRecovered);
         }
         let unmount_errno = mounts::unmount_device();
         self.mounted = Mounted::Nothing;
         forget_devices()?;
+        let said = self.kernel_log.drain();
         Ok(AgentReply::Unmounted {
             unmount_errno,
-            kernel_log: self.kernel_log.drain(),
+            kernel_log: said.lines,
+            log_complete: said.complete,
         })
     }
 }
@@ -377,9 +375,7 @@ fn put_file(path: &str, mode: u32, data: &[u8], append: bool) -> Result<AgentRep
         && !path.split('/').any(|part| part == "..")
         && !std::path::Path::new(path).starts_with(MOUNT_POINT);
     if !outside {
-        return Err(failed(format!(
-            "put {path}: not a path outside {MOUNT_POINT}"
-        ))(Errno::INVAL));
+        return Err(Failure::NotOutside(path.to_owned()));
     }
     files::make_parent(std::path::Path::new(path))?;
     let put = || {

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use powercut_protocol::ModuleError;
 use rustix::{
     io::Errno,
     mount::{mount, MountFlags},
@@ -13,7 +14,7 @@ use rustix::{
 };
 
 use crate::{
-    failure::{describe, errno_of, failed, Failure},
+    failure::{errno_of, failed, Failure, Named},
     files,
 };
 
@@ -40,7 +41,11 @@ pub struct Settings {
 
 impl Settings {
     /// Read them off a kernel command line.
-    pub fn parse(command_line: &str) -> Self {
+    ///
+    /// # Errors
+    /// [`Failure::Setting`] for a value that is none of its kind. Without this a second device that is not a
+    /// number would pass for "there is none", and the file system would be mounted without its log.
+    pub fn parse(command_line: &str) -> Result<Self, Failure> {
         let mut settings = Self {
             device: "/dev/vda".to_owned(),
             ..Self::default()
@@ -51,17 +56,28 @@ impl Settings {
                 Some(("powercut.shell", value)) => settings.shell = value == "1",
                 Some(("powercut.device", value)) => value.clone_into(&mut settings.device),
                 Some(("powercut.mount", value)) => value.clone_into(&mut settings.mount),
-                Some(("powercut.second", value)) => settings.second = value.parse().unwrap_or(0),
+                Some(("powercut.second", value)) => {
+                    settings.second = value.parse().map_err(|_| Failure::Setting {
+                        name: "second",
+                        value: value.to_owned(),
+                        expected: "a byte of the disk",
+                    })?;
+                }
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
                 _ => {}
             }
         }
-        settings
+        Ok(settings)
     }
 
     /// Those of the running kernel.
-    pub fn of_kernel() -> Self {
-        Self::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default())
+    ///
+    /// # Errors
+    /// As [`Self::parse`]; a command line that cannot be read.
+    pub fn of_kernel() -> Result<Self, Failure> {
+        let line = fs::read_to_string("/proc/cmdline")
+            .map_err(|e| failed("read /proc/cmdline")(errno_of(&e)))?;
+        Self::parse(&line)
     }
 }
 
@@ -72,7 +88,7 @@ pub fn mount_kernel_file_systems() {
             if errno != Errno::BUSY {
                 eprintln!(
                     "powercut-agent: {}",
-                    describe(&format!("mount {target}"), errno)
+                    failed(format!("mount {target}"))(errno)
                 );
             }
         }
@@ -86,9 +102,9 @@ pub fn watch_for_hangs() {
     let _ = fs::write(HUNG_TASK, HUNG_TASK_S);
 }
 
-/// Load the modules that the file `list` names, in its order. What fails is told as `name: text`; one
-/// that is there already does not fail.
-pub fn load_modules(list: &str) -> Vec<String> {
+/// Load the modules that the file `list` names, in its order. Returns those that failed; one that is there
+/// already does not fail.
+pub fn load_modules(list: &str) -> Vec<ModuleError> {
     let Ok(text) = fs::read_to_string(list) else {
         return Vec::new();
     };
@@ -96,7 +112,13 @@ pub fn load_modules(list: &str) -> Vec<String> {
     paths.filter_map(|path| load_module(path).err()).collect()
 }
 
-fn load_module(path: &str) -> Result<(), String> {
+/// `ext4: ENOEXEC (8)`.
+pub fn shown(error: &ModuleError) -> String {
+    let errno = Errno::from_raw_os_error(error.errno);
+    format!("{}: {}", error.name, Named(errno))
+}
+
+fn load_module(path: &str) -> Result<(), ModuleError> {
     let name = Path::new(path)
         .file_stem()
         .map_or_else(|| path.into(), |stem| stem.to_string_lossy());
@@ -105,21 +127,23 @@ fn load_module(path: &str) -> Result<(), String> {
         .and_then(|file| finit_module(file, c"", 0));
     match loaded {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(describe(&name, errno)),
+        Err(errno) => Err(ModuleError {
+            name: name.into_owned(),
+            errno: errno.raw_os_error(),
+        }),
     }
 }
 
 /// Open the channel to the host, which may take a while to appear.
 ///
 /// # Errors
-/// ENOENT when there is no such port after [`files::APPEAR_TIMEOUT`].
+/// [`Failure::NoPort`] where none appears within [`files::APPEAR_TIMEOUT`]; what open(2) says.
 pub fn open_channel(port: &str) -> Result<File, Failure> {
     let path = if port.starts_with("/dev/") {
         files::wait_for_device(port)?;
         PathBuf::from(port)
     } else {
-        files::wait_for(|| virtio_port(port))
-            .ok_or_else(|| failed(format!("wait for virtio-serial port {port:?}"))(Errno::NOENT))?
+        files::wait_for(|| virtio_port(port)).ok_or_else(|| Failure::NoPort(port.to_owned()))?
     };
     let channel = File::options()
         .read(true)
@@ -166,14 +190,30 @@ mod tests {
             second: 64 << 20,
             root: "/dev/vda:erofs".to_owned(),
         };
-        assert_eq!(Settings::parse(line), expected);
+        assert_eq!(Settings::parse(line).unwrap(), expected);
+    }
+
+    /// It was taken for 0: no second device.
+    #[test]
+    fn a_second_device_that_is_no_number_is_refused() {
+        for value in ["", "64M", "-1", "99999999999999999999"] {
+            let failure = Settings::parse(&format!("powercut.second={value}")).unwrap_err();
+            let told = failure.to_string();
+            assert!(
+                told.contains(&format!("powercut.second={value} ")),
+                "{told}"
+            );
+        }
     }
 
     #[test]
     fn a_missing_module_is_told_by_name() {
         assert_eq!(
             load_module("/no/ext4.ko"),
-            Err("ext4: ENOENT (2)".to_owned())
+            Err(ModuleError {
+                name: "ext4".to_owned(),
+                errno: 2
+            })
         );
     }
 }

@@ -11,7 +11,7 @@
 
 use powercut_protocol::{
     pattern::{self, POISON, POISON_BLOCK_BYTES, WORD_BYTES},
-    Run,
+    Run, RunKind,
 };
 
 /// Bytes that are kept of a stretch that nobody is known to have written. A longer one is `foreign`.
@@ -175,18 +175,20 @@ impl Classifier {
         };
         let length = self.offset - start;
         let (kind, value, source) = match origin {
-            Origin::Written(writer) => ("written", u64::from(writer), 0),
-            Origin::Misplaced { writer, distance } => {
-                ("misplaced", u64::from(writer), start.wrapping_add(distance))
-            }
-            Origin::Zero => ("zero", 0, 0),
-            Origin::Poison(block) => ("poison", u64::from(block), 0),
-            Origin::Unknown if length <= LITERAL_BYTES as u64 => ("literal", 0, 0),
-            Origin::Unknown => ("foreign", 0, 0),
-            Origin::Unreadable(errno) => ("unreadable", u64::from(errno.unsigned_abs()), 0),
+            Origin::Written(writer) => (RunKind::Written, u64::from(writer), 0),
+            Origin::Misplaced { writer, distance } => (
+                RunKind::Misplaced,
+                u64::from(writer),
+                start.wrapping_add(distance),
+            ),
+            Origin::Zero => (RunKind::Zero, 0, 0),
+            Origin::Poison(block) => (RunKind::Poison, u64::from(block), 0),
+            Origin::Unknown if length <= LITERAL_BYTES as u64 => (RunKind::Literal, 0, 0),
+            Origin::Unknown => (RunKind::Foreign, 0, 0),
+            Origin::Unreadable(errno) => (RunKind::Unreadable, u64::from(errno.unsigned_abs()), 0),
         };
         self.runs.push(Run {
-            kind: kind.to_owned(),
+            kind,
             start,
             length,
             value,
@@ -207,9 +209,9 @@ mod tests {
         classifier.finish()
     }
 
-    fn run(kind: &str, start: u64, length: u64, value: u64) -> Run {
+    fn run(kind: RunKind, start: u64, length: u64, value: u64) -> Run {
         Run {
-            kind: kind.to_owned(),
+            kind,
             start,
             length,
             value,
@@ -237,7 +239,7 @@ mod tests {
     fn one_write_is_one_run_however_it_is_cut() {
         let bytes = written(3, 0, 8192);
         for piece in [8, 64, 4096, 8192] {
-            assert_eq!(classify(&bytes, piece), [run("written", 0, 8192, 3)]);
+            assert_eq!(classify(&bytes, piece), [run(RunKind::Written, 0, 8192, 3)]);
         }
     }
 
@@ -245,14 +247,17 @@ mod tests {
     fn a_tail_inside_a_word_goes_with_the_write_before_it() {
         for length in 8..32 {
             let bytes = written(5, 0, length);
-            assert_eq!(classify(&bytes, 64), [run("written", 0, length as u64, 5)]);
+            assert_eq!(
+                classify(&bytes, 64),
+                [run(RunKind::Written, 0, length as u64, 5)]
+            );
         }
     }
 
     #[test]
     fn a_file_shorter_than_a_word_is_literal() {
         let bytes = written(5, 0, 5);
-        let mut expected = run("literal", 0, 5, 0);
+        let mut expected = run(RunKind::Literal, 0, 5, 0);
         expected.data.clone_from(&bytes);
         assert_eq!(classify(&bytes, 8), [expected]);
     }
@@ -263,21 +268,21 @@ mod tests {
         bytes[8..].fill(0);
         assert_eq!(
             classify(&bytes, 16),
-            [run("written", 0, 8, 5), run("zero", 8, 3, 0)]
+            [run(RunKind::Written, 0, 8, 5), run(RunKind::Zero, 8, 3, 0)]
         );
         bytes[8..].fill(b'x');
-        let mut tail = run("literal", 8, 3, 0);
+        let mut tail = run(RunKind::Literal, 8, 3, 0);
         tail.data = b"xxx".to_vec();
-        assert_eq!(classify(&bytes, 16), [run("written", 0, 8, 5), tail]);
+        assert_eq!(classify(&bytes, 16), [run(RunKind::Written, 0, 8, 5), tail]);
     }
 
     #[test]
     fn data_at_another_offset_is_misplaced_and_says_from_where() {
         let mut bytes = written(2, 4096, 24);
         bytes.extend(written(2, 8192, 16));
-        let mut first = run("misplaced", 0, 24, 2);
+        let mut first = run(RunKind::Misplaced, 0, 24, 2);
         first.origin = 4096;
-        let mut second = run("misplaced", 24, 16, 2);
+        let mut second = run(RunKind::Misplaced, 24, 16, 2);
         second.origin = 8192;
         assert_eq!(classify(&bytes, 40), [first, second]);
     }
@@ -286,9 +291,9 @@ mod tests {
     fn data_from_an_earlier_offset_is_misplaced_too() {
         let mut bytes = vec![0; 64];
         bytes.extend(written(2, 8, 19));
-        let mut moved = run("misplaced", 64, 19, 2);
+        let mut moved = run(RunKind::Misplaced, 64, 19, 2);
         moved.origin = 8;
-        assert_eq!(classify(&bytes, 128), [run("zero", 0, 64, 0), moved]);
+        assert_eq!(classify(&bytes, 128), [run(RunKind::Zero, 0, 64, 0), moved]);
     }
 
     #[test]
@@ -296,13 +301,13 @@ mod tests {
         let mut bytes = poison(70, 4096);
         bytes.extend(poison(71, 4096));
         bytes.extend(poison(9, 6));
-        let mut tail = run("literal", 8192, 6, 0);
+        let mut tail = run(RunKind::Literal, 8192, 6, 0);
         tail.data = poison(9, 6);
         assert_eq!(
             classify(&bytes, 16384),
             [
-                run("poison", 0, 4096, 70),
-                run("poison", 4096, 4096, 71),
+                run(RunKind::Poison, 0, 4096, 70),
+                run(RunKind::Poison, 4096, 4096, 71),
                 tail
             ]
         );
@@ -310,23 +315,26 @@ mod tests {
 
     #[test]
     fn a_poison_tail_in_the_same_block_is_poison() {
-        assert_eq!(classify(&poison(70, 21), 64), [run("poison", 0, 21, 70)]);
+        assert_eq!(
+            classify(&poison(70, 21), 64),
+            [run(RunKind::Poison, 0, 21, 70)]
+        );
     }
 
     #[test]
     fn a_write_inside_words_of_zeros_leaves_literal_ends() {
         let mut bytes = vec![0; 4096];
         pattern::fill(1, 1003, &mut bytes[1003..2027]);
-        let mut head = run("literal", 1000, 8, 0);
+        let mut head = run(RunKind::Literal, 1000, 8, 0);
         head.data = bytes[1000..1008].to_vec();
-        let mut tail = run("literal", 2024, 8, 0);
+        let mut tail = run(RunKind::Literal, 2024, 8, 0);
         tail.data = bytes[2024..2032].to_vec();
         let expected = [
-            run("zero", 0, 1000, 0),
+            run(RunKind::Zero, 0, 1000, 0),
             head,
-            run("written", 1008, 1016, 1),
+            run(RunKind::Written, 1008, 1016, 1),
             tail,
-            run("zero", 2032, 4096 - 2032, 0),
+            run(RunKind::Zero, 2032, 4096 - 2032, 0),
         ];
         for piece in [8, 1008, 4096] {
             assert_eq!(classify(&bytes, piece), expected);
@@ -335,7 +343,11 @@ mod tests {
 
     #[test]
     fn a_long_unknown_stretch_is_foreign_and_keeps_its_first_bytes() {
-        for (length, kind) in [(64, "literal"), (65, "foreign"), (5000, "foreign")] {
+        for (length, kind) in [
+            (64, RunKind::Literal),
+            (65, RunKind::Foreign),
+            (5000, RunKind::Foreign),
+        ] {
             let bytes: Vec<u8> = (0..length).map(|i| b'a' + (i % 23) as u8).collect();
             let mut expected = run(kind, 0, length as u64, 0);
             expected.data = bytes[..64].to_vec();
@@ -352,8 +364,8 @@ mod tests {
         classifier.hole(1 << 40);
         classifier.hole(4099);
         let expected = [
-            run("written", 0, 4096, 4),
-            run("zero", 4096, (1 << 40) + 4099, 0),
+            run(RunKind::Written, 0, 4096, 4),
+            run(RunKind::Zero, 4096, (1 << 40) + 4099, 0),
         ];
         assert_eq!(classifier.finish(), expected);
     }
@@ -367,10 +379,10 @@ mod tests {
         classifier.unreadable(4096, 117);
         classifier.bytes(&written(4, 16384, 10));
         let expected = [
-            run("written", 0, 4096, 4),
-            run("unreadable", 4096, 8192, 5),
-            run("unreadable", 12288, 4096, 117),
-            run("written", 16384, 10, 4),
+            run(RunKind::Written, 0, 4096, 4),
+            run(RunKind::Unreadable, 4096, 8192, 5),
+            run(RunKind::Unreadable, 12288, 4096, 117),
+            run(RunKind::Written, 16384, 10, 4),
         ];
         assert_eq!(classifier.finish(), expected);
     }
@@ -409,12 +421,12 @@ mod tests {
     /// The bytes that a run claims; None where it does not say.
     fn claimed(run: &Run) -> Option<Vec<u8>> {
         let length = run.length as usize;
-        match run.kind.as_str() {
-            "written" => Some(written(run.value as u16, run.start, length)),
-            "misplaced" => Some(written(run.value as u16, run.origin, length)),
-            "zero" => Some(vec![0; length]),
-            "poison" => Some(poison(run.value as u32, length)),
-            "literal" => Some(run.data.clone()),
+        match run.kind {
+            RunKind::Written => Some(written(run.value as u16, run.start, length)),
+            RunKind::Misplaced => Some(written(run.value as u16, run.origin, length)),
+            RunKind::Zero => Some(vec![0; length]),
+            RunKind::Poison => Some(poison(run.value as u32, length)),
+            RunKind::Literal => Some(run.data.clone()),
             _ => None,
         }
     }
@@ -431,11 +443,8 @@ mod tests {
                 at += run.length;
                 let there = &bytes[run.start as usize..at as usize];
                 match claimed(run) {
-                    Some(claim) => assert_eq!(claim, there, "{}", run.kind),
-                    None => assert_eq!(
-                        (run.kind.as_str(), &run.data[..]),
-                        ("foreign", &there[..64])
-                    ),
+                    Some(claim) => assert_eq!(claim, there, "{:?}", run.kind),
+                    None => assert_eq!((run.kind, &run.data[..]), (RunKind::Foreign, &there[..64])),
                 }
             }
             assert_eq!(at, bytes.len() as u64);

@@ -161,6 +161,7 @@ fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use powercut_protocol::RunKind;
 
     fn read_all(file: &OwnedFd, size: u64, runs_limit: usize) -> Contents {
         let extent = Extent {
@@ -178,7 +179,7 @@ mod tests {
         let directory = OwnedFd::from(std::fs::File::open("/").unwrap());
         let found = read_all(&directory, 10_000, 100);
         let expected = Run {
-            kind: "unreadable".to_owned(),
+            kind: RunKind::Unreadable,
             length: 10_000,
             value: 21,
             ..Run::default()
@@ -193,8 +194,8 @@ mod tests {
         let found = read_all(&null, 5, 100);
         assert_eq!(found.errors, [Errno::IO]);
         assert_eq!(
-            (&*found.runs[0].kind, found.runs[0].length),
-            ("unreadable", 5)
+            (found.runs[0].kind, found.runs[0].length),
+            (RunKind::Unreadable, 5)
         );
     }
 

@@ -227,21 +227,21 @@ impl DeviceMapper {
             .map_err(failed(&what))
     }
 
-    /// The target's status line: entries logged, last sector of the log, `logging_disabled` where
-    /// the log was full or memory was short (`log_writes_status` in `drivers/md/dm-log-writes.c`).
-    pub fn status(&self, target: &Target) -> Result<String, Failure> {
+    /// What the target says of itself.
+    pub fn status(&self, target: &Target) -> Result<Status, Failure> {
         let mut command = Command::new(&target.name);
         command
             .run::<TABLE_STATUS>(&self.control)
             .map_err(failed(format!("DM_TABLE_STATUS {}", target.name)))?;
         if command.header.target_count != 1 {
             // No line would look like one without complaints.
-            let found = command.header.target_count;
-            let what = format!("DM_TABLE_STATUS {}: {found} lines", target.name);
-            return Err(failed(what)(Errno::PROTO));
+            return Err(Failure::TargetStatus {
+                name: target.name.clone(),
+                lines: command.header.target_count,
+            });
         }
         let line = &command.payload[size_of::<TargetSpec>()..];
-        Ok(text(line).into_owned())
+        Ok(Status::of(&text(line)))
     }
 
     /// Remove the target, which writes what is left to the log and its final super block.
@@ -249,6 +249,23 @@ impl DeviceMapper {
         Command::new(&target.name)
             .run::<DEV_REMOVE>(&self.control)
             .map_err(failed(format!("DM_DEV_REMOVE {}", target.name)))
+    }
+}
+
+/// A target's status line: entries logged, last sector of the log, and `logging_disabled` where the log was
+/// full or memory was short (`log_writes_status` in `drivers/md/dm-log-writes.c`).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Status {
+    pub line: String,
+    pub logging_disabled: bool,
+}
+
+impl Status {
+    fn of(line: &str) -> Self {
+        Self {
+            line: line.to_owned(),
+            logging_disabled: line.split_whitespace().any(|w| w == "logging_disabled"),
+        }
     }
 }
 
@@ -390,6 +407,12 @@ mod tests {
         assert_eq!(spec[8..16], 0x1_0002u64.to_le_bytes());
         assert_eq!(spec[offset_of!(TargetSpec, status)..24], [0; 8]);
         assert_eq!(text(&spec[24..]), "linear");
+    }
+
+    #[test]
+    fn a_status_line_says_whether_the_log_is_whole() {
+        assert!(!Status::of("9 18").logging_disabled);
+        assert!(Status::of("9 18 logging_disabled").logging_disabled);
     }
 
     #[test]

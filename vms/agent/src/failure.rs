@@ -1,26 +1,91 @@
-//! What went wrong, in words and as an errno.
+//! What can go wrong with a request, as the agent's one type of error.
 
+use std::fmt;
+
+use powercut_protocol::FrameError;
 use rustix::io::Errno;
 
 /// A request that could not be carried out; becomes `AgentReply::Failed`.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    pub what: String,
-    pub errno: i32,
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// A system call, and what it was for.
+    #[error("{what}: {}", Named(*errno))]
+    Call {
+        what: String,
+        #[source]
+        errno: Errno,
+    },
+    #[error("device {0} does not appear")]
+    NoDevice(String),
+    #[error("virtio-serial port {0:?} does not appear")]
+    NoPort(String),
+    #[error("{path} holds {text:?}, not a device number MAJOR:MINOR")]
+    NoDeviceNumber { path: String, text: String },
+    #[error("DM_TABLE_STATUS {name}: {lines} lines, expected 1")]
+    TargetStatus { name: String, lines: u32 },
+    #[error("{disk} cannot be cut in two at byte {offset}: both parts need whole sectors")]
+    CannotCut { disk: String, offset: u64 },
+    #[error("no recording is under way")]
+    NoRecording,
+    #[error("no recovered file system is mounted")]
+    NothingRecovered,
+    #[error("operation {0}: data has room for 65535 writers")]
+    TooManyWriters(u32),
+    #[error("{0}: not a path outside the mount point")]
+    NotOutside(String),
+    #[error("the tree takes more than {limit} bytes to tell")]
+    TreeTooLarge { limit: usize },
+    #[error("powercut.{name}={value} on the kernel's command line: {expected} is expected")]
+    Setting {
+        name: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("the reply cannot be sent: {0}")]
+    Reply(String),
+}
+
+impl Failure {
+    /// The errno nearest to it.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Call { errno, .. } => *errno,
+            Self::NoDevice(_) | Self::NoPort(_) => Errno::NOENT,
+            Self::TooManyWriters(_) => Errno::OVERFLOW,
+            Self::TreeTooLarge { .. } => Errno::TOOBIG,
+            Self::TargetStatus { .. } => Errno::PROTO,
+            Self::Reply(_) => Errno::MSGSIZE,
+            Self::NoDeviceNumber { .. }
+            | Self::CannotCut { .. }
+            | Self::NoRecording
+            | Self::NothingRecovered
+            | Self::NotOutside(_)
+            | Self::Setting { .. } => Errno::INVAL,
+        }
+    }
+}
+
+impl From<FrameError> for Failure {
+    fn from(error: FrameError) -> Self {
+        Self::Reply(chain(&error))
+    }
 }
 
 /// Make a [`Failure`] of an errno: `open(path).map_err(failed("open a/b"))`.
 pub fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failure {
     let what = what.into();
-    move |errno| Failure {
-        what: describe(&what, errno),
-        errno: errno.raw_os_error(),
-    }
+    move |errno| Failure::Call { what, errno }
 }
 
-/// `what: EUCLEAN (117)`.
-pub fn describe(what: &str, errno: Errno) -> String {
-    format!("{what}: {} ({})", name(errno), errno.raw_os_error())
+/// An error and its sources in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(&format!(": {source}"));
+        next = source.source();
+    }
+    text
 }
 
 /// The errno that an I/O error of the standard library carries; EIO for one of its own making.
@@ -28,6 +93,15 @@ pub fn errno_of(error: &std::io::Error) -> Errno {
     error
         .raw_os_error()
         .map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+/// Shows an errno as `EUCLEAN (117)`.
+pub struct Named(pub Errno);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", name(self.0), self.0.raw_os_error())
+    }
 }
 
 /// Symbolic name of an errno that the file and device calls here can give; `errno` for others.
@@ -93,13 +167,10 @@ mod tests {
 
     #[test]
     fn known_errors_have_their_symbol_and_others_their_number() {
-        assert_eq!(
-            describe("openat a/b", Errno::UCLEAN),
-            "openat a/b: EUCLEAN (117)"
-        );
-        assert_eq!(
-            describe("x", Errno::from_raw_os_error(133)),
-            "x: errno (133)"
-        );
+        let failure = failed("openat a/b")(Errno::UCLEAN);
+        assert_eq!(failure.to_string(), "openat a/b: EUCLEAN (117)");
+        assert_eq!(failure.errno(), Errno::UCLEAN);
+        let other = failed("x")(Errno::from_raw_os_error(133));
+        assert_eq!(other.to_string(), "x: errno (133)");
     }
 }

@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{makedev, mknodat, seek, FileType, Mode, OFlags, SeekFrom, CWD},
-    io::Errno,
-};
+use rustix::fs::{makedev, mknodat, seek, FileType, Mode, OFlags, SeekFrom, CWD};
 
 use crate::failure::{errno_of, failed, Failure};
 
@@ -35,10 +32,10 @@ pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
 /// Wait for a device node.
 ///
 /// # Errors
-/// ENOENT when it does not appear.
+/// [`Failure::NoDevice`].
 pub fn wait_for_device(path: &str) -> Result<(), Failure> {
     wait_for(|| Path::new(path).exists().then_some(()))
-        .ok_or_else(|| failed(format!("wait for device {path}"))(Errno::NOENT))
+        .ok_or_else(|| Failure::NoDevice(path.to_owned()))
 }
 
 /// Ask a block device to make durable what it was given (fsync(2) of a block device sends a flush).
@@ -58,8 +55,10 @@ pub fn node(path: &str, dev: &str) -> Result<PathBuf, Failure> {
         return Ok(node);
     }
     let text = fs::read_to_string(dev).map_err(|e| failed(format!("read {dev}"))(errno_of(&e)))?;
-    let (major, minor) =
-        parse_dev(&text).ok_or_else(|| failed(format!("{dev} holds {text:?}"))(Errno::INVAL))?;
+    let Some((major, minor)) = parse_dev(&text) else {
+        let path = dev.to_owned();
+        return Err(Failure::NoDeviceNumber { path, text });
+    };
     make_parent(&node)?;
     let mode = Mode::RUSR | Mode::WUSR;
     mknodat(

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use powercut_protocol::limits::{LOG_BYTES, LOG_LINES};
 use rustix::{
     fs::{open, seek, Mode, OFlags, SeekFrom},
     io::{self, Errno},
@@ -9,10 +10,15 @@ use rustix::{
 
 /// The longest record that the kernel gives (PRINTK_MESSAGE_MAX).
 const RECORD_BYTES: usize = 8192;
-/// Lines kept between two requests: more is a kernel that repeats itself.
-const LINES_LIMIT: usize = 4096;
-/// Stands for messages that could not be told. The host knows it, and judges no such log.
-const LOST: &str = "(kernel messages were lost)";
+
+/// What the kernel logged since the last look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// Without time stamps, in order: at most [`LOG_LINES`] of [`LOG_BYTES`].
+    pub lines: Vec<String>,
+    /// Whether these are all. The host judges no other log.
+    pub complete: bool,
+}
 
 /// Reads on from where the last reading ended.
 pub struct KernelLog {
@@ -28,8 +34,8 @@ impl KernelLog {
         Ok(Self { device })
     }
 
-    /// Messages since the last call, without time stamps, in order.
-    pub fn drain(&self) -> Vec<String> {
+    /// Messages since the last call.
+    pub fn drain(&self) -> Messages {
         let mut record = [0u8; RECORD_BYTES];
         collect(|| match io::read(&self.device, &mut record)? {
             0 => Err(Errno::IO), // a device has no end
@@ -38,14 +44,16 @@ impl KernelLog {
     }
 }
 
-/// The lines of all records until there are no more; what could not be read, or is too much to keep,
-/// is told by a line of its own at the end.
-fn collect(mut next: impl FnMut() -> io::Result<Option<String>>) -> Vec<String> {
+/// The lines of all records until there are no more, and whether any could not be read or kept.
+fn collect(mut next: impl FnMut() -> io::Result<Option<String>>) -> Messages {
     let mut lines = Vec::new();
-    let mut lost = false;
+    let (mut bytes, mut lost) = (0, false);
     loop {
         match next() {
-            Ok(Some(line)) if lines.len() < LINES_LIMIT => lines.push(line),
+            Ok(Some(line)) if lines.len() < LOG_LINES && bytes + line.len() <= LOG_BYTES => {
+                bytes += line.len();
+                lines.push(line);
+            }
             // No record begins without its prefix.
             Ok(_) => lost = true,
             // The ring went round before it was read; the next read is of what is left.
@@ -58,10 +66,10 @@ fn collect(mut next: impl FnMut() -> io::Result<Option<String>>) -> Vec<String> 
             }
         }
     }
-    if lost {
-        lines.push(LOST.to_owned());
+    Messages {
+        lines,
+        complete: !lost,
     }
-    lines
 }
 
 /// The text of `priority,sequence,time,flags;text\n KEY=value\n`.
@@ -76,7 +84,7 @@ mod tests {
     use super::*;
 
     /// What is collected of these records, and then no more.
-    fn collected(records: Vec<io::Result<Option<String>>>) -> Vec<String> {
+    fn collected(records: Vec<io::Result<Option<String>>>) -> Messages {
         let mut records = records.into_iter();
         collect(|| records.next().unwrap_or(Err(Errno::AGAIN)))
     }
@@ -87,19 +95,36 @@ mod tests {
 
     #[test]
     fn a_log_that_was_read_whole_is_told_as_it_is() {
-        assert!(collected(Vec::new()).is_empty());
+        let nothing = Messages {
+            lines: Vec::new(),
+            complete: true,
+        };
+        assert_eq!(collected(Vec::new()), nothing);
         let records = vec![line("a"), Err(Errno::INTR), line("b")];
-        assert_eq!(collected(records), ["a", "b"]);
+        let expected = Messages {
+            lines: ["a", "b"].map(str::to_owned).into(),
+            complete: true,
+        };
+        assert_eq!(collected(records), expected);
     }
 
     #[test]
     fn what_was_lost_of_the_log_is_told() {
-        let lost = |records| collected(records).pop();
-        assert_eq!(lost(vec![Err(Errno::PIPE), line("b")]).unwrap(), LOST);
-        assert_eq!(lost(vec![line("a"), Err(Errno::INVAL)]).unwrap(), LOST);
-        assert_eq!(lost(vec![line("a"), Ok(None)]).unwrap(), LOST);
-        let many = (0..=LINES_LIMIT).map(|_| line("again")).collect();
-        assert_eq!(lost(many).unwrap(), LOST);
+        assert!(!collected(vec![Err(Errno::PIPE), line("b")]).complete);
+        assert!(!collected(vec![line("a"), Err(Errno::INVAL)]).complete);
+        assert!(!collected(vec![line("a"), Ok(None)]).complete);
+        let many = collected((0..=LOG_LINES).map(|_| line("again")).collect());
+        assert_eq!((many.lines.len(), many.complete), (LOG_LINES, false));
+        let long = "x".repeat(RECORD_BYTES);
+        let many = collected(
+            (0..=LOG_BYTES / RECORD_BYTES)
+                .map(|_| line(&long))
+                .collect(),
+        );
+        assert_eq!(
+            (many.lines.len(), many.complete),
+            (LOG_BYTES / RECORD_BYTES, false)
+        );
     }
 
     #[test]

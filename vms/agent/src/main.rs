@@ -10,10 +10,10 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, ErrorKind, Write},
+    io::{self, BufReader, Write},
 };
 
-use powercut_protocol::{receive, send, AgentReply};
+use powercut_protocol::{receive, send, AgentReply, FrameError, ModuleError};
 use rustix::{
     io::Errno,
     process::getpid,
@@ -42,7 +42,7 @@ mod xattrs;
 
 use agent::Agent;
 use boot::Settings;
-use failure::{errno_of, failed, Failure};
+use failure::{chain, errno_of, failed, Failure};
 
 /// Names the modules to load, one path a line, in order.
 const MODULE_LIST: &str = "/modules";
@@ -57,21 +57,24 @@ fn main() {
         power_off();
     }));
     boot::mount_kernel_file_systems();
-    let settings = Settings::of_kernel();
+    if let Err(failure) = Settings::of_kernel().and_then(|settings| live(&settings)) {
+        say(&failure.to_string());
+    }
+    power_off();
+}
+
+/// Do what the kernel's command line asks for, to its end.
+fn live(settings: &Settings) -> Result<(), Failure> {
     let module_errors = boot::load_modules(MODULE_LIST);
-    let ended = if settings.shell {
-        shell::run(&settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
+    if settings.shell {
+        shell::run(settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
     } else if settings.root.is_empty() {
         boot::watch_for_hangs();
         serve(&settings.port, Agent::new(), module_errors)
     } else {
-        root::enter(&settings.root)
-            .and_then(|()| serve(&settings.port, Agent::with_tools(), module_errors))
-    };
-    if let Err(failure) = ended {
-        say(&failure.what);
+        root::enter(&settings.root)?;
+        serve(&settings.port, Agent::with_tools(), module_errors)
     }
-    power_off();
 }
 
 /// The programs that this binary is under other names, for workloads. The exit code: 125 where it could
@@ -92,7 +95,7 @@ fn tool(argv: &[String]) -> i32 {
 fn serve(
     port: &str,
     agent: Result<Agent, Failure>,
-    module_errors: Vec<String>,
+    module_errors: Vec<ModuleError>,
 ) -> Result<(), Failure> {
     let mut agent = agent?;
     let channel = boot::open_channel(port)?;
@@ -102,11 +105,11 @@ fn serve(
     loop {
         let answer = match receive(&mut requests) {
             Ok(request) => agent.answer(request),
-            Err(error) if error.kind() == ErrorKind::InvalidData => AgentReply::Failed {
-                what: format!("not a request: {error}"),
+            Err(error) if error.is_in_step() => AgentReply::Failed {
+                what: format!("not a request: {}", chain(&error)),
                 errno: Errno::PROTO.raw_os_error(),
             },
-            // The host has gone; a tty says so with EIO.
+            // The host has gone; a tty says so with EIO. Or the stream is out of step for good.
             Err(_) => break,
         };
         reply(&mut replies, &answer)?;
@@ -117,15 +120,14 @@ fn serve(
 
 /// Send a reply. One that is too long for a frame is told as a failure instead.
 fn reply(channel: &mut &File, answer: &AgentReply) -> Result<(), Failure> {
-    let sent = match send(channel, answer) {
-        Err(error) if error.kind() == ErrorKind::InvalidData => {
+    match send(channel, answer) {
+        Err(error @ FrameError::TooLong { .. }) => {
             let what = format!("the reply is too long: {error}");
             let errno = Errno::MSGSIZE.raw_os_error();
-            send(channel, &AgentReply::Failed { what, errno })
+            Ok(send(channel, &AgentReply::Failed { what, errno })?)
         }
-        other => other,
-    };
-    sent.map_err(|e| failed("send a reply")(errno_of(&e)))
+        other => Ok(other?),
+    }
 }
 
 /// Tell the kernel's log and with it the console; standard error where there is none.

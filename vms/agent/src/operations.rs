@@ -1,13 +1,14 @@
 //! The operations of a workload, each as its user would do it: open, act, close.
 
 use std::{
-    fmt::Display,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr,
     time::Instant,
 };
 
-use powercut_protocol::{pattern, Operation};
+use powercut_protocol::{
+    pattern, Call, CallError, Operation, OperationFlag, OperationKind as Kind, OperationResult,
+};
 use rustix::{
     fs::{
         self, fallocate, fdatasync, fstat, fsync, AtFlags, FallocateFlags, Mode, OFlags,
@@ -17,131 +18,124 @@ use rustix::{
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
 };
 
-use crate::{
-    failure::{describe, errno_of},
-    mounts::MOUNT_POINT,
-    program,
-};
+use crate::{failure::errno_of, mounts::MOUNT_POINT, program};
 
 /// The longest stretch written in one call; a longer write is written in several.
 const WRITE_BYTES: u64 = 16 << 20;
 /// Alignment of memory, offset and length that O_DIRECT asks for at most.
 const DIRECT_BYTES: usize = 4096;
 
-/// How an operation went: `detail` says what failed, or holds a program's output.
-pub struct Done {
-    pub errno: i32,
-    pub detail: String,
+/// A call that failed.
+type Failed = (Call, Errno);
+
+/// Name the call that an errno is of: `fsync(file).map_err(of(Call::Fsync))`.
+fn of(call: Call) -> impl FnOnce(Errno) -> Failed {
+    move |errno| (call, errno)
 }
 
-impl Done {
-    /// For an operation whose turn came after the deadline.
-    pub fn overdue() -> Self {
-        Self::failed("not begun before the deadline", Errno::TIMEDOUT)
-    }
+/// An operation whose turn came after the deadline.
+pub fn overdue(operation: &Operation, index: u32) -> OperationResult {
+    failed(operation, index, (Call::Deadline, Errno::TIMEDOUT))
+}
 
-    fn failed(what: impl Display, errno: Errno) -> Self {
-        Self {
+fn failed(operation: &Operation, index: u32, (call, errno): Failed) -> OperationResult {
+    OperationResult {
+        index,
+        error: Some(CallError {
+            call,
+            path: operation.path.clone().into_bytes(),
+            name: operation.name.clone(),
             errno: errno.raw_os_error(),
-            detail: describe(&what.to_string(), errno),
-        }
+        }),
+        ..OperationResult::default()
     }
 }
 
-/// Carry out one operation. `writer` is its number, of which its data is made.
-pub fn perform(operation: &Operation, writer: u16, deadline: Instant) -> Done {
-    if operation.kind == "run" {
-        return perform_run(operation, deadline);
+/// Carry out operation `index`, of whose number `writer` its data is made.
+pub fn perform(
+    operation: &Operation,
+    index: u32,
+    writer: u16,
+    deadline: Instant,
+) -> OperationResult {
+    if operation.kind == Kind::Run {
+        return perform_run(operation, index, deadline);
     }
     match perform_call(operation, writer) {
-        Ok(()) => Done {
-            errno: 0,
-            detail: String::new(),
+        Ok(()) => OperationResult {
+            index,
+            ..OperationResult::default()
         },
-        Err(errno) => Done::failed(format_args!("{} {}", operation.kind, operation.path), errno),
+        Err(error) => failed(operation, index, error),
     }
 }
 
-/// `run`: a program that does not exit 0 has failed, as EIO; at its deadline, as ETIMEDOUT. The detail
-/// is its output, and how it failed where there is none.
-fn perform_run(operation: &Operation, deadline: Instant) -> Done {
-    let what = format!("run {}", operation.argv.join(" "));
-    let ended = match program::run(&operation.argv, deadline) {
-        Ok(ended) => ended,
-        Err(errno) => return Done::failed(what, errno),
-    };
-    let (errno, outcome) = match ended.exit_code {
-        0 => (0, String::new()),
-        -1 => (
-            Errno::TIMEDOUT.raw_os_error(),
-            format!("{what}: stopped at its deadline"),
-        ),
-        code => (
-            Errno::IO.raw_os_error(),
-            format!("{what}: exit code {code}"),
-        ),
-    };
-    let output = String::from_utf8_lossy(&ended.output).into_owned();
-    Done {
-        errno,
-        detail: if output.is_empty() { outcome } else { output },
+/// `run`: its program's exit code and output; at its deadline ETIMEDOUT and the output so far.
+fn perform_run(operation: &Operation, index: u32, deadline: Instant) -> OperationResult {
+    match program::run(&operation.argv, deadline) {
+        Err(errno) => failed(operation, index, (Call::Spawn, errno)),
+        Ok(ended) if ended.exit_code.is_none() => OperationResult {
+            output: ended.output,
+            ..overdue(operation, index)
+        },
+        Ok(ended) => OperationResult {
+            index,
+            error: None,
+            exit_code: ended.exit_code,
+            output: ended.output,
+        },
     }
 }
 
-fn perform_call(op: &Operation, writer: u16) -> Result<(), Errno> {
+fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
     let path = &below_mount(&op.path)?;
     let (name, value) = (op.name.as_str(), op.value.as_slice());
-    match op.kind.as_str() {
-        "create" => {
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            fs::open(path, flags, Mode::from_raw_mode(0o644)).map(drop)
+    match op.kind {
+        Kind::Create => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+            open(path, flags).map(drop)
         }
-        "tmpfile" => make_nameless(op, path, writer),
-        "mmap-write" => write_mapped(op, path, writer),
-        "write" => write(op, path, writer, false),
-        "append" => write(op, path, writer, true),
-        "truncate" => truncate(path, op.length),
-        "fallocate" => allocate(op, path),
-        "link" => fs::link(path, &below_mount(&op.target)?),
-        "symlink" => fs::symlink(&op.target, path),
-        "rename" => fs::rename(path, &below_mount(&op.target)?),
-        "unlink" => fs::unlink(path),
-        "mkdir" => fs::mkdir(path, Mode::from_raw_mode(0o755)),
-        "rmdir" => fs::rmdir(path),
-        "setxattr" => fs::lsetxattr(path, name, value, XattrFlags::empty()),
-        "removexattr" => fs::lremovexattr(path, name),
-        "chmod" => {
-            let bits = u32::try_from(op.length).map_err(|_| Errno::INVAL)?;
-            fs::chmodat(
-                CWD,
-                path,
-                Mode::from_raw_mode(bits & 0o7777),
-                AtFlags::empty(),
-            )
+        Kind::Tmpfile => make_nameless(op, path, writer),
+        Kind::MmapWrite => write_mapped(op, path, writer),
+        Kind::Write => write(op, path, writer, false),
+        Kind::Append => write(op, path, writer, true),
+        Kind::Truncate => truncate(path, op.length).map_err(of(Call::Truncate)),
+        Kind::Fallocate => allocate(op, path),
+        Kind::Link => fs::link(path, &below_mount(&op.target)?).map_err(of(Call::Link)),
+        Kind::Symlink => fs::symlink(&op.target, path).map_err(of(Call::Symlink)),
+        Kind::Rename => fs::rename(path, &below_mount(&op.target)?).map_err(of(Call::Rename)),
+        Kind::Unlink => fs::unlink(path).map_err(of(Call::Unlink)),
+        Kind::Mkdir => fs::mkdir(path, Mode::from_raw_mode(0o755)).map_err(of(Call::Mkdir)),
+        Kind::Rmdir => fs::rmdir(path).map_err(of(Call::Rmdir)),
+        Kind::Setxattr => {
+            fs::lsetxattr(path, name, value, XattrFlags::empty()).map_err(of(Call::Setxattr))
         }
-        "fsync" => fsync(fs::open(
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?),
-        "fdatasync" => fdatasync(fs::open(
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?),
-        "sync" => {
+        Kind::Removexattr => fs::lremovexattr(path, name).map_err(of(Call::Removexattr)),
+        Kind::Chmod => {
+            let bits = u32::try_from(op.length).map_err(|_| (Call::Request, Errno::INVAL))?;
+            let mode = Mode::from_raw_mode(bits & 0o7777);
+            fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(of(Call::Chmod))
+        }
+        Kind::Fsync => fsync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fsync)),
+        Kind::Fdatasync => fdatasync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fdatasync)),
+        Kind::Sync => {
             fs::sync();
             Ok(())
         }
-        // Not OPNOTSUPP, with which a file system says that it does not support an operation.
-        _ => Err(Errno::NOSYS),
+        // Programs run before, with a deadline.
+        Kind::Run => Err((Call::Request, Errno::INVAL)),
     }
 }
 
+/// open(2), close-on-exec; a file that it creates gets mode 644.
+fn open(path: &str, flags: OFlags) -> Result<OwnedFd, Failed> {
+    fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644)).map_err(of(Call::Open))
+}
+
 /// The path in the guest of a path in the file system under test, from which there is no way out.
-fn below_mount(path: &str) -> Result<String, Errno> {
+fn below_mount(path: &str) -> Result<String, Failed> {
     if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-        return Err(Errno::INVAL);
+        return Err((Call::Request, Errno::INVAL));
     }
     Ok(format!("{MOUNT_POINT}/{path}"))
 }
@@ -156,29 +150,29 @@ fn truncate(path: &str, length: u64) -> Result<(), Errno> {
     }
 }
 
-fn allocate(op: &Operation, path: &str) -> Result<(), Errno> {
+fn allocate(op: &Operation, path: &str) -> Result<(), Failed> {
     let mut mode = FallocateFlags::empty();
     for flag in &op.flags {
-        mode |= match flag.as_str() {
-            "keep-size" => FallocateFlags::KEEP_SIZE,
-            "punch-hole" => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            "zero-range" => FallocateFlags::ZERO_RANGE,
-            _ => return Err(Errno::INVAL),
+        mode |= match flag {
+            OperationFlag::KeepSize => FallocateFlags::KEEP_SIZE,
+            OperationFlag::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            OperationFlag::ZeroRange => FallocateFlags::ZERO_RANGE,
+            _ => return Err((Call::Request, Errno::INVAL)),
         };
     }
-    let file = fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    fallocate(file, mode, op.offset, op.length)
+    let file = open(path, OFlags::WRONLY)?;
+    fallocate(file, mode, op.offset, op.length).map_err(of(Call::Fallocate))
 }
 
 /// Write the pattern, at the operation's offset or at the end of the file.
-fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Errno> {
-    let mut flags = OFlags::WRONLY | OFlags::CLOEXEC;
+fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Failed> {
+    let mut flags = OFlags::WRONLY;
     for flag in &op.flags {
-        flags |= match flag.as_str() {
-            "sync" => OFlags::SYNC,
-            "dsync" => OFlags::DSYNC,
-            "direct" => OFlags::DIRECT,
-            _ => return Err(Errno::INVAL),
+        flags |= match flag {
+            OperationFlag::Sync => OFlags::SYNC,
+            OperationFlag::Dsync => OFlags::DSYNC,
+            OperationFlag::Direct => OFlags::DIRECT,
+            _ => return Err((Call::Request, Errno::INVAL)),
         };
     }
     // Before the open, so that the time of the file's being open holds the write alone.
@@ -186,13 +180,18 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
     let aligned = buffer.as_ptr().align_offset(DIRECT_BYTES);
     // EINVAL is what a file system without O_DIRECT says: of open(2), or of an aligned write (`noop_direct_IO`).
     let aligned_for_direct = (op.offset | op.length) & (DIRECT_BYTES as u64 - 1) == 0;
-    let unsupported = |errno| match errno {
-        Errno::INVAL if flags.contains(OFlags::DIRECT) && aligned_for_direct => Errno::OPNOTSUPP,
-        other => other,
+    let unsupported = |(call, errno)| match errno {
+        Errno::INVAL if flags.contains(OFlags::DIRECT) && aligned_for_direct => {
+            (call, Errno::OPNOTSUPP)
+        }
+        other => (call, other),
     };
-    let file = fs::open(path, flags, Mode::empty()).map_err(unsupported)?;
+    let file = open(path, flags).map_err(unsupported)?;
     let start = if append {
-        fstat(&file)?.st_size.unsigned_abs()
+        fstat(&file)
+            .map_err(of(Call::Fstat))?
+            .st_size
+            .unsigned_abs()
     } else {
         op.offset
     };
@@ -203,6 +202,7 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Er
         op.length,
         &mut buffer[aligned..],
     )
+    .map_err(of(Call::Write))
     .map_err(unsupported)
 }
 
@@ -234,27 +234,30 @@ fn write_pattern(
 }
 
 /// A file without a name, written, then given its name at once.
-fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
+fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
     let directory = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = fs::open(directory, flags, Mode::from_raw_mode(0o644))?;
+    let file = open(directory, OFlags::TMPFILE | OFlags::WRONLY)?;
     let mut buffer = vec![0; op.length.min(WRITE_BYTES) as usize];
-    write_pattern(file.as_fd(), writer, 0, op.length, &mut buffer)?;
-    fs::linkat(&file, "", CWD, path, AtFlags::EMPTY_PATH)
+    write_pattern(file.as_fd(), writer, 0, op.length, &mut buffer).map_err(of(Call::Write))?;
+    fs::linkat(&file, "", CWD, path, AtFlags::EMPTY_PATH).map_err(of(Call::Linkat))
 }
 
 /// Store the pattern into a shared mapping of the whole file; with `sync`, msync all of it.
-fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
-    let sync = match op.flags.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
+    const INVALID: Failed = (Call::Request, Errno::INVAL);
+    let sync = match op.flags[..] {
         [] => false,
-        ["sync"] => true,
-        _ => return Err(Errno::INVAL),
+        [OperationFlag::Sync] => true,
+        _ => return Err(INVALID),
     };
-    let file = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let size = fstat(&file)?.st_size.unsigned_abs();
-    let end = op.offset.checked_add(op.length).ok_or(Errno::INVAL)?;
+    let file = open(path, OFlags::RDWR)?;
+    let size = fstat(&file)
+        .map_err(of(Call::Fstat))?
+        .st_size
+        .unsigned_abs();
+    let end = op.offset.checked_add(op.length).ok_or(INVALID)?;
     if op.length == 0 || end > size {
-        return Err(Errno::INVAL);
+        return Err(INVALID);
     }
     let mut data = vec![0; op.length as usize];
     pattern::fill(writer, op.offset, &mut data);
@@ -268,7 +271,8 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
             MapFlags::SHARED,
             &file,
             0,
-        )?
+        )
+        .map_err(of(Call::Mmap))?
     };
     // SAFETY: `offset + length` lies within the `size` bytes mapped, and nobody shortens the file.
     unsafe {
@@ -280,12 +284,12 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Errno> {
     }
     let synced = if sync {
         // SAFETY: this is the mapping made above.
-        unsafe { msync(mapped, size as usize, MsyncFlags::SYNC) }
+        unsafe { msync(mapped, size as usize, MsyncFlags::SYNC).map_err(of(Call::Msync)) }
     } else {
         Ok(())
     };
     // SAFETY: nothing refers to the mapping any more.
-    unsafe { munmap(mapped, size as usize)? };
+    unsafe { munmap(mapped, size as usize).map_err(of(Call::Munmap))? };
     synced
 }
 
@@ -299,19 +303,57 @@ mod tests {
         assert_eq!(below_mount("").unwrap(), "/mnt/");
         assert_eq!(below_mount("..a").unwrap(), "/mnt/..a");
         for path in ["..", "a/../b", "/etc", "a/.."] {
-            assert_eq!(below_mount(path), Err(Errno::INVAL), "{path}");
+            assert_eq!(
+                below_mount(path),
+                Err((Call::Request, Errno::INVAL)),
+                "{path}"
+            );
         }
     }
 
     #[test]
-    fn unknown_kinds_and_flags_are_refused() {
-        let mut op = Operation {
-            kind: "frobnicate".to_owned(),
+    fn a_flag_of_another_kind_of_operation_is_refused() {
+        let op = |kind, flag| Operation {
+            kind,
+            length: 1,
+            flags: vec![flag],
             ..Operation::default()
         };
-        assert_eq!(perform_call(&op, 0), Err(Errno::NOSYS));
-        op.kind = "write".to_owned();
-        op.flags = vec!["fast".to_owned()];
-        assert_eq!(perform_call(&op, 0), Err(Errno::INVAL));
+        for (kind, flag) in [
+            (Kind::Write, OperationFlag::PunchHole),
+            (Kind::Fallocate, OperationFlag::Direct),
+            (Kind::MmapWrite, OperationFlag::Dsync),
+        ] {
+            let refused = perform_call(&op(kind, flag), 0);
+            assert_eq!(refused, Err((Call::Request, Errno::INVAL)), "{kind:?}");
+        }
+    }
+
+    /// The host took any EIO for a program that did not exit with 0.
+    #[test]
+    fn an_exit_code_is_no_errno() {
+        let run = |script: &str| {
+            let op = Operation {
+                kind: Kind::Run,
+                argv: ["/bin/sh", "-c", script].map(str::to_owned).into(),
+                ..Operation::default()
+            };
+            perform_run(&op, 3, Instant::now() + std::time::Duration::from_secs(60))
+        };
+        // The mount point need not exist where tests run; then nothing can be started there.
+        if std::path::Path::new(MOUNT_POINT).is_dir() {
+            let ended = run("echo said; exit 5");
+            assert_eq!((ended.error, ended.exit_code), (None, Some(5)));
+            assert_eq!(ended.output, b"said\n");
+        }
+        let op = Operation {
+            kind: Kind::Run,
+            argv: vec!["/no/such/program".to_owned()],
+            ..Operation::default()
+        };
+        let never = perform_run(&op, 3, Instant::now());
+        let error = never.error.unwrap();
+        assert_eq!((error.call, error.errno), (Call::Spawn, 2));
+        assert_eq!((never.index, never.exit_code), (3, None));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 
 /// Output kept of a program; the rest is read and dropped.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// The same of a tool: a trace is long. Well below a frame (`powercut_protocol::MAX_FRAME_BYTES`).
+/// The same of a tool: a trace is long. Well below a frame (`powercut_protocol::limits::FRAME_BYTES`).
 const TOOL_OUTPUT_BYTES: usize = 32 << 20;
 /// How often a program that holds its output open without writing is looked after.
 const POLL: Duration = Duration::from_millis(10);
@@ -30,8 +30,8 @@ const POLL: Duration = Duration::from_millis(10);
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Exit code, or 128 + signal; -1 when it was stopped at its deadline.
-    pub exit_code: i32,
+    /// Exit code, or 128 + signal; none when it was stopped at its deadline.
+    pub exit_code: Option<i32>,
     /// Standard output and error as they came, the first `output_bytes`.
     pub output: Vec<u8>,
 }
@@ -77,16 +77,15 @@ fn run_in(
     };
     let pid = Pid::from_child(&child);
     let mut output = Output::new(reader, output_bytes);
-    let mut exit_code = await_exit(pid, deadline, &mut output)?;
+    let exit_code = await_exit(pid, deadline, &mut output)?;
     if exit_code.is_none() {
         // The group may be gone already; then the program is, too.
         let _ = kill_process_group(pid, Signal::KILL);
         await_exit(pid, Instant::now() + DEATH, &mut output)?;
-        exit_code = Some(-1);
     }
     output.read_available();
     Ok(Ended {
-        exit_code: exit_code.unwrap_or(-1),
+        exit_code,
         output: output.kept,
     })
 }
@@ -176,13 +175,13 @@ mod tests {
         let ended = shell("echo out; echo err >&2; exit 3", 60);
         assert_eq!(
             (ended.exit_code, ended.output.as_slice()),
-            (3, &b"out\nerr\n"[..])
+            (Some(3), &b"out\nerr\n"[..])
         );
     }
 
     #[test]
     fn a_signal_is_told_as_shells_do() {
-        assert_eq!(shell("kill -9 $$", 60).exit_code, 137);
+        assert_eq!(shell("kill -9 $$", 60).exit_code, Some(137));
     }
 
     #[test]
@@ -190,14 +189,17 @@ mod tests {
         let ended = shell("echo begun; sleep 1000 & sleep 1000", 1);
         assert_eq!(
             (ended.exit_code, ended.output.as_slice()),
-            (-1, &b"begun\n"[..])
+            (None, &b"begun\n"[..])
         );
     }
 
     #[test]
     fn long_output_is_cut_and_does_not_block() {
         let ended = shell("head -c 1000000 /dev/zero", 60);
-        assert_eq!((ended.exit_code, ended.output.len()), (0, OUTPUT_BYTES));
+        assert_eq!(
+            (ended.exit_code, ended.output.len()),
+            (Some(0), OUTPUT_BYTES)
+        );
     }
 
     #[test]

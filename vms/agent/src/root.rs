@@ -10,7 +10,7 @@ use rustix::{
 };
 
 use crate::{
-    failure::{describe, failed, Failure},
+    failure::{failed, Failure},
     files,
 };
 
@@ -30,9 +30,11 @@ const PROBES: [(&str, &str); 3] = [
 /// # Errors
 /// Where `image` is not of that form, or cannot be mounted and entered.
 pub fn enter(image: &str) -> Result<(), Failure> {
-    let (device, fstype) = image
-        .split_once(':')
-        .ok_or_else(|| failed(format!("powercut.root={image}: no DEVICE:FSTYPE"))(Errno::INVAL))?;
+    let (device, fstype) = image.split_once(':').ok_or_else(|| Failure::Setting {
+        name: "root",
+        value: image.to_owned(),
+        expected: "DEVICE:FSTYPE",
+    })?;
     files::wait_for_device(device)?;
     match mkdirat(CWD, STAGE, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -68,7 +70,7 @@ fn mount_probes(kind: &str, target: &str) {
         Ok(()) | Err(Errno::BUSY) => {}
         Err(errno) => eprintln!(
             "powercut-agent: {}",
-            describe(&format!("mount {target}"), errno)
+            failed(format!("mount {target}"))(errno)
         ),
     }
 }

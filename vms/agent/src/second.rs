@@ -9,8 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::io::Errno;
-
 use crate::{
     dm::{DeviceMapper, Target, SECTOR_BYTES},
     failure::{errno_of, failed, Failure},
@@ -32,10 +30,13 @@ impl Pair {
     /// Cut `disk` at byte `offset`; `/dev/second` is then what lies behind.
     ///
     /// # Errors
-    /// EINVAL where there is nothing behind; what device-mapper says.
+    /// [`Failure::CannotCut`] where there is nothing behind; what device-mapper says.
     pub fn cut(mapper: &mut DeviceMapper, disk: &str, offset: u64) -> Result<Self, Failure> {
-        let (front, tail) = lengths(files::device_bytes(disk)?, offset)
-            .ok_or_else(|| failed(format!("cut {disk} at byte {offset} into two"))(Errno::INVAL))?;
+        let (front, tail) =
+            lengths(files::device_bytes(disk)?, offset).ok_or_else(|| Failure::CannotCut {
+                disk: disk.to_owned(),
+                offset,
+            })?;
         let first = mapper.linear(disk, 0, front)?;
         let second = mapper.linear(disk, front, tail).inspect_err(|_| {
             // The first failure is the one to tell.

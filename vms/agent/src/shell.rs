@@ -2,10 +2,16 @@
 
 use std::{fs::File, os::unix::process::CommandExt, process::Command};
 
+use powercut_protocol::ModuleError;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::{
-    boot::Settings, dm::DeviceMapper, files, mounts::MOUNT_POINT, processes, second::Pair,
+    boot::{self, Settings},
+    dm::DeviceMapper,
+    files,
+    mounts::MOUNT_POINT,
+    processes,
+    second::Pair,
 };
 
 const CONSOLE: &str = "/dev/console";
@@ -14,14 +20,14 @@ const CONSOLE: &str = "/dev/console";
 ///
 /// # Errors
 /// Where there is no console or no shell.
-pub fn run(settings: &Settings, module_errors: &[String]) -> std::io::Result<()> {
+pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Result<()> {
     // Told, not waited for in vain: the shell is of use without it.
     let attached = files::wait_for_device(&settings.device).is_ok();
     let (device, mut problems) = two_devices(settings);
     problems.extend(
         module_errors
             .iter()
-            .map(|e| format!("module not loaded: {e}")),
+            .map(|e| format!("module not loaded: {}", boot::shown(e))),
     );
     let console = File::options().read(true).write(true).open(CONSOLE)?;
     std::io::Write::write_all(
@@ -63,7 +69,7 @@ fn two_devices(settings: &Settings) -> (String, Vec<String>) {
         DeviceMapper::open().and_then(|mut mapper| Pair::cut(&mut mapper, &disk, settings.second));
     match pair {
         Ok(pair) => (pair.first().to_string_lossy().into_owned(), Vec::new()),
-        Err(failure) => (disk, vec![format!("no second device: {}", failure.what)]),
+        Err(failure) => (disk, vec![format!("no second device: {failure}")]),
     }
 }
 

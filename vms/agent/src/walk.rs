@@ -11,7 +11,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use powercut_protocol::{TreeEntry, Xattr};
+use powercut_protocol::{
+    limits::{ENTRIES, LOG_BYTES, STRUCTURED_FRAME_BYTES, WALK_ERRORS},
+    Call, CallError, FileKind, TreeEntry, Xattr,
+};
 use rustix::{
     fs::{
         openat, readlinkat, statx, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxAttributes,
@@ -22,30 +25,30 @@ use rustix::{
 
 use crate::{
     contents::{self, Extent, CHUNK_BYTES},
-    failure::{describe, failed, Failure},
+    failure::Failure,
     xattrs::{self, Subject},
 };
 
 /// Directories below each other; a deeper tree is a damaged one.
 const DEPTH_LIMIT: usize = 64;
-/// Entries; more is a cycle, or no tree of a workload.
-const ENTRIES_LIMIT: usize = 100_000;
 /// Bytes looked at of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
 const FILE_LIMIT_BYTES: u64 = 1 << 30;
-/// Bytes of a tree that can be told: it is held in memory twice, of which a guest has 192 MiB, and a frame
-/// holds `powercut_protocol::MAX_FRAME_BYTES`.
-const TOLD_LIMIT_BYTES: usize = 32 << 20;
-/// What an entry, and a run of one, take of those beside what differs in length.
+/// Bytes of a frame that a tree may take. The kernel's log takes the rest.
+const TOLD_LIMIT_BYTES: usize = STRUCTURED_FRAME_BYTES - LOG_BYTES - LOG_HEADS_BYTES;
+/// What the heads of the log's lines, and the frame's other fields, take at most.
+const LOG_HEADS_BYTES: usize = 64 << 10;
+/// What an entry, an extended attribute, a run and an error take at most, beside what differs in length.
 const ENTRY_BYTES: usize = 200;
+const XATTR_BYTES: usize = 30;
 const RUN_BYTES: usize = 150;
+const ERROR_BYTES: usize = 80;
 
 /// A recovered tree and what could not be read of it.
 #[derive(Debug, Default)]
 pub struct Walked {
     /// In order of path, the root first.
     pub entries: Vec<TreeEntry>,
-    /// Such as `openat a/b: EUCLEAN (117)`.
-    pub errors: Vec<String>,
+    pub errors: Vec<CallError>,
 }
 
 /// Walks trees; holds the buffers that all walks share.
@@ -69,7 +72,7 @@ impl Walker {
             listing: vec![MaybeUninit::uninit(); 32 << 10],
             xattrs: xattrs::Reader::new(),
             file_limit_bytes: FILE_LIMIT_BYTES,
-            entries_limit: ENTRIES_LIMIT,
+            entries_limit: ENTRIES,
             told_limit_bytes: TOLD_LIMIT_BYTES,
             told_bytes: 0,
             cut: false,
@@ -80,32 +83,44 @@ impl Walker {
     /// Walk the tree at `root`.
     ///
     /// # Errors
-    /// E2BIG for a tree that takes more memory than there is to tell it.
+    /// [`Failure::TreeTooLarge`] for one that does not fit into a frame.
     pub fn walk(&mut self, root: &str) -> Result<Walked, Failure> {
         self.walked = Walked::default();
         (self.told_bytes, self.cut) = (0, false);
         let mut path = Vec::new();
         match CString::new(root) {
             Ok(root) => self.visit(CWD, &root, &mut path, 0),
-            Err(_) => self.error("openat", &path, Errno::INVAL),
+            Err(_) => self.error(Call::Openat, &path, Errno::INVAL),
         }
         let mut walked = std::mem::take(&mut self.walked);
         if self.told_bytes > self.told_limit_bytes {
-            let limit = self.told_limit_bytes;
-            return Err(failed(format!(
-                "the tree takes more than {limit} bytes to tell"
-            ))(Errno::TOOBIG));
+            return Err(Failure::TreeTooLarge {
+                limit: self.told_limit_bytes,
+            });
         }
         // Depth first is not the order of whole paths: `a-b` sorts before `a/b`.
         walked.entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(walked)
     }
 
-    fn error(&mut self, call: &str, path: &[u8], errno: Errno) {
-        let what = format!("{call} {}", String::from_utf8_lossy(path));
-        let line = describe(what.trim_end(), errno);
-        self.told_bytes += line.len();
-        self.walked.errors.push(line);
+    fn error(&mut self, call: Call, path: &[u8], errno: Errno) {
+        self.error_of(call, path, String::new(), errno);
+    }
+
+    /// An error that concerns `name`, an extended attribute or one of two equal names, at `path`.
+    fn error_of(&mut self, call: Call, path: &[u8], name: String, errno: Errno) {
+        self.told_bytes += ERROR_BYTES + path.len() + name.len();
+        if self.walked.errors.len() >= WALK_ERRORS {
+            // Too large to be told, as the limit of bytes would say later.
+            self.told_bytes = usize::MAX / 2;
+            return;
+        }
+        self.walked.errors.push(CallError {
+            call,
+            path: path.to_vec(),
+            name,
+            errno: errno.raw_os_error(),
+        });
     }
 
     /// Take the entry `name` of `parent`, and what is below it.
@@ -115,7 +130,7 @@ impl Walker {
         }
         if self.walked.entries.len() >= self.entries_limit {
             if !self.cut {
-                self.error("too many entries at", path, Errno::OVERFLOW);
+                self.error(Call::TooManyEntries, path, Errno::OVERFLOW);
             }
             self.cut = true;
             return;
@@ -123,7 +138,7 @@ impl Walker {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = match statx(parent, name, flags, StatxFlags::BASIC_STATS) {
             Ok(stat) => stat,
-            Err(errno) => return self.error("statx", path, errno),
+            Err(errno) => return self.error(Call::Statx, path, errno),
         };
         let mut entry = described(&stat, path);
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
@@ -140,13 +155,13 @@ impl Walker {
             (FileType::RegularFile, Some(file)) => self.contents(&file, &mut entry),
             (FileType::Symlink, _) => match readlinkat(parent, name, Vec::new()) {
                 Ok(target) => entry.target = target.into_bytes(),
-                Err(errno) => self.error("readlinkat", path, errno),
+                Err(errno) => self.error(Call::Readlinkat, path, errno),
             },
             (FileType::Directory, Some(directory)) => {
                 self.tell(entry);
                 let other_mount = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
                 if depth > 0 && other_mount {
-                    return self.error("another mount at", path, Errno::XDEV);
+                    return self.error(Call::AnotherMount, path, Errno::XDEV);
                 }
                 return self.enter(&directory, path, depth);
             }
@@ -167,20 +182,20 @@ impl Walker {
             flags |= OFlags::DIRECTORY;
         }
         openat(parent, name, flags, Mode::empty())
-            .map_err(|errno| self.error("openat", path, errno))
+            .map_err(|errno| self.error(Call::Openat, path, errno))
             .ok()
     }
 
     /// Visit what is in a directory, in order of name.
     fn enter(&mut self, directory: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
         if depth >= DEPTH_LIMIT {
-            return self.error("too deep at", path, Errno::LOOP);
+            return self.error(Call::TooDeep, path, Errno::LOOP);
         }
         let (names, repeated) = ordered(self.names(directory, path));
         for name in repeated {
             // The host keeps one entry of a path: the other would be hidden.
-            let what = format!("getdents ({} twice)", name.to_string_lossy());
-            self.error(&what, path, Errno::EXIST);
+            let name = name.to_string_lossy().into_owned();
+            self.error_of(Call::Getdents, path, name, Errno::EXIST);
         }
         let length = path.len();
         for name in names {
@@ -214,15 +229,15 @@ impl Walker {
             }
         }
         if let Some(errno) = error {
-            self.error("getdents", path, errno);
+            self.error(Call::Getdents, path, errno);
         }
         names
     }
 
     fn xattrs(&mut self, subject: &Subject<'_>, path: &[u8]) -> Vec<Xattr> {
         let found = self.xattrs.read(subject);
-        for (call, errno) in found.errors {
-            self.error(&call, path, errno);
+        for (call, name, errno) in found.errors {
+            self.error_of(call, path, name, errno);
         }
         found.xattrs
     }
@@ -237,14 +252,15 @@ impl Walker {
         };
         let found = contents::read(file, extent, &mut self.chunk);
         for errno in found.errors {
-            self.error("read", &entry.path, errno);
+            self.error(Call::Read, &entry.path, errno);
         }
         (entry.runs, entry.digest) = (found.runs, found.digest);
     }
 
     /// Take an entry into the tree.
     fn tell(&mut self, entry: TreeEntry) {
-        let xattrs = entry.xattrs.iter().map(|x| x.name.len() + x.value.len());
+        let xattrs = entry.xattrs.iter();
+        let xattrs = xattrs.map(|x| XATTR_BYTES + x.name.len() + x.value.len());
         self.told_bytes += ENTRY_BYTES
             + entry.path.len()
             + entry.target.len()
@@ -270,18 +286,18 @@ fn ordered(mut names: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
 
 fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
     let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
-        FileType::RegularFile => "file",
-        FileType::Directory => "directory",
-        FileType::Symlink => "symlink",
-        FileType::Fifo => "fifo",
-        FileType::Socket => "socket",
-        FileType::BlockDevice => "block",
-        FileType::CharacterDevice => "char",
-        _ => "unknown",
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::BlockDevice => FileKind::Block,
+        FileType::CharacterDevice => FileKind::Char,
+        _ => FileKind::Unknown,
     };
     TreeEntry {
         path: path.to_vec(),
-        kind: kind.to_owned(),
+        kind,
         inode: stat.stx_ino,
         mode: u32::from(stat.stx_mode) & 0o7777,
         links: stat.stx_nlink,
@@ -296,7 +312,7 @@ fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use powercut_protocol::pattern;
+    use powercut_protocol::{pattern, RunKind};
     use rustix::fs::{lsetxattr, mkfifoat, symlinkat, XattrFlags};
     use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
@@ -318,6 +334,15 @@ mod tests {
     impl Drop for Scratch {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn error(call: Call, path: &str, errno: Errno) -> CallError {
+        CallError {
+            call,
+            path: path.into(),
+            name: String::new(),
+            errno: errno.raw_os_error(),
         }
     }
 
@@ -350,8 +375,9 @@ mod tests {
         fs::write(scratch.0.join("file"), b"hello").unwrap();
         fs::hard_link(scratch.0.join("file"), scratch.0.join("hard")).unwrap();
         let walked = scratch.walk();
-        let kinds: Vec<_> = walked.entries.iter().map(|e| e.kind.as_str()).collect();
-        assert_eq!(kinds, ["directory", "file", "file", "symlink", "fifo"]);
+        let kinds: Vec<_> = walked.entries.iter().map(|e| e.kind).collect();
+        use FileKind::{Directory, Fifo, File, Symlink};
+        assert_eq!(kinds, [Directory, File, File, Symlink, Fifo]);
         assert_eq!(walked.entries[3].target, "nowhere/\u{e9}".as_bytes());
         assert_eq!(walked.entries[4].mode, 0o600);
         let (file, hard) = (&walked.entries[1], &walked.entries[2]);
@@ -373,16 +399,16 @@ mod tests {
         let kinds: Vec<_> = entry
             .runs
             .iter()
-            .map(|r| (&*r.kind, r.start, r.length))
+            .map(|r| (r.kind, r.start, r.length))
             .collect();
         let tail = (2 << 20) + 4096;
         assert_eq!(
             kinds,
             [
-                ("zero", 0, 2 << 20),
-                ("written", 2 << 20, 4096),
-                ("literal", tail, 8),
-                ("zero", tail + 8, (4 << 20) + 3 - tail - 8),
+                (RunKind::Zero, 0, 2 << 20),
+                (RunKind::Written, 2 << 20, 4096),
+                (RunKind::Literal, tail, 8),
+                (RunKind::Zero, tail + 8, (4 << 20) + 3 - tail - 8),
             ]
         );
         let contents = fs::read(&path).unwrap();
@@ -397,12 +423,12 @@ mod tests {
         let mut walker = Walker::new();
         walker.file_limit_bytes = 16;
         let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
-        assert_eq!(walked.errors, ["read huge: EFBIG (27)"]);
+        assert_eq!(walked.errors, [error(Call::Read, "huge", Errno::FBIG)]);
         let entry = &walked.entries[1];
         let last = entry.runs.last().unwrap();
         assert_eq!(
-            (&*last.kind, last.start, last.length, last.value),
-            ("unreadable", 16, 7, 27)
+            (last.kind, last.start, last.length, last.value),
+            (RunKind::Unreadable, 16, 7, 27)
         );
         assert_eq!((entry.size, &*entry.digest), (23, ""));
     }
@@ -438,24 +464,15 @@ mod tests {
         fs::create_dir_all(scratch.0.join(deep)).unwrap();
         let walked = scratch.walk();
         assert_eq!(walked.entries.len(), DEPTH_LIMIT + 1);
-        assert_eq!(walked.errors.len(), 1);
-        assert!(
-            walked.errors[0].starts_with("too deep at d/d/"),
-            "{}",
-            walked.errors[0]
-        );
-        assert!(
-            walked.errors[0].ends_with(": ELOOP (40)"),
-            "{}",
-            walked.errors[0]
-        );
+        let path = vec!["d"; DEPTH_LIMIT].join("/");
+        assert_eq!(walked.errors, [error(Call::TooDeep, &path, Errno::LOOP)]);
     }
 
     #[test]
-    fn a_missing_root_is_an_error_line() {
+    fn a_missing_root_is_an_error() {
         let walked = Walker::new().walk("/no/such/directory").unwrap();
         assert!(walked.entries.is_empty());
-        assert_eq!(walked.errors, ["statx: ENOENT (2)"]);
+        assert_eq!(walked.errors, [error(Call::Statx, "", Errno::NOENT)]);
     }
 
     #[test]
@@ -476,7 +493,8 @@ mod tests {
         walker.entries_limit = 5;
         let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
         assert_eq!(walked.entries.len(), 5);
-        assert_eq!(walked.errors, ["too many entries at 1/x: EOVERFLOW (75)"]);
+        let expected = error(Call::TooManyEntries, "1/x", Errno::OVERFLOW);
+        assert_eq!(walked.errors, [expected]);
     }
 
     #[test]
@@ -487,11 +505,64 @@ mod tests {
         let mut walker = Walker::new();
         walker.told_limit_bytes = 100_000;
         let failure = walker.walk(scratch.0.to_str().unwrap()).unwrap_err();
-        assert_eq!(
-            failure.what,
-            "the tree takes more than 100000 bytes to tell: E2BIG (7)"
-        );
+        assert!(matches!(failure, Failure::TreeTooLarge { limit: 100_000 }));
         walker.told_limit_bytes = TOLD_LIMIT_BYTES;
         assert!(walker.walk(scratch.0.to_str().unwrap()).is_ok());
+    }
+
+    /// What is counted must not be less than what is sent: a tree within the limit would not fit a frame, and
+    /// its state would be lost.
+    #[test]
+    fn what_is_counted_of_a_tree_is_no_less_than_it_takes_to_send() {
+        let long = |n: usize| "n".repeat(n);
+        let run = powercut_protocol::Run {
+            kind: RunKind::Unreadable,
+            start: u64::MAX,
+            length: u64::MAX,
+            value: u64::MAX,
+            origin: u64::MAX,
+            data: vec![b'x'; 64],
+        };
+        let entry = TreeEntry {
+            path: vec![b'p'; 70_000],
+            kind: FileKind::Directory,
+            inode: u64::MAX,
+            mode: u32::MAX,
+            links: u32::MAX,
+            uid: u32::MAX,
+            gid: u32::MAX,
+            size: u64::MAX,
+            blocks: u64::MAX,
+            target: vec![b't'; 70_000],
+            xattrs: vec![
+                Xattr {
+                    name: long(70_000),
+                    value: vec![0; 70_000]
+                };
+                20
+            ],
+            runs: vec![run; 20],
+            digest: long(32),
+        };
+        let mut walker = Walker::new();
+        for _ in 0..3 {
+            walker.tell(entry.clone());
+            walker.error_of(
+                Call::TooManyEntries,
+                &[b'p'; 70_000],
+                long(70_000),
+                Errno::UCLEAN,
+            );
+        }
+        let counted = walker.told_bytes;
+        let recovered = powercut_protocol::Recovered {
+            entries: std::mem::take(&mut walker.walked.entries),
+            walk_errors: std::mem::take(&mut walker.walked.errors),
+            ..powercut_protocol::Recovered::default()
+        };
+        let mut frame = Vec::new();
+        let reply = powercut_protocol::AgentReply::Recovered(recovered);
+        powercut_protocol::send(&mut frame, &reply).unwrap();
+        assert!(frame.len() < counted + 200, "{} for {counted}", frame.len());
     }
 }

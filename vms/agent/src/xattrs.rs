@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-use powercut_protocol::Xattr;
+use powercut_protocol::{Call, Xattr};
 use rustix::{
     buffer::spare_capacity,
     fs::{fgetxattr, flistxattr, lgetxattr, llistxattr},
@@ -47,11 +47,14 @@ impl Subject<'_> {
     }
 }
 
+/// A call that failed, and of which attribute.
+pub type XattrError = (Call, String, Errno);
+
 /// What was found of one subject, in order of name, and each call that failed.
 #[derive(Debug, Default)]
 pub struct Found {
     pub xattrs: Vec<Xattr>,
-    pub errors: Vec<(String, Errno)>,
+    pub errors: Vec<XattrError>,
 }
 
 /// Buffers for all subjects.
@@ -74,7 +77,7 @@ impl Reader {
         self.names.clear();
         match subject.list(&mut self.names) {
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(errno) => found.errors.push(("listxattr".to_owned(), errno)),
+            Err(errno) => found.errors.push((Call::Listxattr, String::new(), errno)),
         }
         let mut names = split(&self.names, &mut found.errors);
         names.sort_unstable();
@@ -82,8 +85,8 @@ impl Reader {
             let shown = name.to_string_lossy();
             if i > 0 && names[i - 1] == *name {
                 // The host keeps one of a name: the other would be hidden.
-                let what = format!("listxattr ({shown} twice)");
-                found.errors.push((what, Errno::EXIST));
+                let repeated = shown.into_owned();
+                found.errors.push((Call::Listxattr, repeated, Errno::EXIST));
                 continue;
             }
             self.value.clear();
@@ -92,20 +95,24 @@ impl Reader {
                     name: shown.into_owned(),
                     value: self.value.clone(),
                 }),
-                Err(errno) => found.errors.push((format!("getxattr {shown}"), errno)),
+                Err(errno) => {
+                    found
+                        .errors
+                        .push((Call::Getxattr, shown.into_owned(), errno));
+                }
             }
         }
         found
     }
 }
 
-/// The names of a list, each of which must end in NUL.
-fn split<'a>(list: &'a [u8], errors: &mut Vec<(String, Errno)>) -> Vec<&'a CStr> {
+/// The names of a list, each of which must end in NUL; EIO for one that does not.
+fn split<'a>(list: &'a [u8], errors: &mut Vec<XattrError>) -> Vec<&'a CStr> {
     let mut names = Vec::new();
     for name in list.split_inclusive(|b| *b == 0) {
         match CStr::from_bytes_with_nul(name) {
             Ok(name) => names.push(name),
-            Err(_) => errors.push(("listxattr (a name without end)".to_owned(), Errno::IO)),
+            Err(_) => errors.push((Call::Listxattr, String::new(), Errno::IO)),
         }
     }
     names
@@ -124,10 +131,7 @@ mod tests {
         );
         assert!(errors.is_empty());
         assert_eq!(split(b"user.a\0user.b", &mut errors), [c"user.a"]);
-        assert_eq!(
-            errors,
-            [("listxattr (a name without end)".to_owned(), Errno::IO)]
-        );
+        assert_eq!(errors, [(Call::Listxattr, String::new(), Errno::IO)]);
         assert!(split(b"", &mut errors).is_empty());
     }
 
@@ -135,6 +139,9 @@ mod tests {
     fn a_list_that_fails_is_an_error() {
         let found = Reader::new().read(&Subject::Name(b"/no/such/file".to_vec()));
         assert!(found.xattrs.is_empty());
-        assert_eq!(found.errors, [("listxattr".to_owned(), Errno::NOENT)]);
+        assert_eq!(
+            found.errors,
+            [(Call::Listxattr, String::new(), Errno::NOENT)]
+        );
     }
 }

@@ -1,16 +1,16 @@
 //! The host's requests.
 
-use std::{io, os::unix::net::UnixStream, path::Path, sync::Condvar};
+use std::{os::unix::net::UnixStream, path::Path, sync::Condvar};
 
-use powercut_protocol::{receive, send, DiskReply, DiskRequest};
+use powercut_protocol::{receive, send, DiskReply, DiskRequest, FrameError};
 
 use crate::{device::Device, hash, vhost::Shared, Answer};
 
 /// Answer requests until the host goes. `opened` is told of each `Open`.
 ///
 /// # Errors
-/// What the connection reports; `UnexpectedEof` when the host has gone, which is how a run ends.
-pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> io::Result<()> {
+/// What the connection reports; a farewell when the host has gone, which is how a run ends.
+pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> Result<(), FrameError> {
     loop {
         let request: DiskRequest = receive(stream)?;
         let reply = answer(shared, request).unwrap_or_else(|what| DiskReply::Failed { what });

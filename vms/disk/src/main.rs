@@ -97,7 +97,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 
     let mut stream = accept(&host)?;
     match control::serve(&shared, &opened, &mut stream) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(error) if error.is_farewell() => Ok(()),
         Err(error) => Err(format!("control connection: {error}")),
         Ok(()) => Ok(()),
     }

@@ -4,25 +4,23 @@
 //! message is a map with a `type` entry that names the variant. The host's side is
 //! `harness/guests/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
 
-use std::io::{self, Read, Write};
+use serde::{Deserialize, Serialize};
 
-use serde::{de::DeserializeOwned, Deserialize, Serialize};
-
+mod frame;
+pub mod limits;
+mod names;
 pub mod pattern;
 
-/// Raised whenever a message changes its meaning; both ends refuse another number.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub use frame::{decode, receive, send, FrameError};
+pub use names::{Call, FileKind, OperationFlag, OperationKind, RunKind};
 
-/// A longer frame is a broken peer, not a large tree: 64 MiB.
-pub const MAX_FRAME_BYTES: u32 = 64 << 20;
+/// Raised whenever a message changes its meaning; both ends refuse another number.
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// `create`, `write`, `append`, `truncate`, `fallocate`, `link`, `symlink`, `rename`, `unlink`,
-    /// `mkdir`, `rmdir`, `setxattr`, `removexattr`, `chmod`, `fsync`, `fdatasync`, `sync`, `run`,
-    /// `tmpfile`, `mmap-write`.
-    pub kind: String,
+    pub kind: OperationKind,
     /// The file operated on, relative to the mount point.
     pub path: String,
     /// Second name: new name of `link` and `rename`, contents of a `symlink`.
@@ -36,9 +34,7 @@ pub struct Operation {
     /// Value of an extended attribute.
     #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,
-    /// `write`, `append`: `sync` (O_SYNC), `dsync` (O_DSYNC), `direct` (O_DIRECT).
-    /// `fallocate`: `keep-size`, `punch-hole`, `zero-range`. `mmap-write`: `sync` (msync of it all).
-    pub flags: Vec<String>,
+    pub flags: Vec<OperationFlag>,
     /// Program and arguments of `run`, started in the mount point.
     pub argv: Vec<String>,
 }
@@ -104,8 +100,8 @@ pub enum AgentReply {
         /// `uname -r` and `uname -v`.
         release: String,
         version: String,
-        /// Modules that could not be loaded: `name: errno text`.
-        module_errors: Vec<String>,
+        /// Modules that could not be loaded.
+        module_errors: Vec<ModuleError>,
         /// Names of the device-mapper targets that this kernel has.
         dm_targets: Vec<String>,
     },
@@ -116,19 +112,24 @@ pub enum AgentReply {
     RecordFinished {
         /// The status line of the log-writes target, read before its removal.
         status: String,
+        /// Whether that line says that the target stopped logging: the log is not whole.
+        logging_disabled: bool,
         unmount_errno: i32,
         kernel_log: Vec<String>,
+        /// Whether `kernel_log` has every message since the previous request.
+        log_complete: bool,
     },
     Recovered(Recovered),
     ProgramDone {
-        /// Exit code, or 128 + signal; -1 when it was stopped at its deadline.
-        exit_code: i32,
+        /// Exit code, or 128 + signal; none when it was stopped at its deadline.
+        exit_code: Option<i32>,
         #[serde(with = "serde_bytes")]
         output: Vec<u8>,
     },
     Unmounted {
         unmount_errno: i32,
         kernel_log: Vec<String>,
+        log_complete: bool,
     },
     Done {},
     /// The request could not be carried out; the agent lives on and holds nothing mounted.
@@ -138,13 +139,36 @@ pub enum AgentReply {
     },
 }
 
+/// How one operation went. It succeeded if there is neither an error nor an exit code other than 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationResult {
     pub index: u32,
-    /// 0, or the errno with which the operation failed.
+    /// The call that failed.
+    pub error: Option<CallError>,
+    /// Of `run`, where the program ended by itself: its exit code, or 128 + signal.
+    pub exit_code: Option<i32>,
+    /// Of `run`: what the program wrote to its standard output and error.
+    #[serde(with = "serde_bytes")]
+    pub output: Vec<u8>,
+}
+
+/// A call that failed in the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallError {
+    pub call: Call,
+    /// Relative to the mount point, raw bytes.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    /// The extended attribute concerned, or the name that a directory or list holds twice; else empty.
+    pub name: String,
     pub errno: i32,
-    /// What failed, and for `run` the program's output.
-    pub detail: String,
+}
+
+/// A module that the kernel refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleError {
+    pub name: String,
+    pub errno: i32,
 }
 
 /// What came back from one crash state.
@@ -154,11 +178,13 @@ pub struct Recovered {
     pub mount_errno: i32,
     /// The tree below the mount point in path order, the root (path "") first.
     pub entries: Vec<TreeEntry>,
-    /// Empty, or what could not be read: `opendir a/b: EUCLEAN`.
-    pub walk_errors: Vec<String>,
+    /// What could not be read.
+    pub walk_errors: Vec<CallError>,
     pub unmount_errno: i32,
     /// Kernel messages since the previous request.
     pub kernel_log: Vec<String>,
+    /// Whether those are all: the kernel's ring may overrun, and what is told of it is bounded.
+    pub log_complete: bool,
     /// Microseconds in the guest.
     pub mount_us: u64,
     pub walk_us: u64,
@@ -171,8 +197,7 @@ pub struct TreeEntry {
     /// Relative to the mount point, raw bytes.
     #[serde(with = "serde_bytes")]
     pub path: Vec<u8>,
-    /// `file`, `directory`, `symlink`, `fifo`, `socket`, `block`, `char`.
-    pub kind: String,
+    pub kind: FileKind,
     pub inode: u64,
     /// Permission bits only.
     pub mode: u32,
@@ -202,12 +227,7 @@ pub struct Xattr {
 /// A stretch of a file whose bytes have one origin; see [`pattern`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// `written`: data of operation `value` at this very offset.
-    /// `misplaced`: data of operation `value`, written at another offset (`origin`).
-    /// `zero`: zeros. `poison`: the device's poison, from device block `value`.
-    /// `literal`: bytes in `data`, too few or too mixed to tell (at most 64).
-    /// `foreign`: other bytes; `data` holds the first 64. `unreadable`: read failed with errno `value`.
-    pub kind: String,
+    pub kind: RunKind,
     /// File offset in bytes.
     pub start: u64,
     pub length: u64,
@@ -314,45 +334,4 @@ pub struct Stats {
     pub errors: u64,
     /// Bytes held in the overlay.
     pub overlay_bytes: u64,
-}
-
-/// Write one frame.
-///
-/// # Errors
-/// What the writer reports; `InvalidData` for a message that is too long.
-pub fn send<T: Serialize>(writer: &mut impl Write, message: &T) -> io::Result<()> {
-    let body = rmp_serde::to_vec_named(message).map_err(io::Error::other)?;
-    let length = u32::try_from(body.len())
-        .ok()
-        .filter(|n| *n <= MAX_FRAME_BYTES)
-        .ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("frame of {} bytes", body.len()),
-            )
-        })?;
-    let mut frame = Vec::with_capacity(body.len() + 4);
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.extend_from_slice(&body);
-    writer.write_all(&frame)?;
-    writer.flush()
-}
-
-/// Read one frame.
-///
-/// # Errors
-/// What the reader reports (`UnexpectedEof` when the peer has gone); `InvalidData` for what is no message.
-pub fn receive<T: DeserializeOwned>(reader: &mut impl Read) -> io::Result<T> {
-    let mut length = [0u8; 4];
-    reader.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_FRAME_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("frame of {length} bytes"),
-        ));
-    }
-    let mut body = vec![0u8; length as usize];
-    reader.read_exact(&mut body)?;
-    rmp_serde::from_slice(&body).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }

@@ -1,11 +1,23 @@
 //! The samples in `vectors.json` decode to messages and encode to the same bytes again, here as in
-//! `harness/tests/machines/test_wire.py`. MessagePack of both sides puts `type` first, fields in the
+//! `harness/tests/guests/test_wire.py`. MessagePack of both sides puts `type` first, fields in the
 //! order of their declaration, and integers into the shortest form, so the bytes themselves can be
-//! compared: an unknown, missing, misspelt or moved field on either side shows.
+//! compared: an unknown, missing, misspelt or moved field on either side shows. So do words and limits.
 
-use powercut_protocol::{AgentReply, AgentRequest, DiskReply, DiskRequest};
+use std::collections::{BTreeMap, BTreeSet};
+
+use powercut_protocol::{
+    decode, limits, AgentReply, AgentRequest, Call, DiskReply, DiskRequest, FileKind,
+    OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
+};
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
-use std::collections::BTreeSet;
+
+#[derive(Deserialize)]
+struct Vectors {
+    protocol: u32,
+    limits: BTreeMap<String, usize>,
+    words: BTreeMap<String, Vec<String>>,
+    messages: Vec<Vector>,
+}
 
 #[derive(Deserialize)]
 struct Vector {
@@ -15,7 +27,7 @@ struct Vector {
     hex: String,
 }
 
-fn vectors() -> Vec<Vector> {
+fn vectors() -> Vectors {
     serde_json::from_str(include_str!("../vectors.json")).expect("vectors.json is readable")
 }
 
@@ -29,8 +41,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 /// Decode, encode, compare, and return the number of the variant.
 fn check<T: DeserializeOwned + Serialize>(vector: &Vector, variant: fn(&T) -> usize) -> usize {
     let body = bytes(&vector.hex);
-    let message: T =
-        rmp_serde::from_slice(&body).unwrap_or_else(|e| panic!("{}: {e}", vector.name));
+    let message: T = decode(&body).unwrap_or_else(|e| panic!("{}: {e:?}", vector.name));
     let again = rmp_serde::to_vec_named(&message).expect("encodes");
     assert_eq!(again, body, "{}", vector.name);
     variant(&message)
@@ -103,7 +114,7 @@ fn disk_reply(message: &DiskReply) -> usize {
 #[test]
 fn every_message_has_a_sample_that_survives() {
     let mut seen = [const { BTreeSet::new() }; 4];
-    for vector in vectors() {
+    for vector in vectors().messages {
         match vector.kind.as_str() {
             "AgentRequest" => seen[0].insert(check(&vector, agent_request)),
             "AgentReply" => seen[1].insert(check(&vector, agent_reply)),
@@ -117,8 +128,95 @@ fn every_message_has_a_sample_that_survives() {
     }
 }
 
+fn words<T: Serialize>(all: &[T]) -> Vec<String> {
+    let word = |one: &T| serde_json::to_value(one).expect("encodes");
+    all.iter()
+        .map(|one| word(one).as_str().expect("a word").to_owned())
+        .collect()
+}
+
+/// A kind that only one side knows would fail in the middle of a run, on the first file that has it.
+#[test]
+fn words_limits_and_version_are_those_of_the_host() {
+    let vectors = vectors();
+    assert_eq!(vectors.protocol, PROTOCOL_VERSION);
+    let ours = limits::ALL.iter().map(|(name, n)| ((*name).to_owned(), *n));
+    assert_eq!(vectors.limits, ours.collect());
+    let ours = [
+        ("Call", words(Call::ALL)),
+        ("FileKind", words(FileKind::ALL)),
+        ("OperationFlag", words(OperationFlag::ALL)),
+        ("OperationKind", words(OperationKind::ALL)),
+        ("RunKind", words(RunKind::ALL)),
+    ];
+    let ours = ours.map(|(name, words)| (name.to_owned(), words));
+    assert_eq!(vectors.words, ours.into());
+}
+
 #[test]
 fn an_unknown_message_is_refused() {
     let body = rmp_serde::to_vec_named(&serde_json::json!({"type": "explode"})).expect("encodes");
-    assert!(rmp_serde::from_slice::<DiskRequest>(&body).is_err());
+    assert!(decode::<DiskRequest>(&body).is_err());
+}
+
+/// splitmix64 (Steele, Lea, Flood 2014): the same run every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+
+    /// `body` with a few bytes changed, removed, inserted or cut off.
+    fn damage(&mut self, body: &[u8]) -> Vec<u8> {
+        let mut bytes = body.to_vec();
+        for _ in 0..1 + self.below(4) {
+            let at = self.below(bytes.len().max(1));
+            match self.below(4) {
+                0 if at < bytes.len() => bytes[at] = self.below(256) as u8,
+                1 if at < bytes.len() => drop(bytes.remove(at)),
+                2 => bytes.insert(at, self.below(256) as u8),
+                _ => bytes.truncate(at),
+            }
+        }
+        bytes
+    }
+}
+
+/// Times that each sample is damaged; `POWERCUT_FUZZ` names more.
+fn rounds() -> usize {
+    let named = std::env::var("POWERCUT_FUZZ").ok();
+    named.and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
+#[test]
+fn a_damaged_frame_is_refused_or_decoded_and_never_panics() {
+    let mut random = Random(1);
+    let vectors = vectors().messages;
+    for vector in &vectors {
+        let body = bytes(&vector.hex);
+        for _ in 0..rounds() {
+            let damaged = random.damage(&body);
+            let _ = decode::<AgentRequest>(&damaged);
+            let _ = decode::<AgentReply>(&damaged);
+            let _ = decode::<DiskRequest>(&damaged);
+            let _ = decode::<DiskReply>(&damaged);
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_frame_is_refused() {
+    for vector in vectors().messages {
+        let body = bytes(&vector.hex);
+        for end in 0..body.len() {
+            assert!(decode::<AgentRequest>(&body[..end]).is_err());
+            assert!(decode::<AgentReply>(&body[..end]).is_err());
+            assert!(decode::<DiskRequest>(&body[..end]).is_err());
+            assert!(decode::<DiskReply>(&body[..end]).is_err());
+        }
+    }
 }

@@ -1,0 +1,124 @@
+"""From what a guest says of a recovered file system to the tree that the oracles judge.
+
+The guest runs a kernel under test and may say anything. What the agent cannot have sent (two entries of
+one path, a file below a file, runs with a gap) is refused here, so that no oracle has to ask what it means.
+What a damaged file system may well show (any name, size, mode, owner, contents) passes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from harness.guests import wire
+from harness.guests.wire import WireError
+from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, TreeEntry
+
+_LOFF_MAX = (1 << 63) - 1
+_NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
+_DATA_BYTES = 64  # kept of a run whose origin is not known
+# The largest `value` of each kind of run: a writer, a device block, an errno.
+_VALUES = {
+    RunKind.WRITTEN: 0xFFFE,
+    RunKind.MISPLACED: 0xFFFE,
+    RunKind.ZERO: 0,
+    RunKind.POISON: 0xFFFF_FFFF,
+    RunKind.LITERAL: 0,
+    RunKind.FOREIGN: 0,
+    RunKind.UNREADABLE: 4095,
+}
+_WITH_DATA = frozenset({RunKind.LITERAL, RunKind.FOREIGN})
+
+
+def outcome_of(seen: wire.Recovered) -> Outcome:
+    """What came back. Raises WireError for what no walk of a tree can have given."""
+    errors = tuple(call_error(e) for e in seen.walk_errors)
+    if seen.mount_errno and (seen.entries or errors or seen.unmount_errno):
+        raise WireError(f"a tree, although mount failed with errno {seen.mount_errno}")
+    if not seen.mount_errno and not seen.entries and not errors:
+        raise WireError("a file system was mounted, and neither its root nor an error of it is told")
+    return Outcome(
+        mount_errno=seen.mount_errno,
+        unmount_errno=seen.unmount_errno,
+        tree=_tree(seen.entries, {e.path for e in errors}),
+        walk_errors=errors,
+        kernel_log=tuple(seen.kernel_log),
+    )
+
+
+def call_error(error: wire.CallError) -> CallError:
+    """The noun of a message."""
+    return CallError(error.call, os.fsdecode(error.path), error.errno, error.name)
+
+
+def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
+    """By path. `unread`: paths with an error, whose contents may be missing."""
+    tree: dict[str, TreeEntry] = {}
+    before = b""
+    for told in entries:
+        path = told.path
+        if tree and path <= before:
+            raise WireError(f"the entry {path!r} stands behind {before!r}: they ascend, each told once")
+        before = path
+        entry = _entry(told)
+        if path:
+            _check_name(path)
+            parent = tree.get(entry.path.rpartition("/")[0])
+            if parent is None or parent.kind is not FileKind.DIRECTORY:
+                raise WireError(f"the entry {path!r} is in no directory of the tree")
+        if entry.kind is FileKind.FILE and entry.size and not entry.runs and entry.path not in unread:
+            raise WireError(f"{path!r} has {entry.size} bytes, of which nothing is told")
+        tree[entry.path] = entry
+    return tree
+
+
+def _check_name(path: bytes) -> None:
+    name = path[path.rfind(b"/") + 1 :]
+    if not name or len(name) > _NAME_BYTES or b"\0" in name or name in (b".", b".."):
+        raise WireError(f"{path!r} does not end in a name that a directory can hold")
+
+
+def _entry(told: wire.TreeEntry) -> TreeEntry:
+    if told.size > _LOFF_MAX:
+        raise WireError(f"{told.path!r} has {told.size} bytes, more than a file can have")
+    xattrs = {x.name: x.value for x in told.xattrs}
+    if len(xattrs) != len(told.xattrs):
+        raise WireError(f"{told.path!r} has an extended attribute twice")
+    if told.kind is not FileKind.FILE and (told.runs or told.digest):
+        raise WireError(f"{told.path!r} is a {told.kind} and has contents")
+    return TreeEntry(
+        told.path.decode("utf-8", "surrogateescape"),
+        told.kind,
+        told.inode,
+        told.mode,
+        told.links,
+        told.uid,
+        told.gid,
+        told.size,
+        told.blocks,
+        told.target,
+        xattrs,
+        _runs(told) if told.runs else (),
+        told.digest,
+    )
+
+
+def _runs(told: wire.TreeEntry) -> tuple[Run, ...]:
+    """They cover the file, from its first byte to its last."""
+    end = 0
+    runs = []
+    for run in told.runs:
+        data = run.data
+        if (
+            run.start != end
+            or not run.length
+            or run.value > _VALUES[run.kind]
+            or (data and (run.kind not in _WITH_DATA or len(data) > _DATA_BYTES))
+            or (run.kind is RunKind.LITERAL and len(data) != run.length)
+        ):
+            raise WireError(f"{told.path!r} has an impossible run at byte {end}: {run}")
+        end += run.length
+        runs.append(Run(run.kind, run.start, run.length, run.value, run.origin, data))
+    if end != told.size:
+        raise WireError(f"{told.path!r} has {told.size} bytes, its runs {end}")
+    return tuple(runs)

@@ -1,0 +1,147 @@
+//! The words of the protocol: kinds, flags and calls. `vms/protocol/vectors.json` holds every one of them;
+//! `harness/model.py` is the other side.
+
+use serde::{Deserialize, Serialize};
+
+/// Define an enum of unit variants that are words on the wire, with a list of all of them.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$of])* $variant,)+ }
+
+        impl $name {
+            /// Every variant, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+        }
+    };
+}
+
+words! {
+    /// What an operation does.
+    #[derive(Default)]
+    OperationKind {
+        Create,
+        Tmpfile,
+        Write,
+        Append,
+        MmapWrite,
+        Truncate,
+        Fallocate,
+        Link,
+        Symlink,
+        Rename,
+        Unlink,
+        Mkdir,
+        Rmdir,
+        Setxattr,
+        Removexattr,
+        Chmod,
+        Fsync,
+        Fdatasync,
+        #[default]
+        Sync,
+        Run,
+    }
+}
+
+words! {
+    /// How an operation does it.
+    OperationFlag {
+        /// `write`, `append`: O_SYNC. `mmap-write`: msync(2) of the whole file.
+        Sync,
+        /// `write`, `append`: O_DSYNC.
+        Dsync,
+        /// `write`, `append`: O_DIRECT.
+        Direct,
+        /// `fallocate`: FALLOC_FL_KEEP_SIZE.
+        KeepSize,
+        /// `fallocate`: FALLOC_FL_PUNCH_HOLE, which includes KEEP_SIZE.
+        PunchHole,
+        /// `fallocate`: FALLOC_FL_ZERO_RANGE.
+        ZeroRange,
+    }
+}
+
+words! {
+    /// The type of an inode. `Unknown`: none that stat(2) documents.
+    #[derive(Default)]
+    FileKind {
+        File,
+        Directory,
+        Symlink,
+        Fifo,
+        Socket,
+        Block,
+        Char,
+        #[default]
+        Unknown,
+    }
+}
+
+words! {
+    /// Where a stretch of a file comes from.
+    #[derive(Default)]
+    RunKind {
+        /// Data of operation `value`, at this very offset.
+        Written,
+        /// Data of operation `value`, written at another offset (`origin`).
+        Misplaced,
+        #[default]
+        Zero,
+        /// The device's poison, from device block `value`.
+        Poison,
+        /// Bytes in `data`, too few or too mixed to tell (at most 64).
+        Literal,
+        /// Other bytes; `data` holds the first 64.
+        Foreign,
+        /// read(2) failed with errno `value`.
+        Unreadable,
+    }
+}
+
+words! {
+    /// What failed in the guest: a system call, or a limit of the agent's own.
+    Call {
+        Statx,
+        Openat,
+        Getdents,
+        Readlinkat,
+        Listxattr,
+        Getxattr,
+        Read,
+        /// The walk ended: EOVERFLOW, [`crate::limits::ENTRIES`] were found.
+        TooManyEntries,
+        /// The walk did not descend: ELOOP.
+        TooDeep,
+        /// The walk did not descend into what is mounted there: EXDEV.
+        AnotherMount,
+        Open,
+        Fstat,
+        Write,
+        Fallocate,
+        Truncate,
+        Link,
+        Linkat,
+        Symlink,
+        Rename,
+        Unlink,
+        Mkdir,
+        Rmdir,
+        Setxattr,
+        Removexattr,
+        Chmod,
+        Fsync,
+        Fdatasync,
+        Mmap,
+        Msync,
+        Munmap,
+        /// A program could not be started or awaited.
+        Spawn,
+        /// ETIMEDOUT: the deadline passed before the operation began, or before its program ended.
+        Deadline,
+        /// EINVAL: the operation contradicts itself, such as a path that leads out of the mount point.
+        Request,
+    }
+}
