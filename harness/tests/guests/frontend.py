@@ -127,6 +127,17 @@ class Frontend:
         self._submit([(_HEADER, 16, 0)])
         self._submit([(_HEADER, 16, 0), (_MEMORY_BYTES, 1, _DESC_WRITE)])
 
+    def submit_raw(self, descriptors: bytes, head: int = 0, ahead: int = 1) -> None:
+        """Put any bytes into the table of descriptors, and offer the chain at `head`. `ahead`: how far the
+        index of the available ring moves. Waits for no answer: what comes of it is the disk's business.
+        """
+        memory = self._memory
+        memory[: len(descriptors)] = descriptors
+        struct.pack_into("<H", memory, _AVAIL + 4 + 2 * (self._next % _QUEUE_ENTRIES), head)
+        self._next = (self._next + ahead) % (1 << 16)
+        struct.pack_into("<HH", memory, _AVAIL, 0, self._next)
+        os.eventfd_write(self._kick, 1)
+
     def _request(self, kind: int, sector: int, data: bytes = b"", room: int = 0) -> tuple[int, bytes]:
         memory = self._memory
         memory[_HEADER : _HEADER + 16] = struct.pack("<IIQ", kind, 0, sector)

@@ -243,7 +243,7 @@ def test_logs_that_do_not_fit_are_refused(shared: Disk, tmp_path: Path, base: Pa
 
 def test_reads_past_the_device_are_refused(shared: Disk, base: Path) -> None:
     shared.open(base)
-    with pytest.raises(DiskError, match="block 4 was read, the device has 4"):
+    with pytest.raises(DiskError, match="block 4 lies behind the end: the device has 4 blocks"):
         shared.also_read([3, 4])
 
 

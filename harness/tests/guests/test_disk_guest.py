@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,3 +168,58 @@ def test_a_guest_that_comes_first_waits(tmp_path: Path, disk: Disk) -> None:
         late.open(tmp_path / "base")
         with guest:
             assert guest.capacity() == SECTORS
+
+
+def _descriptor(address: int, length: int, flags: int = 0, following: int = 0) -> bytes:
+    return struct.pack("<QIHH", address, length, flags, following)
+
+
+_NEXT, _WRITE, _INDIRECT = 1, 2, 4
+_EVERYTHING = 0xFFFF_FFFF
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "head", "ahead"),
+    [
+        (_descriptor(0x3000, 16, _NEXT, 0), 0, 1),
+        (_descriptor(0x3000, 16, _NEXT, 999), 0, 1),
+        (_descriptor(0x3000, 16), 0xFFFF, 1),
+        (_descriptor((1 << 64) - 8, 16, _NEXT, 1) + _descriptor(0x3800, 1, _WRITE), 0, 1),
+        (_descriptor(0x3000, 16, _NEXT, 1) + _descriptor(0, _EVERYTHING, _WRITE), 0, 1),
+        (
+            _descriptor(0x3000, 16, _NEXT, 1)
+            + b"".join(_descriptor(0, 1 << 20, _WRITE | _NEXT, n) for n in range(2, 15))
+            + _descriptor(0, 1 << 20, _WRITE),
+            0,
+            1,
+        ),
+        (_descriptor(0x3000, 1 << 20, _INDIRECT), 0, 1),
+        (_descriptor(0x3000, 16, _INDIRECT | _NEXT, 0), 0, 1),
+        (b"", 0, 0x8000),
+    ],
+    ids=[
+        "a circle",
+        "a next outside the table",
+        "a head outside the table",
+        "an address that wraps",
+        "more than the guest's memory",
+        "more than the device",
+        "an indirect table of a megabyte",
+        "an indirect table with a next",
+        "an index far ahead of the queue",
+    ],
+)
+def test_descriptors_that_no_driver_makes_are_refused_and_counted(
+    disk: Disk, tmp_path: Path, descriptors: bytes, head: int, ahead: int
+) -> None:
+    """The kernel under test writes the queue. An index far ahead of it made the disk look for ever."""
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.submit_raw(descriptors, head, ahead)
+        end = time.monotonic() + 20
+        while not disk.stats().errors and time.monotonic() < end:
+            time.sleep(0.01)
+        assert disk.stats().errors
+    disk.open(tmp_path / "base", tmp_path / "log")
+    with Frontend(disk.socket) as another:
+        assert another.read(0, SECTORS) == BASE

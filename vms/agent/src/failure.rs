@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use powercut_protocol::FrameError;
+use powercut_protocol::{chain, FrameError};
 use rustix::io::Errno;
 
 /// A request that could not be carried out; becomes `AgentReply::Failed`.
@@ -75,17 +75,6 @@ impl From<FrameError> for Failure {
 pub fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failure {
     let what = what.into();
     move |errno| Failure::Call { what, errno }
-}
-
-/// An error and its sources in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(&format!(": {source}"));
-        next = source.source();
-    }
-    text
 }
 
 /// The errno that an I/O error of the standard library carries; EIO for one of its own making.

@@ -13,7 +13,7 @@ use std::{
     io::{self, BufReader, Write},
 };
 
-use powercut_protocol::{receive, send, AgentReply, FrameError, ModuleError};
+use powercut_protocol::{chain, receive, send, AgentReply, FrameError, ModuleError};
 use rustix::{
     io::Errno,
     process::getpid,
@@ -42,7 +42,7 @@ mod xattrs;
 
 use agent::Agent;
 use boot::Settings;
-use failure::{chain, errno_of, failed, Failure};
+use failure::{errno_of, failed, Failure};
 
 /// Names the modules to load, one path a line, in order.
 const MODULE_LIST: &str = "/modules";

@@ -34,6 +34,8 @@ const SEGMENTS_MAX: u32 = 126;
 const ZERO_SECTORS_MAX: u32 = 1 << 22;
 /// Bytes that one read or write may carry, so that a guest cannot make the disk run out of memory.
 const TRANSFER_BYTES_MAX: usize = 64 << 20;
+/// Segments of one discard or write-zeroes request, as the configuration says.
+const ZERO_SEGMENTS_MAX: usize = 1;
 /// Bytes that GET_ID answers.
 const ID_BYTES: usize = 20;
 const ID: &[u8] = b"powercut";
@@ -47,10 +49,10 @@ pub fn config(sectors: u64) -> [u8; 60] {
     put(12, &SEGMENTS_MAX.to_le_bytes());
     put(20, &(SECTOR_BYTES as u32).to_le_bytes()); // blk_size
     put(36, &ZERO_SECTORS_MAX.to_le_bytes()); // max_discard_sectors
-    put(40, &1u32.to_le_bytes()); // max_discard_seg
+    put(40, &(ZERO_SEGMENTS_MAX as u32).to_le_bytes()); // max_discard_seg
     put(44, &1u32.to_le_bytes()); // discard_sector_alignment
     put(48, &ZERO_SECTORS_MAX.to_le_bytes()); // max_write_zeroes_sectors
-    put(52, &1u32.to_le_bytes()); // max_write_zeroes_seg
+    put(52, &(ZERO_SEGMENTS_MAX as u32).to_le_bytes()); // max_write_zeroes_seg
     put(56, &[1]); // write_zeroes_may_unmap
     config
 }
@@ -110,7 +112,8 @@ fn read(device: &mut Device, sector: u64, into: &mut impl Write, room: usize) ->
 }
 
 fn write(device: &mut Device, sector: u64, out: &mut impl Read, bytes: usize) -> io::Result<u32> {
-    if !fits(device, sector, bytes) {
+    if !fits(device, sector, bytes) || !device.has_room(sector, (bytes / SECTOR_BYTES) as u64, true)
+    {
         return Ok(VIRTIO_BLK_S_IOERR);
     }
     device.stats.writes += 1;
@@ -124,17 +127,22 @@ fn write(device: &mut Device, sector: u64, out: &mut impl Read, bytes: usize) ->
 fn zero(device: &mut Device, out: &mut impl Read, bytes: usize) -> io::Result<u32> {
     device.stats.discards += 1;
     let mut segment = [0; 16];
-    if bytes == 0 || !bytes.is_multiple_of(segment.len()) {
+    let segments = bytes / segment.len();
+    if !bytes.is_multiple_of(segment.len()) || !(1..=ZERO_SEGMENTS_MAX).contains(&segments) {
         return Ok(VIRTIO_BLK_S_IOERR);
     }
-    for _ in 0..bytes / segment.len() {
+    for _ in 0..segments {
         out.read_exact(&mut segment)?;
         let sector = u64::from_le_bytes(segment[..8].try_into().expect("8 bytes"));
         let count = u32::from_le_bytes(segment[8..12].try_into().expect("4 bytes"));
-        if count > ZERO_SECTORS_MAX || !device.view().holds(sector, u64::from(count)) {
+        let count = u64::from(count);
+        if count > u64::from(ZERO_SECTORS_MAX)
+            || !device.view().holds(sector, count)
+            || !device.has_room(sector, count, false)
+        {
             return Ok(VIRTIO_BLK_S_IOERR);
         }
-        device.zero(sector, u64::from(count));
+        device.zero(sector, count);
     }
     Ok(VIRTIO_BLK_S_OK)
 }
@@ -191,7 +199,8 @@ mod tests {
     fn requests_past_the_end_or_broken_fail_and_are_counted() {
         let (mut device, _files) = device(&[]);
         let past = segment(19, 2);
-        let failing: [(u32, u64, &[u8], usize); 9] = [
+        let two = [segment(0, 1), segment(1, 1)].concat();
+        let failing: [(u32, u64, &[u8], usize); 10] = [
             (VIRTIO_BLK_T_IN, 19, &[], 1024),
             (VIRTIO_BLK_T_IN, u64::MAX, &[], 1024),
             (VIRTIO_BLK_T_IN, 0, &[], 100),
@@ -199,6 +208,7 @@ mod tests {
             (VIRTIO_BLK_T_OUT, 0, &[0; 100], 0),
             (VIRTIO_BLK_T_DISCARD, 0, &past, 0),
             (VIRTIO_BLK_T_DISCARD, 0, &[], 0),
+            (VIRTIO_BLK_T_DISCARD, 0, &two, 0),
             (VIRTIO_BLK_T_WRITE_ZEROES, 0, &[0; 20], 0),
             (99, 0, &[], 0),
         ];
@@ -209,7 +219,7 @@ mod tests {
                 "{kind} at {sector}"
             );
         }
-        assert_eq!(device.counted().errors, 9);
+        assert_eq!(device.counted().errors, 10);
         assert_eq!(
             execute(None, &mut &[0u8; 16][..], 16, &mut Vec::new(), 0),
             1

@@ -2,9 +2,9 @@
 
 use std::{os::unix::net::UnixStream, path::Path, sync::Condvar};
 
-use powercut_protocol::{receive, send, DiskReply, DiskRequest, FrameError};
+use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError};
 
-use crate::{device::Device, hash, vhost::Shared, Answer};
+use crate::{device::Device, error::DiskError, hash, vhost::Shared, Answer};
 
 /// Answer requests until the host goes. `opened` is told of each `Open`.
 ///
@@ -13,7 +13,9 @@ use crate::{device::Device, hash, vhost::Shared, Answer};
 pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> Result<(), FrameError> {
     loop {
         let request: DiskRequest = receive(stream)?;
-        let reply = answer(shared, request).unwrap_or_else(|what| DiskReply::Failed { what });
+        let reply = answer(shared, request).unwrap_or_else(|error| DiskReply::Failed {
+            what: chain(&error),
+        });
         if matches!(reply, DiskReply::Opened { .. }) {
             opened.notify_all();
         }
@@ -27,9 +29,7 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         return open(shared, &base, log.as_deref());
     }
     let mut guard = shared.device();
-    let device = guard
-        .as_mut()
-        .ok_or("nothing is open yet: send Open first")?;
+    let device = guard.as_mut().ok_or(DiskError::NothingOpen)?;
     match request {
         DiskRequest::Open { .. } => unreachable!("answered above"),
         DiskRequest::Switch { state } => {
@@ -80,10 +80,11 @@ fn open(shared: &Shared, base: &str, log: Option<&str>) -> Answer<DiskReply> {
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {
         if old.view().size_bytes() != size_bytes {
-            return Err(format!(
-                "{base} has {size_bytes} bytes, the connected guest's device {}",
-                old.view().size_bytes()
-            ));
+            return Err(DiskError::OtherSize {
+                path: base.into(),
+                bytes: size_bytes,
+                connected: old.view().size_bytes(),
+            });
         }
     }
     *guard = Some(device);

@@ -5,6 +5,7 @@ use std::path::Path;
 use powercut_protocol::{State, Stats};
 
 use crate::{
+    error::DiskError,
     image::Images,
     memo::{Memo, ReadSet},
     view::View,
@@ -70,7 +71,10 @@ impl Device {
     pub fn also_read(&mut self, blocks: &[u64]) -> Answer<()> {
         let last = self.view.sectors().div_ceil(BLOCK_SECTORS);
         if let Some(past) = blocks.iter().find(|block| **block >= last) {
-            return Err(format!("block {past} was read, the device has {last}"));
+            return Err(DiskError::BehindEnd {
+                block: *past,
+                blocks: last,
+            });
         }
         for block in blocks {
             self.note(block * BLOCK_SECTORS, BLOCK_SECTORS);
@@ -101,8 +105,7 @@ impl Device {
     /// Refused when nothing at all was read: such a visit would answer for every state.
     pub fn remember(&mut self, outcome: u64) -> Answer<Option<u64>> {
         if !self.looked_at {
-            let why = "nothing was read since the switch, so the guest looked at its own cache";
-            return Err(format!("outcome {outcome} cannot be remembered: {why}"));
+            return Err(DiskError::NothingRead(outcome));
         }
         let (index, recipe) = (&self.view.index, &self.view.recipe);
         let content = |slot| index.block_hash(recipe, slot);
@@ -123,6 +126,12 @@ impl Device {
     /// Put the guest's `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
         self.view.overlay.write(sector, data);
+    }
+
+    /// Whether the guest may write `count` sectors from `sector`, or, without `data`, make them zeros.
+    #[must_use]
+    pub fn has_room(&self, sector: u64, count: u64, data: bool) -> bool {
+        self.view.overlay.has_room(sector, count, data)
     }
 
     /// Make `count` sectors from `sector` read as zeros.
@@ -261,7 +270,7 @@ pub mod tests {
         device.guest_read(1, &mut sector);
         device.zero(8, 8);
         device.guest_read(9, &mut sector);
-        assert_eq!(device.remember(7), Ok(None));
+        assert_eq!(device.remember(7).unwrap(), None);
         // the second block had been overwritten before it was read
         let recalled: Vec<_> = (0..=3)
             .map(|p| device.recall(&prefix(p)).unwrap())
@@ -290,14 +299,16 @@ pub mod tests {
         assert!(device
             .also_read(&[3])
             .unwrap_err()
+            .to_string()
             .contains("the device has 3"));
         device.also_read(&[1, 2]).unwrap();
         device.remember(1).unwrap();
         assert_eq!(device.recall(&prefix(1)).unwrap(), None);
         device.switch(&prefix(1)).unwrap();
-        assert!(device.remember(2).unwrap_err().contains("nothing was read"));
+        let told = device.remember(2).unwrap_err().to_string();
+        assert!(told.contains("nothing was read"), "{told}");
         device.also_read(&[0]).unwrap();
-        assert_eq!(device.remember(2), Ok(None));
+        assert_eq!(device.remember(2).unwrap(), None);
         assert_eq!(device.recall(&prefix(1)).unwrap(), Some(2));
         assert_eq!(device.recall(&prefix(0)).unwrap(), Some(1));
     }
@@ -305,7 +316,8 @@ pub mod tests {
     #[test]
     fn the_base_is_no_place_for_an_image() {
         let (mut device, files) = device(&[]);
-        assert!(device.image(&files[0].0).unwrap_err().contains("itself"));
+        let told = device.image(&files[0].0).unwrap_err().to_string();
+        assert!(told.contains("itself"), "{told}");
     }
 
     #[test]

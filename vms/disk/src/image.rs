@@ -9,7 +9,9 @@ use std::{
 
 use rustix::{fs::SeekFrom, io::Errno};
 
-use crate::{recipe::Recipe, view::View, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
+use crate::{
+    error::DiskError, recipe::Recipe, view::View, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
+};
 
 /// Zeros of the base are looked for in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
@@ -37,8 +39,7 @@ impl Images {
     /// The base image or the log itself; a file that cannot be written.
     pub fn bring_up_to_date(&mut self, path: &Path, view: &View) -> Answer<u64> {
         if self.sources.iter().any(|own| same_file(own, path)) {
-            let shown = path.display();
-            return Err(format!("{shown} is the base image or the write log itself"));
+            return Err(DiskError::OwnSource(path.to_path_buf()));
         }
         let known = self.known.remove(path).filter(|old| old.is_untouched(path));
         let copied = match known {
@@ -74,7 +75,7 @@ fn stamp(meta: &Metadata) -> Stamp {
 impl Imaged {
     /// Note what the file at `path` has just been made to hold.
     fn new(path: &Path, view: &View) -> Answer<Self> {
-        let meta = std::fs::metadata(path).map_err(|e| lost(path, &e))?;
+        let meta = std::fs::metadata(path).map_err(DiskError::file("write the image", path))?;
         Ok(Imaged {
             recipe: view.recipe.clone(),
             written: view.overlay.blocks().collect(),
@@ -116,15 +117,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-fn lost(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write the image {}: {error}", path.display())
-}
-
 /// Write the whole device, leaving holes where the base has holes or zeros. Returns the bytes written.
 fn create(path: &Path, view: &View) -> Answer<u64> {
-    let file = File::create(path).map_err(|e| lost(path, &e))?;
+    let file = File::create(path).map_err(DiskError::file("write the image", path))?;
     file.set_len(view.size_bytes())
-        .map_err(|e| lost(path, &e))?;
+        .map_err(DiskError::file("write the image", path))?;
     let mut copied = 0;
     let mut at = 0;
     while let Some(data) = next_data(view.base_file(), at)? {
@@ -135,7 +132,7 @@ fn create(path: &Path, view: &View) -> Answer<u64> {
         {
             if piece.iter().any(|byte| *byte != 0) {
                 file.write_all_at(piece, (from + number * PIECE_BYTES) as u64)
-                    .map_err(|e| lost(path, &e))?;
+                    .map_err(DiskError::file("write the image", path))?;
                 copied += piece.len() as u64;
             }
         }
@@ -147,7 +144,10 @@ fn create(path: &Path, view: &View) -> Answer<u64> {
 /// The next stretch of `file` from `at` on that is no hole; `None` behind the last. A file system that
 /// knows no holes says that all is data (lseek(2)).
 fn next_data(file: &File, at: u64) -> Answer<Option<std::ops::Range<u64>>> {
-    let unknown = |e| format!("cannot look for data from byte {at} of the base image on: {e}");
+    let unknown = |e: Errno| DiskError::Holes {
+        at,
+        source: e.into(),
+    };
     let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
@@ -162,7 +162,7 @@ fn update(path: &Path, view: &View, blocks: Vec<u64>) -> Answer<u64> {
     let file = OpenOptions::new()
         .write(true)
         .open(path)
-        .map_err(|e| lost(path, &e))?;
+        .map_err(DiskError::file("write the image", path))?;
     write_blocks(path, &file, view, blocks)
 }
 
@@ -176,7 +176,7 @@ fn write_blocks(path: &Path, file: &File, view: &View, blocks: Vec<u64>) -> Answ
         let part = &mut buffer[..sectors as usize * SECTOR_BYTES];
         view.read(sector, part);
         file.write_all_at(part, block * BLOCK_BYTES as u64)
-            .map_err(|e| lost(path, &e))?;
+            .map_err(DiskError::file("write the image", path))?;
         copied += part.len() as u64;
     }
     Ok(copied)
@@ -195,10 +195,11 @@ mod tests {
         file.write_all_at(b"x", 2 << 20).unwrap();
         let found = next_data(&file, 0).unwrap().unwrap();
         assert!(found.contains(&(2 << 20)), "{found:?}");
-        assert_eq!(next_data(&file, 4 << 20), Ok(None));
+        assert!(next_data(&file, 4 << 20).unwrap().is_none());
         // a pipe has no data to be looked for: ESPIPE, which must not pass for the end of the base image
         let (pipe, _end) = std::io::pipe().unwrap();
         let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
-        assert!(next_data(&pipe, 0).unwrap_err().contains("cannot look"));
+        let told = next_data(&pipe, 0).unwrap_err().to_string();
+        assert!(told.contains("cannot look"), "{told}");
     }
 }

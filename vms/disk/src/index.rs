@@ -9,11 +9,17 @@
 use powercut_protocol::State;
 
 use crate::{
+    error::DiskError,
     hash::contribution,
     log::{Entry, Log},
     recipe::Recipe,
     Answer, BlockMap, BLOCK_SECTORS, SECTOR_BYTES,
 };
+
+/// Sectors that a log may discard, each counted as often as it is: 8 GiB, for which the index takes some
+/// 600 MB. A write brings its data along, so that a log of many is a large file; a discard of the whole of a
+/// large device takes one sector of the log.
+const DISCARDED_MAX: u64 = 1 << 24;
 
 /// A log, ready to be looked up in any state.
 pub struct Index {
@@ -47,12 +53,12 @@ impl Index {
         let sectors = log.entries.iter().map(|e| e.sectors);
         let total = sectors.fold(0, u64::saturating_add);
         if total >= u64::from(u32::MAX) || log.entries.len() >= u32::MAX as usize {
-            return Err(format!(
-                "the log changes {total} sectors in {} entries, the limit is {} of each",
-                log.entries.len(),
-                u32::MAX
-            ));
+            return Err(DiskError::TooManyChanges {
+                sectors: total,
+                entries: log.entries.len(),
+            });
         }
+        check_discards(&log.entries)?;
         let (slots, starts, blocks) = lay_out(&log.entries);
         let mut index = Index {
             blocks,
@@ -126,7 +132,7 @@ impl Index {
 
     /// Check `state` against this log.
     pub fn recipe(&self, state: &State) -> Answer<Recipe> {
-        Recipe::of(state, &self.log.entries)
+        Ok(Recipe::of(state, &self.log.entries)?)
     }
 
     /// Position in `versions` of what `sector` holds in the state; `None` when it holds the base.
@@ -254,6 +260,16 @@ impl Index {
 pub fn base_sector(base: &[u8], sector: u64) -> &[u8] {
     let start = sector as usize * SECTOR_BYTES;
     &base[start..start + SECTOR_BYTES]
+}
+
+fn check_discards(entries: &[Entry]) -> Answer<()> {
+    let discards = entries.iter().filter(|e| e.data_offset.is_none());
+    let sectors = discards.fold(0, |sum: u64, e| sum.saturating_add(e.sectors));
+    if sectors > DISCARDED_MAX {
+        let limit = DISCARDED_MAX;
+        return Err(DiskError::TooManyDiscards { sectors, limit });
+    }
+    Ok(())
 }
 
 fn entry_blocks(entry: &Entry) -> std::ops::Range<u64> {
@@ -411,6 +427,29 @@ mod tests {
         assert_eq!(hash(0), 0);
         assert_eq!(hash(1), 0);
         assert_ne!(hash(2), 0);
+    }
+
+    /// A log of some kilobytes took 16.8 GB, 20 bytes for every sector of every discard.
+    #[test]
+    fn discards_of_more_than_the_limit_are_refused_before_room_is_made_for_them() {
+        let whole = DISCARDED_MAX / 4;
+        let discards = |count| -> Vec<Entry> {
+            let entry = Entry {
+                sector: 0,
+                sectors: whole,
+                data_offset: None,
+            };
+            vec![entry; count]
+        };
+        check_discards(&discards(4)).unwrap();
+        let told = check_discards(&discards(5)).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "the log discards 20971520 sectors, the limit is 16777216"
+        );
+        let steps: Vec<_> = (0..5).map(|_| Step::Discard(0, whole)).collect();
+        let log = Log::open(&Scratch::new(&log_bytes(&steps)).0, whole).unwrap();
+        assert!(Index::new(log, &[]).is_err());
     }
 
     #[test]

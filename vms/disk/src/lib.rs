@@ -8,6 +8,7 @@
 pub mod block;
 pub mod control;
 pub mod device;
+pub mod error;
 pub mod hash;
 pub mod image;
 pub mod index;
@@ -28,8 +29,8 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Sectors in a block.
 pub const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
 
-/// What a request comes to. The error says what was wrong, naming the value and the limit.
-pub type Answer<T> = Result<T, String>;
+/// What a request comes to.
+pub type Answer<T> = Result<T, error::DiskError>;
 
 /// A map from block numbers.
 pub type BlockMap<T> = std::collections::HashMap<u64, T, BlockHasherBuilder>;

@@ -4,7 +4,10 @@ use std::{fs::File, path::Path};
 
 use memmap2::Mmap;
 
-use crate::{Answer, SECTOR_BYTES};
+use crate::{
+    error::{DiskError, EntryError, LogError},
+    Answer, SECTOR_BYTES,
+};
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
@@ -51,19 +54,11 @@ impl Log {
     /// Map the log at `path` and read all headers. Fails for what is no log, for a log that ends
     /// before its last entry, and for an entry that reaches past a device of `device_sectors`.
     pub fn open(path: &Path, device_sectors: u64) -> Answer<Self> {
-        let shown = path.display();
         let (map, _) = map_file(path)?;
-        let unit = read_super(&map).map_err(|e| format!("{shown}: {e}"))?;
-        let count = u64_at(&map, 16);
-        let mut entries = Vec::with_capacity(count.min(map.len() as u64 / unit) as usize);
-        let mut at = unit;
-        for number in 0..count {
-            let (entry, next) = read_entry(&map, at, unit)
-                .and_then(|found| check_end(found, device_sectors))
-                .map_err(|e| format!("{shown}: entry {number} of {count}: {e}"))?;
-            entries.push(entry);
-            at = next;
-        }
+        let entries = read_entries(&map, device_sectors).map_err(|source| DiskError::Log {
+            path: path.to_path_buf(),
+            source,
+        })?;
         Ok(Log {
             map: Some(map),
             entries,
@@ -83,20 +78,39 @@ impl Log {
     }
 }
 
+/// All entries of a log, of which there are no more than it has units.
+fn read_entries(map: &[u8], device_sectors: u64) -> Result<Vec<Entry>, LogError> {
+    let unit = read_super(map)?;
+    let count = u64_at(map, 16);
+    let mut entries = Vec::with_capacity(count.min(map.len() as u64 / unit) as usize);
+    let mut at = unit;
+    for number in 0..count {
+        let (entry, next) = read_entry(map, at, unit)
+            .and_then(|found| check_end(found, device_sectors))
+            .map_err(|source| LogError::Entry {
+                number,
+                count,
+                source,
+            })?;
+        entries.push(entry);
+        at = next;
+    }
+    Ok(entries)
+}
+
 /// Map a regular file for reading.
 pub fn map_file(path: &Path) -> Answer<(Mmap, File)> {
-    let shown = path.display();
-    let file = File::open(path).map_err(|e| format!("cannot open {shown}: {e}"))?;
+    let file = File::open(path).map_err(DiskError::file("open", path))?;
     let length = file
         .metadata()
-        .map_err(|e| format!("cannot stat {shown}: {e}"))?
+        .map_err(DiskError::file("stat", path))?
         .len();
     if length == 0 {
-        return Err(format!("{shown} is empty (0 bytes)"));
+        return Err(DiskError::Empty(path.to_path_buf()));
     }
     // SAFETY: the mapping is read-only, and nobody writes a base image or a log once it has been
     // handed to the disk; that is the contract of `Open` and `Compare`.
-    let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot map {shown}: {e}"))?;
+    let map = unsafe { Mmap::map(&file) }.map_err(DiskError::file("map", path))?;
     Ok((map, file))
 }
 
@@ -106,48 +120,49 @@ fn u64_at(map: &[u8], at: u64) -> u64 {
 }
 
 /// Check the superblock and return the log's unit in bytes.
-fn read_super(map: &[u8]) -> Answer<u64> {
+fn read_super(map: &[u8]) -> Result<u64, LogError> {
     if map.len() < SECTOR_BYTES {
-        return Err(format!(
-            "no write log: {} bytes, less than one sector of {SECTOR_BYTES}",
-            map.len()
-        ));
+        return Err(LogError::TooShort { bytes: map.len() });
     }
     let magic = u64_at(map, 0);
     if magic != MAGIC {
-        return Err(format!(
-            "no write log: magic {magic:#x}, expected {MAGIC:#x}"
-        ));
+        return Err(LogError::Magic {
+            found: magic,
+            expected: MAGIC,
+        });
     }
     let version = u64_at(map, 8);
     if version != VERSION {
-        return Err(format!(
-            "write log of version {version}, only {VERSION} is known"
-        ));
+        return Err(LogError::Version {
+            found: version,
+            known: VERSION,
+        });
     }
     let unit = u64_at(map, 24) & 0xffff_ffff;
     if !unit.is_power_of_two() || !(SECTOR_BYTES as u64..=MAX_UNIT_BYTES).contains(&unit) {
-        return Err(format!(
-            "sector size {unit}, expected a power of two from {SECTOR_BYTES} to {MAX_UNIT_BYTES}"
-        ));
+        return Err(LogError::Unit {
+            unit,
+            limit: MAX_UNIT_BYTES,
+        });
     }
     Ok(unit)
 }
 
 /// The entry at byte `at`, and where the next one stands.
-fn read_entry(map: &[u8], at: u64, unit: u64) -> Answer<(Entry, u64)> {
+fn read_entry(map: &[u8], at: u64, unit: u64) -> Result<(Entry, u64), EntryError> {
     let length = map.len() as u64;
-    let too_long = |end: Option<u64>| {
-        let end = end.map_or("past 2^64".into(), |e| format!("at byte {e}"));
-        format!("truncated: it ends {end}, the log at byte {length}")
+    // `end` where the sum still has 64 bits
+    let within = |end: Option<u64>, count| match end {
+        Some(end) if end <= length => Ok(end),
+        Some(end) => Err(EntryError::Truncated { end, length }),
+        None => Err(EntryError::TooLarge { count, unit }),
     };
-    let data = at.checked_add(unit).filter(|end| *end <= length);
-    let data = data.ok_or_else(|| too_long(at.checked_add(unit)))?;
+    let data = within(at.checked_add(unit), 1)?;
     debug_assert!(unit >= ENTRY_HEADER_BYTES);
     let (sector, count, flags) = (u64_at(map, at), u64_at(map, at + 8), u64_at(map, at + 16));
     let scaled = |n: u64| {
         n.checked_mul(unit / SECTOR_BYTES as u64)
-            .ok_or_else(|| format!("{n} units of {unit} bytes do not fit into 64 bits"))
+            .ok_or(EntryError::TooLarge { count: n, unit })
     };
     let (sector, sectors) = (scaled(sector)?, scaled(count)?);
     if flags & FLAG_DISCARD != 0 {
@@ -161,9 +176,7 @@ fn read_entry(map: &[u8], at: u64, unit: u64) -> Answer<(Entry, u64)> {
     let next = sectors
         .checked_mul(SECTOR_BYTES as u64)
         .and_then(|bytes| data.checked_add(bytes));
-    let next = next
-        .filter(|end| *end <= length)
-        .ok_or_else(|| too_long(next))?;
+    let next = within(next, count)?;
     let entry = Entry {
         sector,
         sectors: if flags & FLAG_MARK != 0 { 0 } else { sectors },
@@ -172,14 +185,15 @@ fn read_entry(map: &[u8], at: u64, unit: u64) -> Answer<(Entry, u64)> {
     Ok((entry, next))
 }
 
-fn check_end(found: (Entry, u64), device_sectors: u64) -> Answer<(Entry, u64)> {
+fn check_end(found: (Entry, u64), device_sectors: u64) -> Result<(Entry, u64), EntryError> {
     let entry = &found.0;
     let end = entry.sector.checked_add(entry.sectors);
     if entry.sectors > 0 && end.is_none_or(|end| end > device_sectors) {
-        return Err(format!(
-            "it covers {} sectors from sector {}, the device ends at sector {device_sectors}",
-            entry.sectors, entry.sector
-        ));
+        return Err(EntryError::PastEnd {
+            sector: entry.sector,
+            sectors: entry.sectors,
+            device: device_sectors,
+        });
     }
     Ok(found)
 }
@@ -260,7 +274,8 @@ mod tests {
     }
 
     fn refusal(bytes: &[u8], device_sectors: u64) -> String {
-        open(bytes, device_sectors).err().expect("a refusal")
+        let error = open(bytes, device_sectors).err().expect("a refusal");
+        powercut_protocol::chain(&error)
     }
 
     #[test]
@@ -322,5 +337,46 @@ mod tests {
         assert!(refusal(&bytes, 8).contains("2 sectors from sector 7, the device ends at sector 8"));
         let bytes = log_bytes(&[Step::Discard(u64::MAX, 2)]);
         assert!(refusal(&bytes, 8).contains("the device ends at sector 8"));
+    }
+
+    /// Whatever stands in a log, it is a log or refused: no sum of it may wrap, no slice of it may be too long.
+    #[test]
+    fn a_damaged_log_is_refused_or_read_and_never_panics() {
+        let bytes = log_bytes(&[
+            Step::Write(3, &[7; 1024]),
+            Step::Flush,
+            Step::Mark("ack 1"),
+            Step::Discard(8, 4),
+        ]);
+        let extremes = [
+            0,
+            1,
+            8,
+            u64::MAX,
+            u64::MAX / 512,
+            u64::MAX / 512 + 1,
+            1 << 63,
+        ];
+        let heads = [0, 512, 512 + 512 + 1024];
+        for at in heads
+            .iter()
+            .flat_map(|head| (0..5).map(move |w| head + w * 8))
+        {
+            for value in extremes {
+                let mut damaged = bytes.clone();
+                damaged[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                let Ok(log) = open(&damaged, 12) else {
+                    continue;
+                };
+                for entry in &log.entries {
+                    for sector in entry.sector..entry.sector + entry.sectors {
+                        assert_eq!(log.sector(entry, sector).len(), SECTOR_BYTES);
+                    }
+                }
+            }
+        }
+        for end in 0..bytes.len() {
+            let _ = open(&bytes[..end], 12);
+        }
     }
 }

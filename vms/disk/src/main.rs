@@ -12,8 +12,10 @@ use std::{
 
 use powercut_disk::{
     control,
+    error::ServeError,
     vhost::{self, Shared},
 };
+use powercut_protocol::{chain, FrameError};
 use vhost::serve as serve_guests;
 
 const USAGE: &str = "\
@@ -31,12 +33,29 @@ Prints `ready` once both sockets listen. Ends with the control connection.
 /// Whoever starts the disk connects at once; if it died first, nobody would ever end the disk.
 const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Why the process ends with another code than 0.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("unknown argument {0:?}")]
+    UnknownArgument(String),
+    #[error("{0} wants a path")]
+    NoPath(String),
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    #[error("cannot listen on {path}")]
+    Listen { path: String, source: io::Error },
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("control connection")]
+    Control(#[from] FrameError),
+}
+
 struct Arguments {
     socket: String,
     control: String,
 }
 
-fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, Failure> {
     let (mut socket, mut control) = (None, None);
     let mut arguments = arguments;
     while let Some(name) = arguments.next() {
@@ -44,14 +63,14 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--help" | "-h" => return Ok(None),
             "--socket" => &mut socket,
             "--control" => &mut control,
-            _ => return Err(format!("unknown argument {name:?}")),
+            _ => return Err(Failure::UnknownArgument(name)),
         };
         let value = arguments.next();
-        *place = Some(value.ok_or_else(|| format!("{name} wants a path"))?);
+        *place = Some(value.ok_or(Failure::NoPath(name))?);
     }
     Ok(Some(Arguments {
-        socket: socket.ok_or("--socket is missing")?,
-        control: control.ok_or("--control is missing")?,
+        socket: socket.ok_or(Failure::Missing("--socket"))?,
+        control: control.ok_or(Failure::Missing("--control"))?,
     }))
 }
 
@@ -69,19 +88,21 @@ fn main() -> ExitCode {
     };
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            eprintln!("powercut-disk: {what}");
+        Err(error) => {
+            eprintln!("powercut-disk: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), String> {
+fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { socket, control } = arguments;
     let guests = listen(socket)?;
     let host = listen(control)?;
     println!("ready");
-    io::stdout().flush().map_err(|e| format!("stdout: {e}"))?;
+    io::stdout()
+        .flush()
+        .map_err(ServeError::call("standard output"))?;
 
     let shared = Arc::new(Shared::default());
     let opened = Arc::new(Condvar::new());
@@ -91,26 +112,31 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         let guard = told.wait_while(theirs.device(), |device| device.is_none());
         drop(guard);
         let error = serve_guests(&theirs, &guests);
-        eprintln!("powercut-disk: no more guests can be served: {error}");
+        eprintln!(
+            "powercut-disk: no more guests can be served: {}",
+            chain(&error)
+        );
         std::process::exit(1);
     });
 
     let mut stream = accept(&host)?;
     match control::serve(&shared, &opened, &mut stream) {
         Err(error) if error.is_farewell() => Ok(()),
-        Err(error) => Err(format!("control connection: {error}")),
-        Ok(()) => Ok(()),
+        other => Ok(other?),
     }
 }
 
-fn listen(path: &str) -> Result<UnixListener, String> {
+fn listen(path: &str) -> Result<UnixListener, Failure> {
     // a socket left behind by a disk that was killed
     let _ = fs::remove_file(path);
-    UnixListener::bind(path).map_err(|e| format!("cannot listen on {path}: {e}"))
+    UnixListener::bind(path).map_err(|source| Failure::Listen {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Take the host's connection, or end when it never comes.
-fn accept(listener: &UnixListener) -> Result<std::os::unix::net::UnixStream, String> {
+fn accept(listener: &UnixListener) -> Result<std::os::unix::net::UnixStream, Failure> {
     let came = Arc::new((Mutex::new(false), Condvar::new()));
     let theirs = Arc::clone(&came);
     thread::spawn(move || {
@@ -122,7 +148,7 @@ fn accept(listener: &UnixListener) -> Result<std::os::unix::net::UnixStream, Str
             std::process::exit(1);
         }
     });
-    let (stream, _) = listener.accept().map_err(|e| format!("accept: {e}"))?;
+    let (stream, _) = listener.accept().map_err(ServeError::call("accept"))?;
     let (flag, changed) = &*came;
     *flag.lock().expect("never poisoned") = true;
     changed.notify_all();

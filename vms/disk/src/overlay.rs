@@ -2,6 +2,12 @@
 
 use crate::{BlockMap, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
+/// Blocks that may hold data at once: 4 GiB, more than a state's recovery writes. A guest that writes all of
+/// a large device must not take the host's memory.
+const DATA_BLOCKS_MAX: u64 = 1 << 20;
+/// Blocks that may be kept at all, zeros without data among them: 64 GiB of the device, 0.7 GB of memory.
+const BLOCKS_MAX: u64 = 1 << 24;
+
 /// A block of which some sectors were written. Without data, those sectors are zeros.
 struct Block {
     written: u8,
@@ -12,13 +18,26 @@ struct Block {
 #[derive(Default)]
 pub struct Overlay {
     blocks: BlockMap<Block>,
+    /// How many of them have data.
+    with_data: u64,
 }
 
 impl Overlay {
     /// Forget everything. Costs what had been written.
     pub fn clear(&mut self) {
         // a new map, so that one state that wrote much does not slow down clearing after all others
-        self.blocks = BlockMap::default();
+        *self = Self::default();
+    }
+
+    /// Whether `count` sectors from `sector` can be written, or, without `data`, made zeros. Counted as if
+    /// none of their blocks were kept yet.
+    #[must_use]
+    pub fn has_room(&self, sector: u64, count: u64, data: bool) -> bool {
+        let end = sector.saturating_add(count);
+        let more = end.div_ceil(BLOCK_SECTORS) - sector / BLOCK_SECTORS;
+        let fits = |have: u64, limit| have.saturating_add(more) <= limit;
+        fits(self.blocks.len() as u64, BLOCKS_MAX)
+            && (!data || fits(self.with_data, DATA_BLOCKS_MAX))
     }
 
     /// The content of `sector`, if it was written.
@@ -45,12 +64,17 @@ impl Overlay {
     /// Put `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
         for (number, content) in (sector..).zip(data.chunks_exact(SECTOR_BYTES)) {
+            let mut new = false;
             let block = self.entry(number / BLOCK_SECTORS);
             let within = number % BLOCK_SECTORS;
             let start = within as usize * SECTOR_BYTES;
             block.written |= 1 << within;
-            let bytes = block.data.get_or_insert_with(|| Box::new([0; BLOCK_BYTES]));
+            let bytes = block.data.get_or_insert_with(|| {
+                new = true;
+                Box::new([0; BLOCK_BYTES])
+            });
             bytes[start..start + SECTOR_BYTES].copy_from_slice(content);
+            self.with_data += u64::from(new);
         }
     }
 
@@ -99,8 +123,7 @@ impl Overlay {
     /// Bytes of memory that the written data takes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let held = self.blocks.values().filter(|b| b.data.is_some()).count();
-        held as u64 * BLOCK_BYTES as u64
+        self.with_data * BLOCK_BYTES as u64
     }
 }
 
@@ -119,6 +142,22 @@ mod tests {
         let mut sectors: Vec<_> = overlay.sectors().collect();
         sectors.sort_unstable();
         assert_eq!(sectors, [7, 8]);
+    }
+
+    /// The guest writes what it likes; the device may be larger than the host's memory.
+    #[test]
+    fn room_has_a_limit_for_data_and_for_zeros() {
+        let mut overlay = Overlay::default();
+        let blocks = |n| n * BLOCK_SECTORS;
+        assert!(overlay.has_room(0, blocks(DATA_BLOCKS_MAX), true));
+        assert!(!overlay.has_room(1, blocks(DATA_BLOCKS_MAX), true));
+        assert!(overlay.has_room(0, blocks(BLOCKS_MAX), false));
+        overlay.write(0, &[1; 512]);
+        overlay.zero(0, 16);
+        assert!(!overlay.has_room(0, blocks(DATA_BLOCKS_MAX), true));
+        assert!(overlay.has_room(0, blocks(DATA_BLOCKS_MAX - 1), true));
+        assert!(!overlay.has_room(0, blocks(BLOCKS_MAX - 1), false));
+        assert!(!overlay.has_room(0, u64::MAX, false));
     }
 
     #[test]

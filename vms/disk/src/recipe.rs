@@ -2,7 +2,7 @@
 
 use powercut_protocol::State;
 
-use crate::{log::Entry, Answer};
+use crate::{error::StateError, log::Entry};
 
 /// A crash state that fits its log; see [`State`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Recipe {
     ///
     /// # Errors
     /// What does not fit, with the limit.
-    pub fn of(state: &State, entries: &[Entry]) -> Answer<Self> {
+    pub fn of(state: &State, entries: &[Entry]) -> Result<Self, StateError> {
         let State {
             prefix,
             dropped,
@@ -37,21 +37,19 @@ impl Recipe {
             .ok()
             .filter(|number| *number as usize <= entries.len())
         else {
-            return Err(format!(
-                "state of {prefix} entries, the log has {}",
-                entries.len()
-            ));
+            return Err(StateError::Prefix {
+                prefix: *prefix,
+                entries: entries.len(),
+            });
         };
         if let Some(wrong) = dropped.iter().find(|d| **d >= *prefix) {
-            return Err(format!(
-                "dropped entry {wrong} does not lie below the prefix {prefix}"
-            ));
+            return Err(StateError::Dropped {
+                entry: *wrong,
+                prefix: *prefix,
+            });
         }
         if let Some(pair) = dropped.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(format!(
-                "dropped entries must ascend, {} stands before {}",
-                pair[0], pair[1]
-            ));
+            return Err(StateError::Order(pair[0], pair[1]));
         }
         let last = entries[..number as usize].last();
         Ok(Recipe {
@@ -84,13 +82,13 @@ impl Recipe {
 }
 
 /// The first sector that the torn last entry leaves out.
-fn torn_from(last: Option<&Entry>, count: u64) -> Answer<u64> {
-    let entry = last.ok_or("a state of 0 entries has no last entry to tear")?;
+fn torn_from(last: Option<&Entry>, count: u64) -> Result<u64, StateError> {
+    let entry = last.ok_or(StateError::NothingToTear)?;
     if count > entry.sectors {
-        return Err(format!(
-            "the last entry is torn after {count} sectors, it has {}",
-            entry.sectors
-        ));
+        return Err(StateError::Torn {
+            sectors: count,
+            of: entry.sectors,
+        });
     }
     Ok(entry.sector + count)
 }
@@ -113,7 +111,7 @@ mod tests {
                 dropped,
                 torn_sectors,
             };
-            Recipe::of(&state, &entries).unwrap_err()
+            Recipe::of(&state, &entries).unwrap_err().to_string()
         };
         assert!(refusal(6, &[], None).contains("6 entries, the log has 5"));
         assert!(refusal(1 << 32, &[], None).contains("the log has 5"));

@@ -127,6 +127,10 @@ fn fill(from: &UnixStream, buffer: &mut [u8], files: &mut Vec<OwnedFd>) -> io::R
                 files.extend(received);
             }
         }
+        if files.len() > FILES_MAX {
+            // a message in single bytes could bring as many with each
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         match (got, have) {
             (0, 0) => return Ok(false),
             (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -24,10 +24,15 @@ use vmm_sys_util::{
     event::{new_event_consumer_and_notifier, EventConsumer, EventFlag, EventNotifier},
 };
 
-use crate::{block, device::Device, relay};
+use crate::{block, device::Device, error::ServeError, relay};
 
 /// Feature bit 30: the front end speaks the protocol's extensions (GET_CONFIG among them).
 const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
+
+/// Bytes of configuration that a front end may ask for (VHOST_USER_CONFIG_SIZE of QEMU is 256).
+const CONFIG_BYTES_MAX: usize = 4096;
+/// Looks in a row at a queue that has requests by its index, and gives none.
+const EMPTY_ROUNDS_MAX: u32 = 3;
 
 /// The device, shared by the guest's queue and the control connection.
 #[derive(Default)]
@@ -79,7 +84,11 @@ impl Backend {
                 _ => None,
             };
             let used = answered.unwrap_or_else(|| self.note_unanswered());
-            vring.add_used(head, used).map_err(io::Error::other)?;
+            if vring.add_used(head, used).is_err() {
+                // the ring names a descriptor that it does not have
+                self.note_unanswered();
+                continue;
+            }
             if vring.needs_notification().map_err(io::Error::other)? {
                 vring.signal_used_queue()?;
             }
@@ -146,8 +155,9 @@ impl VhostUserBackend for Backend {
         let mut config = block::config(sectors).to_vec();
         let (start, size) = (offset as usize, size as usize);
         // a front end that knows later fields asks for more; those are zero
-        config.resize(config.len().max(start.saturating_add(size)), 0);
-        config[start..start + size].to_vec()
+        let end = start.saturating_add(size).min(CONFIG_BYTES_MAX);
+        config.resize(config.len().max(end), 0);
+        config[start.min(end)..end].to_vec()
     }
 
     fn update_memory(&self, _memory: GuestMemoryAtomic<GuestMemoryMmap>) -> io::Result<()> {
@@ -167,11 +177,18 @@ impl VhostUserBackend for Backend {
         _thread: usize,
     ) -> io::Result<()> {
         let vring = &vrings[0];
+        let mut empty = 0;
         loop {
             vring.disable_notification().map_err(io::Error::other)?;
-            self.drain(vring)?;
+            empty = if self.drain(vring)? { 0 } else { empty + 1 };
             // requests that came between the last look and this one have no kick of their own
             if !vring.enable_notification().map_err(io::Error::other)? {
+                return Ok(());
+            }
+            if empty > EMPTY_ROUNDS_MAX {
+                // The index says that there are requests, and the queue that there are none (2.7.6): an
+                // index further on than the queue is long stays so, and this would never end.
+                self.note_unanswered();
                 return Ok(());
             }
         }
@@ -180,34 +197,36 @@ impl VhostUserBackend for Backend {
 
 /// Serve one guest after the other, for ever. Errors of one connection are told and survived; the
 /// error returned is one after which no guest can be served.
-pub fn serve(shared: &Arc<Shared>, guests: &UnixListener) -> String {
-    let failed: Result<(), String> = (|| loop {
-        serve_one(shared, guests)?;
-    })();
-    failed.err().unwrap_or_default()
+pub fn serve(shared: &Arc<Shared>, guests: &UnixListener) -> ServeError {
+    loop {
+        if let Err(error) = serve_one(shared, guests) {
+            return error;
+        }
+    }
 }
 
-fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), String> {
+fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), ServeError> {
     let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
     let backend = Backend {
         shared: Arc::clone(shared),
         memory: memory.clone(),
         channel: Arc::default(),
     };
-    let told = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    let mut daemon = VhostUserDaemon::new("vhost-user".into(), backend, memory)
-        .map_err(|e| format!("vhost-user: {e}"))?;
+    let mut daemon =
+        VhostUserDaemon::new("vhost-user".into(), backend, memory).map_err(ServeError::Daemon)?;
     // the library serves what it accepted itself, so the guest's messages take a second socket
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let name = format!("powercut-disk-{}-{number}", std::process::id());
-    let address = SocketAddr::from_abstract_name(name).map_err(told("abstract socket"))?;
-    let inner = UnixListener::bind_addr(&address).map_err(told("abstract socket"))?;
-    let (guest, _) = guests.accept().map_err(told("accept"))?;
-    let library = UnixStream::connect_addr(&address).map_err(told("abstract socket"))?;
-    let relays = relay::between(guest, library).map_err(told("relay"))?;
+    let address =
+        SocketAddr::from_abstract_name(name).map_err(ServeError::call("abstract socket"))?;
+    let inner = UnixListener::bind_addr(&address).map_err(ServeError::call("abstract socket"))?;
+    let (guest, _) = guests.accept().map_err(ServeError::call("accept"))?;
+    let library =
+        UnixStream::connect_addr(&address).map_err(ServeError::call("abstract socket"))?;
+    let relays = relay::between(guest, library).map_err(ServeError::call("relay"))?;
     daemon
         .start(&mut Listener::from(inner))
-        .map_err(|e| format!("vhost-user: {e}"))?;
+        .map_err(ServeError::Daemon)?;
     shared.guest.store(true, Ordering::Release);
     if let Err(error) = daemon.wait().or_else(is_farewell) {
         eprintln!("the guest's connection ended: {error}");

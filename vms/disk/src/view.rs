@@ -7,6 +7,7 @@ use powercut_protocol::State;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
+    error::DiskError,
     hash::contribution,
     index::{base_sector, Index},
     log::{map_file, Log},
@@ -32,11 +33,10 @@ impl View {
     pub fn open(base: &Path, log: Option<&Path>) -> Answer<Self> {
         let (map, base_file) = map_file(base)?;
         if map.len() % SECTOR_BYTES != 0 {
-            return Err(format!(
-                "{}: {} bytes are no whole number of sectors of {SECTOR_BYTES}",
-                base.display(),
-                map.len()
-            ));
+            return Err(DiskError::BrokenSector {
+                path: base.to_path_buf(),
+                bytes: map.len(),
+            });
         }
         let log = match log {
             Some(path) => Log::open(path, (map.len() / SECTOR_BYTES) as u64)?,
@@ -104,10 +104,10 @@ impl View {
         for &block in blocks {
             let first = block.saturating_mul(BLOCK_SECTORS);
             if !self.holds(first, BLOCK_SECTORS) {
-                return Err(format!(
-                    "block {block} lies behind the end, at {} sectors",
-                    self.sectors()
-                ));
+                return Err(DiskError::BehindEnd {
+                    block,
+                    blocks: self.sectors() / BLOCK_SECTORS,
+                });
             }
             self.read(first, &mut content);
             hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());

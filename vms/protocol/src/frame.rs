@@ -46,6 +46,19 @@ impl FrameError {
     }
 }
 
+/// An error and its sources in one line, for a reply or a console.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
 /// Write one frame. Nothing is written where it fails before the connection does.
 ///
 /// # Errors

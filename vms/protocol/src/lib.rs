@@ -11,7 +11,7 @@ pub mod limits;
 mod names;
 pub mod pattern;
 
-pub use frame::{decode, receive, send, FrameError};
+pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, FileKind, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends refuse another number.

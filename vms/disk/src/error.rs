@@ -1,0 +1,129 @@
+//! What can go wrong with a request of the host. Each names the value and the limit; sources say more.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{BLOCK_SECTORS, SECTOR_BYTES};
+
+/// A request that could not be carried out; becomes `DiskReply::Failed`.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    #[error("nothing is open yet: send Open first")]
+    NothingOpen,
+    #[error("cannot {call} {}", path.display())]
+    File {
+        call: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("{} is empty (0 bytes)", .0.display())]
+    Empty(PathBuf),
+    #[error("{}: {bytes} bytes are no whole number of sectors of {SECTOR_BYTES}", path.display())]
+    BrokenSector { path: PathBuf, bytes: usize },
+    #[error("{}", path.display())]
+    Log { path: PathBuf, source: LogError },
+    #[error(
+        "the log changes {sectors} sectors in {entries} entries, the limit is {} of each",
+        u32::MAX
+    )]
+    TooManyChanges { sectors: u64, entries: usize },
+    #[error("the log discards {sectors} sectors, the limit is {limit}")]
+    TooManyDiscards { sectors: u64, limit: u64 },
+    #[error("a state does not fit the log")]
+    State(#[from] StateError),
+    #[error("{} has {bytes} bytes, the connected guest's device {connected}", path.display())]
+    OtherSize {
+        path: PathBuf,
+        bytes: u64,
+        connected: u64,
+    },
+    #[error("block {block} lies behind the end: the device has {blocks} blocks of {BLOCK_SECTORS} sectors")]
+    BehindEnd { block: u64, blocks: u64 },
+    #[error("outcome {0} cannot be remembered: nothing was read since the switch, so the guest looked at its own cache")]
+    NothingRead(u64),
+    #[error("{} is the base image or the write log itself", .0.display())]
+    OwnSource(PathBuf),
+    #[error("cannot look for data of the base image from byte {at} on")]
+    Holes { at: u64, source: io::Error },
+}
+
+impl DiskError {
+    /// For `map_err`: a call on the file at `path` that failed.
+    pub fn file(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { call, path, source }
+    }
+}
+
+/// What is no write log.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    #[error("no write log: {bytes} bytes, less than one sector of {SECTOR_BYTES}")]
+    TooShort { bytes: usize },
+    #[error("no write log: magic {found:#x}, expected {expected:#x}")]
+    Magic { found: u64, expected: u64 },
+    #[error("write log of version {found}, only {known} is known")]
+    Version { found: u64, known: u64 },
+    #[error("sector size {unit}, expected a power of two from {SECTOR_BYTES} to {limit}")]
+    Unit { unit: u64, limit: u64 },
+    #[error("entry {number} of {count}")]
+    Entry {
+        number: u64,
+        count: u64,
+        source: EntryError,
+    },
+}
+
+/// What is wrong with one entry of a log.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    #[error("truncated: it ends at byte {end}, the log at byte {length}")]
+    Truncated { end: u64, length: u64 },
+    #[error("it reaches past 2^64: {count} units of {unit} bytes")]
+    TooLarge { count: u64, unit: u64 },
+    #[error(
+        "it covers {sectors} sectors from sector {sector}, the device ends at sector {device}"
+    )]
+    PastEnd {
+        sector: u64,
+        sectors: u64,
+        device: u64,
+    },
+}
+
+/// Why a crash state is none of a log.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    #[error("state of {prefix} entries, the log has {entries}")]
+    Prefix { prefix: u64, entries: usize },
+    #[error("dropped entry {entry} does not lie below the prefix {prefix}")]
+    Dropped { entry: u64, prefix: u64 },
+    #[error("dropped entries must ascend, {0} stands before {1}")]
+    Order(u64, u64),
+    #[error("a state of 0 entries has no last entry to tear")]
+    NothingToTear,
+    #[error("the last entry is torn after {sectors} sectors, it has {of}")]
+    Torn { sectors: u64, of: u64 },
+}
+
+/// Why no guest can be served any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{call}")]
+    Call {
+        call: &'static str,
+        source: io::Error,
+    },
+    /// The library's error is none by `std::error::Error`, so it is shown and is no source.
+    #[error("vhost-user: {0}")]
+    Daemon(vhost_user_backend::Error),
+}
+
+impl ServeError {
+    /// For `map_err`: a call that failed.
+    pub fn call(call: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Call { call, source }
+    }
+}
