@@ -74,8 +74,8 @@ def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
 
 def _check_name(path: bytes) -> None:
     name = path[path.rfind(b"/") + 1 :]
-    if not name or len(name) > _NAME_BYTES or b"\0" in name or name in (b".", b".."):
-        raise WireError(f"{path!r} does not end in a name that a directory can hold")
+    if path[:1] == b"/" or not name or len(name) > _NAME_BYTES or b"\0" in name or name in (b".", b".."):
+        raise WireError(f"{path!r} is no path below the mount point")
 
 
 def _entry(told: wire.TreeEntry) -> TreeEntry:

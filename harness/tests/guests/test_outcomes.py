@@ -1,0 +1,143 @@
+"""Which trees of a guest become trees: what the agent cannot have sent is refused, damage is not."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from harness.guests import wire
+from harness.guests.outcomes import outcome_of
+from harness.model import Call, CallError, FileKind, Run, RunKind
+
+ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
+
+
+def run(kind: RunKind, start: int, length: int, value: int = 0, data: bytes = b"") -> wire.Run:
+    return wire.Run(kind, start, length, value, 0, data)
+
+
+def file(path: bytes, *runs: wire.Run, **more: Any) -> wire.TreeEntry:
+    size = runs[-1].start + runs[-1].length if runs else 0
+    return replace(
+        ROOT, **{"path": path, "kind": FileKind.FILE, "inode": 12, "size": size, "runs": list(runs), **more}
+    )
+
+
+def seen(*entries: wire.TreeEntry, **more: Any) -> wire.Recovered:
+    return replace(wire.Recovered(0, [ROOT, *entries], [], 0, [], True, 1, 1, 1), **more)
+
+
+def test_a_tree_becomes_a_tree() -> None:
+    told = seen(
+        replace(ROOT, path=b"d"),
+        replace(ROOT, path=b"d-e", kind=FileKind.FIFO, size=0),
+        file(b"d/\xff", run(RunKind.WRITTEN, 0, 8, 3), run(RunKind.LITERAL, 8, 2, 0, b"xy")),
+        walk_errors=[wire.CallError(Call.GETXATTR, b"d/\xff", "user.a", errno.EUCLEAN)],
+    )
+    outcome = outcome_of(told)
+    assert list(outcome.tree) == ["", "d", "d-e", "d/\udcff"]
+    assert outcome.tree["d/\udcff"].runs == (
+        Run(RunKind.WRITTEN, 0, 8, 3),
+        Run(RunKind.LITERAL, 8, 2, 0, 0, b"xy"),
+    )
+    assert outcome.walk_errors == (CallError(Call.GETXATTR, "d/\udcff", errno.EUCLEAN, "user.a"),)
+
+
+def test_an_error_reads_as_a_line() -> None:
+    """Findings are folded by these lines: another text would make another finding of each."""
+    lines = {
+        CallError(Call.OPENAT, "a/b", errno.EUCLEAN): "openat a/b: EUCLEAN (117)",
+        CallError(Call.STATX, "", errno.ENOENT): "statx: ENOENT (2)",
+        CallError(Call.GETXATTR, "f", errno.EIO, "user.a"): "getxattr user.a f: EIO (5)",
+        CallError(Call.GETDENTS, "d", errno.EEXIST, "x"): "getdents (x twice) d: EEXIST (17)",
+        CallError(Call.TOO_DEEP, "d/d", errno.ELOOP): "too deep at d/d: ELOOP (40)",
+        CallError(Call.READ, "f", 4000): "read f: errno (4000)",
+    }
+    assert [str(error) for error in lines] == list(lines.values())
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        seen(file(b"f", size=1 << 62, runs=[run(RunKind.ZERO, 0, 1 << 62)])),
+        seen(file(b"\x01\n\x1b[31m\xff", mode=0o7777, links=0, uid=(1 << 32) - 1)),
+        seen(file(b"f", size=5, runs=[]), walk_errors=[wire.CallError(Call.OPENAT, b"f", "", 5)]),
+        seen(entries=[], walk_errors=[wire.CallError(Call.STATX, b"", "", 5)]),
+        seen(file(b"f", run(RunKind.UNREADABLE, 0, 4096, errno.EIO))),
+        seen(entries=[], mount_errno=errno.EUCLEAN),
+    ],
+    ids=["huge", "strange", "not opened", "no root", "unreadable", "not mounted"],
+)
+def test_damage_passes(told: wire.Recovered) -> None:
+    """It is what the oracles are there to judge."""
+    outcome_of(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        seen(file(b"a"), file(b"a")),
+        seen(file(b"b"), file(b"a")),
+        seen(file(b"d/a")),
+        seen(file(b"a"), file(b"a/b")),
+        seen(file(b"/a")),
+        seen(file(b"..")),
+        seen(replace(ROOT, path=b"d"), file(b"d/")),
+        seen(file(b"a\0b")),
+        seen(file(b"n" * 256)),
+        seen(entries=[file(b"a")]),
+        seen(entries=[]),
+        seen(mount_errno=errno.EIO),
+        seen(file(b"f", size=1 << 63)),
+        seen(file(b"f", size=5, runs=[])),
+        seen(file(b"f", run(RunKind.ZERO, 0, 5), size=6)),
+        seen(file(b"f", run(RunKind.ZERO, 0, 5), run(RunKind.ZERO, 6, 1))),
+        seen(file(b"f", run(RunKind.ZERO, 0, 5), run(RunKind.WRITTEN, 4, 2, 1))),
+        seen(file(b"f", run(RunKind.ZERO, 0, 0))),
+        seen(file(b"f", run(RunKind.WRITTEN, 0, 8, 0xFFFF))),
+        seen(file(b"f", run(RunKind.LITERAL, 0, 8, 0, b"x"))),
+        seen(file(b"f", run(RunKind.FOREIGN, 0, 100, 0, b"x" * 65))),
+        seen(file(b"f", run(RunKind.UNREADABLE, 0, 8, 4096))),
+        seen(replace(ROOT, path=b"d", runs=[run(RunKind.ZERO, 0, 4096)])),
+        seen(file(b"f", xattrs=[wire.Xattr("user.a", b""), wire.Xattr("user.a", b"x")])),
+    ],
+    ids=[
+        "twice",
+        "out of order",
+        "no parent",
+        "below a file",
+        "absolute",
+        "dot dot",
+        "no name",
+        "NUL",
+        "a long name",
+        "no root",
+        "nothing",
+        "a tree without a mount",
+        "more than a file can have",
+        "nothing told of a file",
+        "runs too short",
+        "a gap",
+        "an overlap",
+        "an empty run",
+        "written by poison",
+        "literal without its bytes",
+        "too many bytes",
+        "no errno",
+        "contents of a directory",
+        "an attribute twice",
+    ],
+)
+def test_what_no_walk_can_have_given_is_refused(told: wire.Recovered) -> None:
+    """Of two entries of one path the second hid the first, and with it what was lost of it."""
+    with pytest.raises(wire.WireError):
+        outcome_of(told)
+
+
+def test_a_tree_of_three_thousand_names_is_told_and_taken() -> None:
+    files = [file(b"%06d" % n, run(RunKind.WRITTEN, 0, 4096, 7), digest="0" * 32) for n in range(3000)]
+    body = wire.encode(seen(*files))
+    assert len(outcome_of(wire.decode(body, wire.AgentReply)).tree) == 3001
