@@ -1,5 +1,5 @@
 # `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
-.PHONY: help setup run test lint unit fuzz chaos smoke bench verify rootfs clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify rootfs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ lint: setup  ## types and style
 	.venv/bin/ruff check harness
 	.venv/bin/ruff format --check harness
 	.venv/bin/mypy
+
+deny: setup  ## licences, sources and known vulnerabilities of the crates
+	@vms/deny.sh
 
 smoke: setup  ## one mode, one workload
 	@.venv/bin/powercut smoke

@@ -32,9 +32,10 @@ need mkfs.erofs erofs-utils
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
 
-# The crates need Rust 1.85; Debian 12's `rustc` is 1.63, its `rustc-web` is kept current.
+# The crates need Rust 1.89 (`rust-version` in Cargo.toml; uuid needs most). Debian 12's `rustc` is 1.63, its
+# `rustc-web` is kept current.
 rust_minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
-[ "${rust_minor:-0}" -ge 85 ] || missing="$missing cargo-web rustc-web"
+[ "${rust_minor:-0}" -ge 89 ] || missing="$missing cargo-web rustc-web"
 
 as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; else

@@ -1,0 +1,31 @@
+#!/bin/sh
+# What the Rust parts are linked with: licences, sources and duplicates by deny.toml, and known
+# vulnerabilities by RustSec's database. cargo-deny is built where it is not installed: 5 minutes of
+# processor time, once, below target/.
+#
+# The database comes from a git host. Where that cannot be reached, this says that vulnerabilities were NOT
+# CHECKED and, unless POWERCUT_REQUIRE_ADVISORIES=1, goes on.
+set -eu
+cd "$(dirname "$0")/.."
+version=0.20.2
+
+say() { printf 'deny: %s\n' "$*" >&2; }
+
+PATH="$PWD/target/tools/bin:$PATH"
+if ! command -v cargo-deny >/dev/null 2>&1; then
+	say "building cargo-deny $version"
+	cargo install -q --locked --root target/tools --target-dir target/tools/build "cargo-deny@$version"
+	rm -rf target/tools/build
+fi
+
+cargo fetch -q --locked --target x86_64-unknown-linux-gnu
+cargo deny --locked --offline check licenses bans sources
+
+if cargo deny --locked fetch db >/dev/null 2>&1; then
+	cargo deny --locked check --disable-fetch advisories
+elif [ "${POWERCUT_REQUIRE_ADVISORIES:-0}" = 1 ]; then
+	say "vulnerabilities NOT CHECKED: RustSec's database cannot be fetched (POWERCUT_REQUIRE_ADVISORIES=1)"
+	exit 1
+else
+	say "vulnerabilities NOT CHECKED: RustSec's database cannot be fetched"
+fi
