@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures as cf
+import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.guests.worker import Worker
+from harness.host.processes import kill_children
+
+GRACE_S = 1.0
+"""How long a task may go on once its guests have been ended, before it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,23 @@ class Pool:
         self._stations: list[Station] = []
         self._lock = threading.Lock()
         self._make = make_station
+        self._busy: set[threading.Thread] = set()
+        self._idle = threading.Condition(self._lock)
         self._threads = cf.ThreadPoolExecutor(jobs, "station")
 
     def submit(self, task: Task) -> cf.Future[Callback]:
-        return self._threads.submit(lambda: task(self._station()))
+        return self._threads.submit(self._run, task)
+
+    def _run(self, task: Task) -> Callback:
+        thread = threading.current_thread()
+        with self._idle:
+            self._busy.add(thread)
+        try:
+            return task(self._station())
+        finally:
+            with self._idle:
+                self._busy.discard(thread)
+                self._idle.notify_all()
 
     def _station(self) -> Station:
         if not hasattr(self._local, "station"):
@@ -58,12 +76,36 @@ class Pool:
         return station
 
     def close(self) -> None:
-        """Begin nothing more, end the guests, wait for the threads."""
+        """Begin nothing more, end the guests, wait for the threads. A task that goes on all the same is
+        interrupted: it may compute on a long history, or wait for a program that was stopped.
+        """
         self.stop.set()
         with self._lock:
             workers = [worker for station in self._stations for worker in station.workers]
         for worker in workers:
             worker.stop()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        while busy := self._still_busy():
+            for thread in busy:
+                _interrupt(thread)
+        self._threads.shutdown()
         for worker in workers:
             worker.close()
+
+    def _still_busy(self) -> list[threading.Thread]:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._busy, GRACE_S)
+            return [thread for thread in self._busy if thread.is_alive()]
+
+
+class Interrupted(BaseException):
+    """Raised in a station's thread, wherever it is, once the run was stopped."""
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Kill the programs that the thread waits for, and raise Interrupted at its next step in Python."""
+    if thread.native_id is not None:
+        kill_children(thread.native_id)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Interrupted)
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from harness.cases.recording import unpack
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
+from harness.host.folders import OwnedFolder
 from harness.writelog import read_log, select
 
 
@@ -51,5 +51,5 @@ def _plain_log(file: Path) -> Iterator[Path]:
     if file.suffix != ".zst":
         yield file
         return
-    with tempfile.TemporaryDirectory(prefix="powercut-log-") as folder:
-        yield unpack(file, Path(folder) / "log")
+    with OwnedFolder("powercut-log-") as folder:
+        yield unpack(file, folder.path / "log")

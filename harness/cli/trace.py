@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from harness.cli.options import accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
+from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress, progress_for
 from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measurements.directory import make_directory, write_measurements
@@ -108,9 +108,9 @@ def trace_command(
     look_up_pc_kernel(kernel_name, modules)
     kernel = find_kernel(kernel_name, modules)
     with (
-        tempfile.TemporaryDirectory(prefix="powercut-trace-") as scratch,
+        OwnedFolder("powercut-trace-") as folder,
         progress_for(console) as progress,
-        tracing(plan, kernel, profiles, Path(scratch), progress) as t,
+        tracing(plan, kernel, profiles, folder.path, progress) as t,
     ):
         run = make_directory(out, "overhead" if want_overhead else "trace")
         m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress)

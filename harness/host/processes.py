@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
@@ -14,3 +17,11 @@ def die_with_parent(line: Sequence[str]) -> list[str]:
     signal was asked for is noticed by the parent's number.
     """
     return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED, f"{os.getpid()}", *line]
+
+
+def kill_children(thread: int) -> None:
+    """SIGKILL for every process that a thread of this process (its number for the kernel) has started."""
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/self/task/{thread}/children").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)

@@ -12,7 +12,6 @@ The reports are made of measurements.json, by whoever asked for the measurement.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, StoreError, UsageError
 from harness.host.files import write_atomically
+from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress
 from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
@@ -109,9 +109,9 @@ def measure(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
     sizes = chosen.sizes(plan.scale)
     samples = Samples.load(path / SAMPLES_NAME)
     interrupted = False
-    with tempfile.TemporaryDirectory(prefix="powercut-measure-") as scratch:
+    with OwnedFolder("powercut-measure-") as folder:
         kernel = find_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
-        host = Host(kernel, plan.accel, Path(scratch), path, plan.seed, progress)
+        host = Host(kernel, plan.accel, folder.path, path, plan.seed, progress)
         try:
             _take_all(chosen, host, plan, sizes, samples)
         except KeyboardInterrupt:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import make_kits, recording_machine
 from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
+from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
 from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import Plan, load_plan
@@ -104,7 +103,8 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
         need_replaced(found, [*recorder.modules, *profile.modules])
-    directory = Path(tempfile.mkdtemp(prefix="powercut-repro-"))
+    folder = OwnedFolder("powercut-repro-")
+    directory = folder.path
     try:
         recording = load_recording(case, profile, workload, store.path / "cases", directory)
         need_possible(point, recording.write_log.entries)
@@ -120,7 +120,7 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
             run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
         )
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        folder.remove()
 
 
 def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
+from harness.host.folders import OwnedFolder
 from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
 from harness.plan import Plan, load_plan
@@ -115,8 +115,8 @@ def _bench(
 ) -> Iterator[_Bench]:
     """Guests as the run had them, on the run's own base image."""
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
-    with tempfile.TemporaryDirectory(prefix="powercut-shrink-") as name, contextlib.ExitStack() as guests:
-        directory = Path(name)
+    with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
+        directory = folder.path
         kept = store.path / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
         base = make_base(profile, kept, directory)
         kits = make_kits(plan, kernel, [profile], [workload], base, directory)

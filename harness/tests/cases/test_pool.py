@@ -1,0 +1,67 @@
+"""Stations that are told to stop, whatever they are doing."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from harness.cases.pool import Callback, Interrupted, Pool, Station
+
+DEADLINE_S = 60.0
+
+
+class NoWorker:
+    """Has nothing to end."""
+
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def compute() -> None:
+    """As judging does on a history of thousands of names."""
+    while True:
+        pass
+
+
+def wait_for_a_program() -> None:
+    """As for an fsck that somebody has stopped."""
+    subprocess.run(["sleep", "3600"], check=True, timeout=3000)
+
+
+@pytest.mark.parametrize(("work", "error"), [(compute, Interrupted), (wait_for_a_program, BaseException)])
+def test_a_pool_can_be_closed_whatever_its_stations_do(
+    work: Callable[[], None], error: type[BaseException]
+) -> None:
+    """SIGTERM was heard, and then tasks were waited for: minutes, with a history of thousands of names."""
+    begun = threading.Event()
+
+    def task(_: Station) -> Callback:
+        begun.set()
+        work()
+        return lambda: None
+
+    worker = cast(Any, NoWorker())
+    pool = Pool(lambda _: Station(worker, worker), 1, confirms=False)
+    future = pool.submit(task)
+    assert begun.wait(DEADLINE_S)
+    closing = threading.Thread(target=pool.close, daemon=True)
+    closing.start()
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
+    with pytest.raises(error):
+        future.result(timeout=DEADLINE_S)
+
+
+def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
+    done: list[int] = []
+    worker = cast(Any, NoWorker())
+    pool = Pool(lambda _: Station(worker, worker), 2, confirms=False)
+    futures = [pool.submit(lambda _, i=i: lambda: done.append(i)) for i in range(20)]  # type: ignore[misc]
+    for future in futures:
+        future.result(timeout=DEADLINE_S)()
+    pool.close()
+    assert sorted(done) == list(range(20))
