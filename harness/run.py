@@ -25,7 +25,7 @@ from harness.cases.recording import is_kept, make_base
 from harness.errors import EnvironmentLacks, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
-from harness.guests.machine import profile_of
+from harness.guests.machine import default_name, profile_of
 from harness.guests.worker import Worker
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
@@ -136,13 +136,14 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     look_up_kernel(plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)])
     if plan.recordings:
         _need_recordings(Path(plan.recordings), profiles, workloads)
+    asked = profile_of(default_name() if plan.machine == "auto" else plan.machine)
     info = RunInfo(
         name=name,
         powercut=__version__,
         git_head=_git_head(),
         argv=tuple(plan.argv),
         kernel=KernelInfo(plan.kernel),
-        machine=MachineInfo(plan.machine),
+        machine=MachineInfo(asked.name, name=asked.title),
         host=f"{platform.system()} {platform.release()} {platform.machine()}",
         started=datetime.now(UTC),
         jobs=plan.jobs,

@@ -56,6 +56,15 @@ def test_enough_space_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     need_space(tmp_path, select_profiles(["ext4/ordered"]), jobs=2)
 
 
+def test_a_run_has_a_machine_before_one_is_chosen(tmp_path: Path) -> None:
+    """A run of which nothing could be run told of a machine AUTO; one that is not there was told late."""
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store:
+        assert (store.info.machine.kind, store.info.machine.name) == ("qemu", "QEMU")
+    with pytest.raises(UsageError, match="no machine 'quemu'"):
+        create_run(msgspec.structs.replace(plan, machine="quemu"), tmp_path, "test")
+
+
 def test_a_plan_is_kept_and_loaded(tmp_path: Path) -> None:
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=3, memo=False)
     with create_run(plan, tmp_path, "test") as store:
