@@ -25,6 +25,7 @@ from harness.errors import PowercutError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.machine import accelerators
 from harness.host.progress import Lines
+from harness.host.text import one_line
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.lines import reproduce, source_words
@@ -127,13 +128,14 @@ def _fail(seen: CaseSummary, source: str) -> NoReturn:
     lines = [f"{seen.case}: {seen.verdict.value} ({seen.counts.checked} crash states checked)"]
     for finding in seen.findings:
         lines += [f"{finding.oracle}: {finding.summary}"]
-        lines += [f"  expected: {v.expected}\n  found:    {v.found}" for v in finding.violations[:1]]
+        for v in finding.violations[:1]:
+            lines += [f"  expected: {v.expected}", f"  found:    {v.found}"]
         lines += [f"reproduce: {reproduce(finding.case, finding.state, source)}"]
     if seen.verdict is CaseVerdict.NOT_RUN:
         lines += [f"not run: {seen.reason}"]
     elif seen.undecided:
         lines += [f"undecided: {seen.undecided}"]
-    pytest.fail("\n".join(lines), pytrace=False)
+    pytest.fail("\n".join(map(one_line, lines)), pytrace=False)
 
 
 class _Runs:

@@ -10,7 +10,7 @@ import click
 from harness import bench
 from harness.cli.console import console, errors
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf, accel_option
+from harness.cli.options import NewFile, OneOf, accel_option
 from harness.guests.machine import names
 from harness.host.files import write_atomically
 
@@ -20,11 +20,16 @@ from harness.host.files import write_atomically
 @click.option("--machine", "machines", multiple=True, type=OneOf(names), help="Default: all.")
 @accel_option
 @click.option("--uml-kernel", "own_kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="All figures.")
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="All figures.")
 @click.option("--quick", is_flag=True, help="A few states: does it work? The figures mean little.")
 @guarded
 def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...], **given: Any) -> None:
-    """Measure what a crash state costs, beside what it could cost at best, and as logs grow."""
+    """Measure what a crash state costs, beside what it could cost at best, and as logs grow.
+
+    \b
+    powercut bench --quick
+    powercut bench --json reports/bench.json
+    """
     effort = bench.QUICK if quick else bench.FULL
     measured = bench.run_bench(
         effort,

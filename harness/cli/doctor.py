@@ -18,7 +18,14 @@ from harness.errors import ExitCode
 @out_option()
 @guarded
 def doctor_command(out: Path) -> ExitCode:
-    """Check everything that a run needs, and print the fix for each thing that is missing."""
+    """Check everything that a run needs, and print the fix for each thing that is missing.
+
+    \b
+    powercut doctor
+    powercut doctor --out /mnt/large/reports             is there room enough?
+
+    Exits 0 where nothing is missing, 3 where something is.
+    """
     missing = 0
     for found in doctor.examine(out):
         sign, style = {True: ("ok", "green"), False: ("missing", "red"), None: ("note", "yellow")}[found.ok]

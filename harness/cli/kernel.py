@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 
 import click
 
@@ -18,7 +19,11 @@ from harness.kernels.build import build
 
 @click.group("kernel")
 def kernel_group() -> None:
-    """Build kernels for judging."""
+    """Build kernels for judging.
+
+    \b
+    powercut kernel build                             what judges Debian's 6.12 at native speed
+    """
 
 
 @kernel_group.command("build")
@@ -35,6 +40,8 @@ def kernel_build(source: str, machine: str, jobs: int) -> None:
     powercut kernel build --source ~/linux            of your own tree
     powercut run --machine uml --kernel IMAGE         judge your own tree alone
     """
+    if "/" in source and not Path(source).is_dir():
+        raise UsageError(f"{source} is no folder", "name a kernel tree, or a source package")
     path = cache_dir() / f"build-{machine}.log"
     flavour = profile_of(machine).build
     if flavour is None:

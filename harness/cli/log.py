@@ -17,13 +17,22 @@ from harness.errors import UsageError
 from harness.host.folders import OwnedFolder
 from harness.writelog import read_log, select
 
+_EXAMPLES = """\b
+powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
+powercut log ls /dev/sdb --start-mark fsync --next-flush
+"""
+
 
 @click.group("log")
 def log_group() -> None:
-    """Look into write logs (the format of dm-log-writes)."""
+    """Look into write logs (the format of dm-log-writes).
+
+    \b
+    powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
+    """
 
 
-@log_group.command("ls")
+@log_group.command("ls", epilog=_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
 @click.option("--start-entry", type=click.IntRange(0), default=0, show_default=True)

@@ -10,14 +10,16 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import accel_option, listed, out_option
+from harness.cli.options import accel_option, listed, named_kernel, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
 from harness.measure.run import MeasurePlan, Result, comparison, create, load_plan, measure, said_size
 from harness.model import Verdict
+from harness.report.lines import resume_measurement
 from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.report.words import shown_path
+from harness.revisit.trust import need_same_files
 
 
 def _listed() -> str:
@@ -82,7 +84,9 @@ def measure_command(
         console.print(_described(), highlight=False)
         return ExitCode.CONSISTENT
     if resume:
-        return _measure(load_plan(resume), resume.resolve())
+        plan = _planned(resume)
+        need_same_files(plan.kernel, plan.modules, [], named_kernel({**given, "replaced": ()}))
+        return _measure(plan, resume.resolve())
     if not name:
         raise UsageError("no measurement was named", f"one of: {', '.join(COMPARISONS)}")
     kernel = Path(given["kernel"])
@@ -100,6 +104,12 @@ def measure_command(
     return _measure(plan, create(plan, out))
 
 
+def _planned(run: Path) -> MeasurePlan:
+    if not (run / "plan.json").is_file():
+        raise UsageError(f"{run} holds no measurement", "powercut measure NAME makes one")
+    return load_plan(run)
+
+
 def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
@@ -108,9 +118,7 @@ def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:
-        console.print(
-            f"interrupted; go on with: powercut measure --resume {shown}", highlight=False, markup=False
-        )
+        console.say(f"interrupted; go on with: {resume_measurement(plan.kernel, plan.modules, shown)}")
         return ExitCode.INTERRUPTED
     return exit_code(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,33 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # before click 8.2 it t
         return value
 
 
+class NewFile(click.Path):
+    """A file to be written: its folder must be there, which is a mistake to be told before hours of work."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.absolute().parent.is_dir():
+            self.fail(f"{path}: there is no folder {path.absolute().parent}", param, ctx)
+        return path
+
+
+class Folder(click.Path):
+    """A folder that is made where it is missing; nothing but folders may stand on the way there."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        there = next((p for p in (path.absolute(), *path.absolute().parents) if p.exists()), path)
+        if not there.is_dir():
+            self.fail(f"{path}: {there} is no folder", param, ctx)
+        return path
+
+
 MACHINE = OneOf(lambda: ["auto", *names()])
 ACCEL = OneOf(lambda: ["auto", *accelerators()])
 
@@ -52,7 +80,7 @@ def out_option(said: str | None = None) -> Decorator:
     """--out, the folder of the runs."""
     return click.option(
         "--out",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=Folder(),
         default=REPORTS,
         show_default=True,
         help=said,
@@ -70,13 +98,18 @@ source_option = click.option(
 
 
 def open_run(path: Path) -> RunStore:
-    """A run directory that the command line names. Raises UsageError where there is none."""
+    """The run directory that the command line names. Raises UsageError where there is none."""
+    need_run(path)
+    return RunStore.open(path)
+
+
+def need_run(path: Path) -> None:
+    """Raises UsageError for what is no run directory."""
     if not (path / "run.json").is_file():
         raise UsageError(
             f"{path} is no run directory: it has no run.json",
             "name reports/latest or a folder of reports/runs; powercut run makes them",
         )
-    return RunStore.open(path)
 
 
 def named_kernel(given: Mapping[str, Any]) -> Named:

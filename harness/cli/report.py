@@ -34,7 +34,13 @@ from harness.workloads.load import select_workloads
 )
 @guarded
 def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
-    """Write the reports of RUN again (default: reports/latest) and print its summary."""
+    """Write the reports of RUN again (default: reports/latest) and print its summary.
+
+    \b
+    powercut report reports/latest --expect vms/filesystems/natural-faults.expected
+
+    Exit codes are those of powercut run.
+    """
     with open_run(run) as store:
         if expect:
             store.set_expectations([e for file in expect for e in read_expectations(file)])
@@ -81,7 +87,12 @@ def _compared(found: Comparison) -> str:
 @out_option()
 @guarded
 def list_command(what: str, out: Path) -> None:
-    """What can be named: file systems and modes, workloads, kernels, and the runs that are kept."""
+    """What can be named: file systems and modes, workloads, kernels, and the runs that are kept.
+
+    \b
+    powercut list filesystems
+    powercut list runs --out /mnt/large/reports
+    """
     rows = _rows(what, out)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
     for row in rows:

@@ -11,6 +11,7 @@ from harness.cases.attempts import Unseen
 from harness.cli.console import console
 from harness.cli.guard import guarded, say_error
 from harness.cli.options import (
+    NewFile,
     accel_option,
     named_kernel,
     open_run,
@@ -48,7 +49,7 @@ _CODES = {
 @click.option(
     "--export",
     "export_file",
-    type=click.Path(path_type=Path),
+    type=NewFile(),
     metavar="FILE",
     help="Write the crashed disk as a raw image.",
 )
@@ -127,7 +128,7 @@ def _tell(seen: Reproduction) -> ExitCode:
 @with_options(own_kernel_options)
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NewFile(),
     metavar="FILE.toml",
     help="Default: shrunk/ in the run's directory.",
 )

@@ -21,7 +21,15 @@ from harness.cli.bisect import (
 )
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import kernel_options, listed, named_kernel, open_run, out_option, with_options
+from harness.cli.options import (
+    kernel_options,
+    listed,
+    named_kernel,
+    need_run,
+    open_run,
+    out_option,
+    with_options,
+)
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
@@ -195,6 +203,8 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 
 
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
+    if given["recordings"]:
+        need_run(given["recordings"])
     expectations = [e for file in given["expect"] for e in read_expectations(file)]
     with create_run(plan, given["out"], given["name"]) as store:
         store.set_expectations(expectations)
@@ -277,7 +287,14 @@ def _absolute(name: str) -> str:
 @with_options(kernel_options)
 @guarded
 def smoke_command(**given: Any) -> ExitCode:
-    """One mode, one workload, every crash state: does everything work here? Under a minute."""
+    """One mode, one workload, every crash state: does everything work here? Under a minute.
+
+    \b
+    powercut smoke
+    powercut smoke --kernel arch/x86/boot/bzImage
+
+    Exit codes are those of powercut run.
+    """
     plan = Plan(
         configurations=SMOKE[0],
         workloads=SMOKE[1],

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import accel_option, listed, out_option
+from harness.cli.options import NewFile, accel_option, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
@@ -69,9 +69,7 @@ TARGET_PERCENT = 2.0
 )
 @click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="As for run.")
 @accel_option
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="What it comes to, as JSON."
-)
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="What it comes to, as JSON.")
 @out_option()
 @click.argument("interval", type=click.FloatRange(min=0, min_open=True), required=False)
 @click.argument("count", type=click.IntRange(1), required=False)

@@ -350,7 +350,8 @@ def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
         return list(known.values())
     found = [p for p in known.values() if name in (p.name, p.filesystem)]
     if not found:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
+        near = difflib.get_close_matches(name, candidates, n=3, cutoff=0.4) or list(known)
         raise UsageError(
             f"no file system or mode {name!r}", f"try one of: {', '.join(near)} (powercut list filesystems)"
         )

@@ -4,16 +4,24 @@ around the static agent, the modules it loads, and the programs that a workload 
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import stat
+import struct
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from harness.errors import EnvironmentLacks
+from harness.errors import EnvironmentLacks, UsageError
 from harness.kernels.find import read_module
+
+ELF = b"\x7fELF"
+_64_BIT_LITTLE = b"\x02\x01"
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # p_type: elf(5)
+_NEEDED, _STRINGS = 1, 5  # d_tag
+_USUAL = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")
 
@@ -40,16 +48,35 @@ class Initramfs:
     def add_program(self, wanted: str) -> None:
         """A program of this host with the shared libraries that ldd(1) names, at their own paths.
 
-        `wanted`: `program`, or `program:package`. Raises EnvironmentLacks where it is not installed.
+        `wanted`: `program`, or `program:package`; one that is a path is found there too. Raises
+        EnvironmentLacks where it is not installed.
         """
-        name = wanted.partition(":")[0]
+        asked = PurePosixPath(wanted.partition(":")[0])
         path = find_program(wanted)
-        self.add(f"bin/{name}", path.read_bytes(), 0o755)
+        self.add(f"bin/{asked.name}", path.read_bytes(), 0o755)
+        if asked.is_absolute() and str(asked.parent) not in ("/bin", "/usr/bin"):  # these are one
+            self.links[str(asked).lstrip("/")] = f"/bin/{asked.name}"
+        self._add_libraries(path)
+        if asked.name == "busybox":
+            self._add_shell()
+
+    def _add_libraries(self, path: Path) -> None:
+        """Those of a program, or a library, of this host."""
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
         for library in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listed.stdout, re.MULTILINE):
             self.add(library, Path(library).read_bytes(), 0o755)
-        if name == "busybox":
-            self._add_shell()
+
+    def add_workload(self, files: Mapping[str, bytes]) -> None:
+        """The files of a workload, and the libraries of this host that the programs among them need.
+
+        Raises UsageError for a program that is none, EnvironmentLacks for a library that is not there.
+        """
+        for name, data in sorted(files.items()):
+            self.add(name, data, 0o755)
+        for name, path in libraries_of(files).items():
+            # a loader is named by its path; a library is looked for where this distribution keeps them
+            self.add(name if "/" in name else f"/lib/x86_64-linux-gnu/{name}", path.read_bytes(), 0o755)
+            self._add_libraries(path)
 
     def _add_shell(self) -> None:
         """A shell, its commands, and what applications call: see `harness.workloads.applications`."""
@@ -89,9 +116,16 @@ def find_program(wanted: str) -> Path:
     if not found:
         raise EnvironmentLacks(
             f"the program {name}, which a workload runs in the guest, is not installed",
-            f"run: apt-get install {package or name}",
+            f"run: apt-get install {package or PurePosixPath(name).name}",
         )
     return Path(found).resolve()
+
+
+def libraries_of(files: Mapping[str, bytes]) -> dict[str, Path]:
+    """Where this host has each library that the programs among a workload's files need and do not bring."""
+    beside = {PurePosixPath(name).name for name in files}
+    wanted = {n: None for name, data in files.items() if data[:4] == ELF for n in needed(data, name)}
+    return {name: library_of(name) for name in wanted if name not in beside}
 
 
 def _record(inode: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)) -> bytes:
@@ -115,6 +149,76 @@ def build(agent: Path, modules: Iterable[Path], programs: Iterable[str], files: 
         root.add("bin/busybox", Path(busybox).read_bytes(), 0o755)
     for program in sorted(set(programs)):
         root.add_program(program)
-    for name, data in sorted(files.items()):
-        root.add(name, data, 0o755)
+    root.add_workload(files)
     return root.pack()
+
+
+# --- what a program of a workload needs ------------------------------------------------------
+#
+# ldd(1) does for programs of this host. What lies in a workload's directory may be somebody else's, and
+# ldd is not for files that one does not trust: nothing of them is executed here.
+
+
+def needed(data: bytes, name: str) -> list[str]:
+    """What an ELF file needs to start: its loader by path, and libraries by name. Raises UsageError, which
+    calls the file `name`, for one that is damaged or for another kind of machine.
+    """
+    if data[4:6] != _64_BIT_LITTLE:
+        raise UsageError(f"{name} is no 64-bit program of this kind of machine", "build it for the guest")
+    try:
+        return [*_needed(data)]
+    except (struct.error, ValueError, IndexError) as e:
+        raise UsageError(f"{name} is a damaged ELF file: {e}", "build it again") from e
+
+
+def _needed(data: bytes) -> Iterator[str]:
+    (headers,) = struct.unpack_from("<Q", data, 0x20)
+    size, count = struct.unpack_from("<HH", data, 0x36)
+    segments = [struct.unpack_from("<IIQQQQ", data, headers + i * size) for i in range(count)]
+    loads = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == _LOAD]
+    for kind, _, offset, _, _, length in segments:
+        if kind == _INTERPRETER:
+            yield data[offset : offset + length].rstrip(b"\0").decode()
+        elif kind == _DYNAMIC:
+            entries = [*struct.iter_unpack("<QQ", data[offset : offset + length])]
+            tables = [value for tag, value in entries if tag == _STRINGS]
+            strings = _offset(tables[0], loads)
+            for tag, value in entries:
+                if tag == _NEEDED:
+                    end = data.index(b"\0", strings + value)
+                    yield data[strings + value : end].decode()
+
+
+def _offset(address: int, loads: list[tuple[int, int, int]]) -> int:
+    """Where in the file an address of the program is."""
+    for start, offset, length in loads:
+        if start <= address < start + length:
+            return offset + address - start
+    raise ValueError(f"address {address:#x} is in no segment")
+
+
+def library_of(name: str) -> Path:
+    """Where this host has a library, by its name or its path. Raises EnvironmentLacks where it has not."""
+    if "/" in name:
+        found = [Path(name)]
+    else:
+        found = [*(Path(p) for p in _known().get(name, [])), *(Path(folder, name) for folder in _USUAL)]
+    path = next((p for p in found if p.is_file()), None)
+    if path is None:
+        raise EnvironmentLacks(
+            f"this host has no {name}, which a program of the workload needs",
+            "install it, lay it beside the program, or link the program statically",
+        )
+    return path
+
+
+@functools.cache
+def _known() -> dict[str, list[str]]:
+    """The linker's cache: paths by name, those for this machine."""
+    listed = subprocess.run(
+        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", check=False
+    )
+    found: dict[str, list[str]] = {}
+    for name, path in re.findall(r"^\s+(\S+) \([^)]*x86-64[^)]*\) => (\S+)$", listed.stdout, re.MULTILINE):
+        found.setdefault(name, []).append(path)
+    return found

@@ -189,10 +189,13 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
 
 
 def missing_program(workload: Workload) -> str:
-    """Which program of the workload this host lacks, and how to get it; empty where it has them all."""
+    """Which program of the workload, or library of one, this host lacks, and how to get it; empty where it
+    has them all.
+    """
     try:
         for program in workload.programs:
             initramfs.find_program(program)
+        initramfs.libraries_of(workload.files)
     except EnvironmentLacks as e:
         return e.line
     return ""

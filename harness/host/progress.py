@@ -64,7 +64,7 @@ class Bars:
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False, markup=False)
+        self._progress.console.print(_indented(text), highlight=False, markup=False)
 
     def begin(self, what: str, total: int) -> None:
         if what not in self._tasks:
@@ -94,7 +94,7 @@ class Lines:
             self._tell()
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(_indented(text), highlight=False, markup=False, soft_wrap=True)
 
     def begin(self, what: str, total: int) -> None:
         self._totals[what] = self._totals.get(what, 0) + total
@@ -111,6 +111,11 @@ class Lines:
         if "states" in self._totals:
             parts.append(f"{self._done.get('states', 0) / max(seconds, 1e-9):.1f} states/s")
         self.say(f"{seconds:5.0f} s  {', '.join(parts)}")
+
+
+def _indented(text: str) -> str:
+    """The end of a guest's console may stand in it: none of its lines may read as one of ours."""
+    return text.replace("\n", "\n    ")
 
 
 def progress_for(console: Console) -> Bars | Lines:

@@ -146,6 +146,8 @@ def _need_image(image: Path) -> None:
 
 def _modules_dir(given: Path) -> Path:
     """The directory with `kernel/` in it: what is given, or its only lib/modules/RELEASE."""
+    if not given.is_dir():
+        raise UsageError(f"{given} is no directory, so it holds no modules", "correct the path")
     candidates = [given, *sorted((given / "lib/modules").glob("*")), *sorted(given.glob("*"))]
     for path in candidates:
         if any((path / "kernel").rglob("*.ko*")):

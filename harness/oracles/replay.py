@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import UsageError
-from harness.model import BLOCK_BYTES, History, Operation, OperationKind
+from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.timeline import (
     ENDLESS,
@@ -395,6 +395,18 @@ _OF_NAMES = frozenset(
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
 
 
+_ANY = Contract(
+    namespace="none",
+    persists="nothing",
+    data="writeback",
+    size_lags=False,
+    zeros_in_new_blocks=False,
+    stale_allowed=True,
+    replace_is_safe=False,
+    fsck_clean=False,
+)
+
+
 def replay(contract: Contract, history: History) -> Timeline:
     """The timeline of the operations that had begun when the log ended.
 
@@ -424,6 +436,11 @@ def replay(contract: Contract, history: History) -> Timeline:
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
     )
+
+
+def need_possible(operations: Sequence[Operation]) -> None:
+    """Raises UsageError for the first operation that cannot succeed after those before it, in any mode."""
+    replay(_ANY, History(tuple(HistoryStep(i, op, i, i) for i, op in enumerate(operations))))
 
 
 def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:

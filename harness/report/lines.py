@@ -40,6 +40,11 @@ def resume(plan: Plan, path: str) -> str:
     return f"powercut run --resume {shlex.join([path, *_files(plan)])}"
 
 
+def resume_measurement(kernel: str, modules: str | None, path: str) -> str:
+    """The same of a measurement."""
+    return f"powercut measure --resume {shlex.join([path, *_kernel_files(kernel, modules)])}"
+
+
 def run_again(plan: Plan, configuration: str, workload: str) -> str:
     """The command that records and judges one workload as `plan` did the others."""
     words = ["powercut", "run", "-c", configuration, "-w", workload, *_kernel(plan)]
@@ -57,9 +62,13 @@ def _kernel(plan: Plan) -> list[str]:
 
 
 def _files(plan: Plan) -> list[str]:
-    kernel = ["--kernel", plan.kernel] if "/" in plan.kernel else []
-    modules = ["--modules", plan.modules] if plan.modules else []
-    return [*_shown(kernel), *_shown(modules), *(w for p in plan.replaced for w in _shown(["--module", p]))]
+    return _kernel_files(plan.kernel, plan.modules, plan.replaced)
+
+
+def _kernel_files(kernel: str, modules: str | None, replaced: Sequence[str] = ()) -> list[str]:
+    named = ["--kernel", kernel] if "/" in kernel else []
+    of_its_own = ["--modules", modules] if modules else []
+    return [*_shown(named), *_shown(of_its_own), *(w for p in replaced for w in _shown(["--module", p]))]
 
 
 def _shown(option: Sequence[str]) -> list[str]:

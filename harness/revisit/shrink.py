@@ -22,6 +22,7 @@ from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
+from harness.host.text import one_line
 from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
 from harness.plan import Plan, load_plan
@@ -176,7 +177,7 @@ class _Trial:
 def workload_file(shrunk: Shrunk, finding: Finding) -> str:
     """The workload as a file of `workloads/`, with what it shows."""
     lines = [
-        f"# Shows on {finding.case.configuration}: {shrunk.summary}",
+        f"# Shows on {finding.case.configuration}: {one_line(shrunk.summary)}",
         f"# Made shorter from {finding.case}.",
         f"summary = {_quoted(f'{shrunk.oracle}, made shorter from {finding.case.workload}')}",
         "operations = [",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,22 +59,26 @@ def need_resumable(plan: Plan, named: Named) -> None:
     """Raises UsageError where the plan of a run that is resumed names files that this command line does not,
     or this command line names others: a run goes on with what it was begun with.
     """
-    replaced = {str(p.resolve()) for p in named.replaced}
-    given = [
-        ("--kernel", plan.kernel, str(_resolved(named.kernel)) if named.kernel else None),
-        ("--modules", plan.modules, str(named.modules.resolve()) if named.modules else None),
-    ]
-    for option, begun_with, now in given:
-        if now and now != begun_with:
+    need_same_files(plan.kernel, plan.modules, plan.replaced, named)
+
+
+def need_same_files(kernel: str, modules: str | None, replaced: Sequence[str], named: Named) -> None:
+    """The same of what a plan names: a kernel, its modules, single modules in place of its own."""
+    now = {str(p.resolve()) for p in named.replaced}
+    for option, begun_with, given in (
+        ("--kernel", kernel, str(_resolved(named.kernel)) if named.kernel else None),
+        ("--modules", modules, str(named.modules.resolve()) if named.modules else None),
+    ):
+        if given and given != begun_with:
             raise UsageError(
-                f"{option} {now}: the run was begun with {begun_with or 'none'}", "start a new run for that"
+                f"{option} {given}: the run was begun with {begun_with or 'none'}", "start a new run for that"
             )
-    if other := replaced - set(plan.replaced):
+    if other := now - set(replaced):
         raise UsageError(f"the run was not begun with {', '.join(sorted(other))}", "start a new run for that")
     if not named.kernel:
-        _trusted(plan.kernel)
-    missing = [("--modules", plan.modules)] if plan.modules and not named.modules else []
-    _need_named([*missing, *(("--module", path) for path in plan.replaced if path not in replaced)])
+        _trusted(kernel)
+    missing = [("--modules", modules)] if modules and not named.modules else []
+    _need_named([*missing, *(("--module", path) for path in replaced if path not in now)])
 
 
 def _resolved(kernel: str) -> Path | str:

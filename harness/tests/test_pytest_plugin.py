@@ -45,6 +45,12 @@ def test_what_cannot_be_run_here_fails_with_what_it_lacks() -> None:
         lacking.check()
 
 
+def test_what_a_guest_said_cannot_steer_the_terminal() -> None:
+    lost = of(CaseStatus.UNKNOWN, Counts(), "\x1b[2J\n1 passed")
+    with pytest.raises(pytest.fail.Exception, match=r"undecided: \\x1b\[2J\\n1 passed"):
+        lost.check()
+
+
 def test_what_a_file_system_does_not_have_is_skipped() -> None:
     """No host and no kernel could run it; `powercut run` does not count it either."""
     never = of(CaseStatus.NOT_SUPPORTED, Counts(), "this file system does not support `tmpfile a 4096`")

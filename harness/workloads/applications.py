@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -54,6 +54,11 @@ def load_application(directory: Path) -> list[Workload]:
     """
     directory = directory.resolve()
     described = _read(directory)
+    if relative := [p for p in described.programs if "/" in p and not p.startswith("/")]:
+        raise UsageError(
+            f"{directory / DESCRIPTION}: programs = {relative} are neither names nor paths of this host",
+            "name a program (sqlite3) or its whole path; what lies beside `run` goes along by itself",
+        )
     for program in ("run", "check"):
         _need_program(directory / program, described.programs)
     place = f"/workload/{directory.name}"
@@ -104,7 +109,7 @@ def _need_program(path: Path, programs: Sequence[str]) -> None:
             "write #!/bin/sh into its first line",
         )
     interpreter = _interpreter(head)
-    if interpreter not in ("", *_SHELLS, *(p.partition(":")[0] for p in programs)):
+    if interpreter not in ("", *_SHELLS, *(PurePosixPath(p.partition(":")[0]).name for p in programs)):
         raise UsageError(
             f"{path} is for {interpreter}, which the guest does not have",
             f"add {interpreter} to `programs` of {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",

@@ -18,6 +18,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
+from harness.oracles.replay import need_possible
 from harness.workloads.applications import is_application, load_application
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
@@ -129,6 +130,7 @@ def _load_operations(path: Path) -> Workload:
         raise UsageError(f"{path}: {len(table.operations)} operations; 1 to {MAX_OPERATIONS} are possible")
     try:
         operations = tuple(parse_operation(line) for line in table.operations)
+        need_possible(operations)
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step) from e
     return Workload(path.stem, table.summary, operations)

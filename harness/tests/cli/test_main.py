@@ -28,6 +28,50 @@ def test_every_command_has_help(words: tuple[str, ...]) -> None:
     assert len(done.output.splitlines()) > 5
 
 
+@pytest.mark.parametrize("words", list(commands(main)), ids=" ".join)
+def test_every_help_teaches_by_an_example(words: tuple[str, ...]) -> None:
+    said = powercut(*words, "--help").output
+    assert f"powercut {' '.join(words)}" in said
+
+
+BAD_PATHS: list[list[str]] = [
+    ["report", "/gone"],
+    ["compare", "/gone", "/gone"],
+    ["repro", "ext4-ordered/append-fsync@1", "--from", "/gone"],
+    ["repro", "ext4-ordered/append-fsync@1", "--export", "/gone/disk.img"],
+    ["shrink", "ext4-ordered/append-fsync", "--from", "/gone"],
+    ["shrink", "ext4-ordered/append-fsync", "--output", "/gone/short.toml"],
+    ["run", "--resume", "/gone"],
+    ["run", "--recordings", "/gone"],
+    ["run", "--recordings", "/"],
+    ["run", "--kernel", "/gone/bzImage"],
+    ["run", "--modules", "/gone"],
+    ["run", "--module", "/gone/ext4.ko"],
+    ["run", "--expect", "/gone"],
+    ["run", "-w", "/gone/w.toml"],
+    ["run", "--out", "/dev/null/reports"],
+    ["smoke", "--out", "/dev/null"],
+    ["log", "ls", "/gone"],
+    ["kernel", "build", "--source", "/gone"],
+    ["measure", "--resume", "/gone"],
+    ["measure", "--resume", "/"],
+    ["bench", "--json", "/gone/bench.json"],
+    ["trace", "--json", "/gone/trace.json"],
+    ["trace", "--kernel", "/gone"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_PATHS, ids=" ".join)
+def test_a_path_that_is_wrong_is_a_usage_error_in_every_command(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was 2 in some and 3 in others, and some found out after minutes of work."""
+    monkeypatch.chdir(tmp_path)
+    done = powercut(*arguments)
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_directory_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"schema": 999}')
     for arguments in (

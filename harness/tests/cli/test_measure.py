@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.cli import measure as command
@@ -35,6 +36,18 @@ def test_what_is_not_there_is_a_usage_error(words: list[str], tmp_path: Path) ->
     assert done.exit_code == 2
     assert "double-write" in done.output or "ext2" in done.output
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kernel_that_only_the_run_directory_names_is_refused(tmp_path: Path) -> None:
+    """`measure --resume DIR` loaded whatever kernel DIR named."""
+    kernel = tmp_path / "theirs"
+    kernel.write_bytes(b"\x7fELF" + bytes(2000))
+    (tmp_path / "plan.json").write_bytes(
+        msgspec.json.encode({"name": "bonnie", "rounds": 1, "kernel": str(kernel)})
+    )
+    done = powercut("measure", "--resume", tmp_path)
+    assert done.exit_code == 2
+    assert f"--kernel {kernel}" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--kernel", "/gone"], ["--kernel", "uml-6.1"], ["--only", ","]])

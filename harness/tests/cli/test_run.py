@@ -16,6 +16,7 @@ from harness.tests.cli.runner import powercut
     ("arguments", "says"),
     [
         (["run", "-c", "ext4/orderd"], "ext4/ordered"),
+        (["run", "-c", "ext5"], "ext4"),
         (["run", "-c", "ext4/ordered", "-w", "append-fsnc"], "append-fsync"),
         (["run", "--fault-model", "prefx"], "prefix"),
         (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.12"),

@@ -10,7 +10,7 @@ import pytest
 
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
-from harness.report.lines import reproduce, resume, run_again, source_words
+from harness.report.lines import reproduce, resume, resume_measurement, run_again, source_words
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
 
@@ -44,6 +44,9 @@ def test_a_resume_line_names_the_files_that_only_a_command_line_may(tmp_path: Pa
         "--resume", "reports/latest", "--kernel", "/my kernels/linux", "--module", "/k/ext4.ko",
     ]  # fmt: skip
     assert resume(plan(kernel="debian-6.12"), "RUN") == "powercut run --resume RUN"
+    assert (
+        resume_measurement("/k/bzImage", None, "RUN") == "powercut measure --resume RUN --kernel /k/bzImage"
+    )
 
 
 def test_a_reproduce_line_names_them_too(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
-from harness.guests.initramfs import Initramfs, find_program
+from harness.guests.initramfs import Initramfs, find_program, libraries_of
 from harness.guests.kits import missing_program
 from harness.host.resources import resource
 from harness.model import OperationKind, Workload
@@ -159,3 +161,74 @@ def test_a_description_that_is_no_text_is_refused(directory: Path) -> None:
     (directory / "workload.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"workload\.toml"):
         load_application(directory)
+
+
+def test_a_program_may_be_named_by_its_path() -> None:
+    """It was put at /bin//usr/bin/env, where the guest found it under no name."""
+    path = shutil.which("env")
+    assert path
+    found = initramfs_with(path)
+    assert found["bin/env"][1] == Path(path).resolve().read_bytes()
+
+
+def test_a_program_is_found_at_the_path_that_it_was_named_by(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    shutil.copy(shutil.which("env") or "", tool)
+    found = initramfs_with(str(tool))
+    assert found["bin/tool"][1] == tool.read_bytes()
+    assert found[str(tool).lstrip("/")] == (stat.S_IFLNK | 0o777, b"/bin/tool")
+
+
+def initramfs_with(program: str) -> dict[str, tuple[int, bytes]]:
+    root = Initramfs()
+    root.add_program(program)
+    return unpacked(root.pack())
+
+
+def test_an_interpreter_may_be_named_by_its_path(directory: Path) -> None:
+    (directory / "workload.toml").write_text('summary = "x"\nprograms = ["/usr/bin/python3"]\n')
+    (directory / "check").write_text("#!/usr/bin/python3\n")
+    assert load_application(directory)
+
+
+def test_a_program_that_is_neither_a_name_nor_a_path_is_refused(directory: Path) -> None:
+    (directory / "workload.toml").write_text('summary = "x"\nprograms = ["./tool"]\n')
+    with pytest.raises(UsageError, match="neither names nor paths"):
+        load_application(directory)
+
+
+def test_a_program_beside_run_comes_with_its_libraries() -> None:
+    """Only those of `programs` did: the guest said that the program is not there."""
+    program = Path(shutil.which("env") or "").resolve().read_bytes()
+    root = Initramfs()
+    root.add_workload({"/workload/my-db/tool": program})
+    found = unpacked(root.pack())
+    assert found["workload/my-db/tool"] == (stat.S_IFREG | 0o755, program)
+    assert "lib/x86_64-linux-gnu/libc.so.6" in found
+    assert "lib64/ld-linux-x86-64.so.2" in found
+
+
+def test_a_library_that_lies_beside_the_program_is_not_looked_for(tmp_path: Path) -> None:
+    files = {"/workload/w/tool": elf_that_needs(b"libmine.so.1"), "/workload/w/libmine.so.1": b""}
+    assert libraries_of(files) == {}
+    del files["/workload/w/libmine.so.1"]
+    assert "libmine.so.1" in missing_program(Workload("w", "w", (), files=files))
+
+
+def elf_that_needs(library: bytes) -> bytes:
+    """The least of an ELF file that names a library: a segment to load, and a dynamic section."""
+    strings = b"\0" + library + b"\0"
+    dynamic = struct.pack("<QQQQQQ", 1, 1, 5, 0x200, 0, 0)
+    head = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<Q", 0x40)
+    head = head.ljust(0x36, b"\0") + struct.pack("<HH", 56, 2)
+    load = struct.pack("<IIQQQQQQ", 1, 0, 0, 0, 0, 0x300, 0x300, 0)
+    table = struct.pack("<IIQQQQQQ", 2, 0, 0x100, 0x100, 0, len(dynamic), len(dynamic), 0)
+    return (
+        (head.ljust(0x40, b"\0") + load + table).ljust(0x100, b"\0") + dynamic.ljust(0x100, b"\0") + strings
+    )
+
+
+@pytest.mark.parametrize("cut", [6, 0x20, 0x40, 0x60, 0x110, 0x205])
+def test_a_damaged_program_is_a_users_error(cut: int) -> None:
+    with pytest.raises(UsageError, match="w/tool"):
+        libraries_of({"w/tool": elf_that_needs(b"libmine.so.1")[:cut]})

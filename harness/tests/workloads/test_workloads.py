@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,23 @@ def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(UsageError) as caught:
             load_workload(name)
         assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        (["create f", "unlink g"], "operation 1, `unlink g`: g does not exist"),
+        (["mkdir d", "mkdir d"], "operation 1, `mkdir d`: d exists already"),
+        (["mkdir d", "write d 0 4096"], "d is a directory"),
+    ],
+)
+def test_a_mistake_in_a_workload_is_told_before_anything_is_recorded(
+    operations: list[str], says: str, tmp_path: Path
+) -> None:
+    """It was recorded, failed in the guest, and read "the workload does not fit this file system"."""
+    file = tmp_path / "mine.toml"
+    file.write_text(f'summary = "mine"\noperations = {json.dumps(operations)}\n')
+    with pytest.raises(UsageError) as caught:
+        load_workload(str(file))
+    assert f"{file}: " in caught.value.what
+    assert says in caught.value.what
