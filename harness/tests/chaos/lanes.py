@@ -87,7 +87,8 @@ class Order:
 
 def gist(what: str) -> str:
     """A defect without its numbers, names and places, so that the same one counts once."""
-    said = re.sub(r"0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|`[^`]*`|\[.*|\(.*|@\S+|\d+|(?<=Error: ).*", "#", what)
+    shorter = r"(?<=Error: ).*|0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|`[^`]*`|\[.*|\(.*|@\S+|\d+"
+    said = re.sub(shorter, "#", what)
     return re.sub(r"ext4-\S+", "#", said)
 
 
