@@ -62,7 +62,9 @@ def _kind(file: Path) -> str:
 
 
 def _same_kind(file: Path, run: Path, reference: Reference) -> list[Path]:
-    """Files of the same name of other cases and other runs."""
+    """Files of the same name of other cases and other runs. A whole database of another run is no damage."""
+    if file.name.startswith(DATABASE):
+        return []
     others = [p for s in reference.specimens.values() for p in s.path.rglob(file.name) if p.is_file()]
     mine = [p for p in run.rglob(file.name) if p != file]
     return [p for p in [*mine, *others] if p.read_bytes() != file.read_bytes()]
