@@ -119,5 +119,5 @@ def _run_row(path: Path) -> tuple[str, ...]:
         info = msgspec.json.decode(path.read_bytes())
         finished = "finished" if info.get("finished") else "not finished"
         return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
-    except (OSError, msgspec.MsgspecError, AttributeError, KeyError, TypeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
         return (str(path.parent), "?", "cannot be read", "")

@@ -204,8 +204,12 @@ def _is_reply(message: msgspec.Struct, kind: str) -> bool:
 
 
 def _recovered(chance: random.Random) -> bytes:
-    bodies = [b for b in _bodies() if msgspec.msgpack.decode(b).get("type") == "recovered"]
-    return chance.choice(bodies)
+    """A sample, of a file system that was mounted, and of a kernel whose log came whole."""
+    found = [m for m in map(msgspec.msgpack.decode, _bodies()) if m["type"] == "recovered"]
+    message = {**chance.choice(found), "mount_errno": 0, "unmount_errno": 0, "walk_errors": []}
+    if "log_complete" in message:
+        message["log_complete"] = True
+    return msgspec.msgpack.encode(message)
 
 
 def _lie(chance: random.Random) -> list[bytes]:

@@ -103,9 +103,9 @@ def test_compare_of_nothing_is_no_agreement(tmp_path: Path) -> None:
 
 
 def test_list_runs_goes_on_behind_one_that_cannot_be_read(tmp_path: Path) -> None:
-    for name, text in (("1", "torn {"), ("2", "[]"), ("3", "{}")):
+    for name, text in (("1", b"torn {"), ("2", b"[]"), ("3", b"{}"), ("4", b'{"kernel": "\xd8\n"}')):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text(text)
+        (tmp_path / "runs" / name / "run.json").write_bytes(text)
     done = powercut("list", "runs", "--out", tmp_path)
     assert done.exit_code == 0
-    assert done.output.count("cannot be read") == 3
+    assert done.output.count("cannot be read") == 4
