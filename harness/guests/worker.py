@@ -409,10 +409,19 @@ def check_results(
         if why := _failure(result):
             raise GuestError(
                 f"operation {result.index} ({operation}) failed while recording: {why}",
-                "the workload does not fit this file system: correct it, or leave it out",
+                _advice(operation),
             )
     if len(results) < len(operations):
         raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
+
+
+def _advice(operation: Operation) -> str:
+    """What to do about an operation that failed. A list of operations that no file system could carry out is
+    refused before it is recorded, so one that fails is not the list's mistake.
+    """
+    if operation.kind is OperationKind.RUN:
+        return "correct the program: what it said last stands above"
+    return "the file system refuses it in this mode: leave the operation out, or the mode"
 
 
 def _failure(result: wire.OperationResult) -> str:

@@ -202,6 +202,22 @@ def test_results_that_are_not_of_what_was_asked_lose_the_guest(
         record(tmp_path, OperationKind.SYNC, *results)
 
 
+@pytest.mark.parametrize(
+    ("kind", "result", "advice"),
+    [
+        (OperationKind.RUN, wire.OperationResult(0, None, 5, b"line 3: oops"), "correct the program"),
+        (OperationKind.APPEND, failed(Call.WRITE, errno.EFBIG), "the file system refuses it"),
+    ],
+)
+def test_a_users_own_mistake_is_not_put_down_to_the_file_system(
+    tmp_path: Path, kind: OperationKind, result: wire.OperationResult, advice: str
+) -> None:
+    """A program with a typing error read "the workload does not fit this file system"."""
+    with pytest.raises(GuestError) as caught:
+        record(tmp_path, kind, result)
+    assert caught.value.next_step.startswith(advice)
+
+
 def test_a_result_of_what_was_asked_is_success(tmp_path: Path) -> None:
     record(tmp_path, OperationKind.RUN, wire.OperationResult(0, None, 0, b"fine"))
 
