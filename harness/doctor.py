@@ -1,4 +1,4 @@
-"""What this host has, what it lacks, and the command that mends it."""
+"""Check what this host has and what it lacks, with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from harness.workloads.load import select_workloads
 
 SPACE_BYTES = 4 << 30
 ALWAYS = "ext4/ordered"
-"""The mode without which `powercut smoke` and `powercut run` do nothing."""
+"""The mode that `powercut smoke` and `powercut run` cannot do without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`ok` None: not needed for every run (`detail` says for which), or cannot be known yet."""
+    """One thing that runs need. `ok` None: not every run needs it (`detail` says which do), or it cannot be
+    known yet. `fix`: the command that provides it.
+    """
 
     what: str
     ok: bool | None
@@ -36,7 +38,7 @@ class Finding:
 
 
 def examine(reports: Path) -> Iterator[Finding]:
-    """Look at everything that a run needs."""
+    """Check everything that a run needs. `reports`: where run directories are kept."""
     for name in names():
         for requirement in machine_of(name).requirements():
             yield _try(requirement.what, requirement.look)
@@ -70,7 +72,7 @@ def _tools_guest() -> Iterator[Finding]:
 
 
 def _programs() -> dict[tuple[str, str], set[str]]:
-    """Programs with their packages, and the modes and workloads that take them."""
+    """The modes and workloads that need each program, by (program, package)."""
     users: dict[tuple[str, str], set[str]] = defaultdict(set)
     for profile in profiles().values():
         for tool in profile.tools:
@@ -83,7 +85,7 @@ def _programs() -> dict[tuple[str, str], set[str]]:
 
 
 def _program(name: str, package: str, users: Sequence[str]) -> Finding:
-    """One that only some modes or workloads take is no hindrance: those are told as not run."""
+    """A missing program that only some modes or workloads need is no failure: those are then not run."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path:
         return Finding(name, True, path)
@@ -102,7 +104,7 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
 
 
 def _accelerators(name: str) -> Iterator[Finding]:
-    """Those that may be missing: the last works everywhere."""
+    """The accelerators that may be missing; the last of a machine's list works everywhere."""
     *better, last = profile_of(name).accelerators
     for accel in better:
         if reason := machine_of(name, accel).accel_lacks():

@@ -1,11 +1,11 @@
-"""Failures that are known: a text file with a required reason on every line.
+"""Expected failures: a text file whose every line requires a reason.
 
 ```
 # configuration   workload   oracle        why
 ext4/nobarrier    *          durability    # barrier=0 sends no flush, so fsynced data may be lost
 ```
 
-The three words are shell patterns (`*`, `?`, `[...]`). The first line that matches a finding counts.
+The three words are shell patterns (`*`, `?`, `[...]`). For each finding, the first matching line counts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from harness.model import CaseId
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Findings of `oracle` in `configuration` under `workload` are known. `origin`: `file:line`.
+    """Findings of `oracle` in `configuration` under `workload` are expected. `origin`: `file:line`.
 
-    Each is a glob pattern; `oracle` may be several, with commas: one fault shows now here, now there.
+    Each of the three is a shell pattern. `oracle` may be several, separated by commas, for a fault that shows
+    now in one oracle, now in another.
     """
 
     configuration: str
@@ -33,7 +34,7 @@ class Expectation:
     origin: str = ""
 
     def applies_to(self, case: CaseId) -> bool:
-        """Whether it speaks about this case, whatever the oracle."""
+        """Whether it covers this case, under any oracle."""
         return fnmatchcase(case.configuration, self.configuration) and fnmatchcase(
             case.workload, self.workload
         )
@@ -47,12 +48,12 @@ class Expectation:
 
 
 def first_match(expectations: Iterable[Expectation], case: CaseId, oracle: str) -> Expectation | None:
-    """The expectation that makes a finding of `oracle` in `case` an expected one."""
+    """The first expectation that covers a finding of `oracle` in `case`, or None."""
     return next((e for e in expectations if e.matches(case, oracle)), None)
 
 
 def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
-    """Expectations of a file's text; `origin` is its name in errors.
+    """Parse the text of a file of expectations; `origin` is its name in errors.
 
     Raises UsageError, naming file and line, for a line without a reason or without its three patterns.
     """
@@ -78,7 +79,7 @@ def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
 
 
 def read_expectations(path: Path) -> tuple[Expectation, ...]:
-    """Expectations of the file at `path`. Raises UsageError when it cannot be read or is malformed."""
+    """Read the file of expectations at `path`. Raises UsageError if it cannot be read or is malformed."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

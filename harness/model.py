@@ -1,7 +1,6 @@
-"""The nouns of Powercut, one class each. Standard library only; imports nothing of the harness.
+"""The nouns of Powercut, one class each. Imports the standard library only, nothing of the harness.
 
-Units stand last in a name (`size_bytes`, `timeout_s`). Everything is frozen: a value that has been
-made can be handed to any thread.
+Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so that any thread may use a value.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ BLOCK_BYTES = 4096
 
 
 class Verdict(enum.Enum):
-    """What is known about one crash state. UNKNOWN is never rounded up to PASS."""
+    """The result for one crash state. UNKNOWN is never rounded up to PASS."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -28,6 +27,8 @@ class Verdict(enum.Enum):
 
 
 class OperationKind(enum.StrEnum):
+    """The kind of an operation; the value is its word in workload files."""
+
     CREATE = "create"
     TMPFILE = "tmpfile"
     WRITE = "write"
@@ -51,7 +52,7 @@ class OperationKind(enum.StrEnum):
 
 
 class OperationFlag(enum.StrEnum):
-    """How an operation is done; see `Operation`."""
+    """A variant of an operation; see `Operation`."""
 
     SYNC = "sync"
     DSYNC = "dsync"
@@ -69,8 +70,8 @@ class Operation:
     the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
     of FALLOCATE; `sync` of MMAP_WRITE. `argv`: the program of RUN.
-    MMAP_WRITE stores into a shared mapping, which cannot make a file longer; `sync`: then msync(MS_SYNC)
-    of the whole file. TMPFILE: open(O_TMPFILE) in the directory of `path`, write `length` bytes, linkat to
+    MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
+    whole file follows. TMPFILE: open(O_TMPFILE) in the directory of `path`, write `length` bytes, linkat to
     `path`.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
@@ -116,13 +117,12 @@ class Operation:
 class Check:
     """A program run in the recovered file system that judges what RUN operation `operation` left.
 
-    It counts only at crash points after that operation was acknowledged. Exit 0: kept. The answer
-    depends on the contents of the files that match `reads` (glob patterns) and on nothing else.
+    It counts only at crash points after that operation was acknowledged. Exit 0: the promise was kept. Its
+    result depends on the contents of the files that match `reads` (glob patterns) and on nothing else.
 
-    `application`: it counts at every crash point, runs on a copy, and is handed, before the rest of its
-    arguments, a file that lists what the application had acknowledged by then, one text a line. Exit 1: not
-    kept; any other: it could not look. What it asks for with fewer acknowledgements is no more than it asks
-    for with more.
+    `application`: it counts at every crash point and runs on a copy. Its first argument is a file that lists
+    what the application had acknowledged by then, one text per line. Exit 1: the promise was not kept; any
+    other code: it could not judge. With fewer acknowledgements it demands no more than with more.
     """
 
     operation: int
@@ -139,10 +139,10 @@ class Workload:
     summary: str
     operations: tuple[Operation, ...]
     checks: tuple[Check, ...] = ()
-    # host programs, put into the guest with their libraries: `sqlite3`, or with its package
+    # programs of the host, copied into the guest with their libraries: `sqlite3`, or with the package
     # `redis-server:redis-server`
     programs: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)  # put into the guest's root, executable
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by path in the guest; executable
 
     @property
     def opaque(self) -> bool:
@@ -165,20 +165,20 @@ class EntryFlag(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry of a write log. `sector` and `sectors` count 512 bytes. `mark` is a mark's text."""
+    """One entry of a write log. `sector` and `sectors` are in units of 512 bytes. `mark`: a mark's text."""
 
     index: int
     sector: int
     sectors: int
     flags: EntryFlag
-    data_offset: int  # of the payload in the log file, bytes
+    data_offset: int  # where its data is in the log file, in bytes
     mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """A recipe: the first `prefix` log entries reached the platter, less `dropped`, and of entry
-    `prefix - 1` only the first `torn_sectors` sectors, where given.
+    """A recipe for the contents of the disk: the first `prefix` log entries, without those in `dropped`, and
+    of entry `prefix - 1` only the first `torn_sectors` sectors, if given.
 
     Written `@417`, `@417-402,405`, `@417/t3`, `@417-402/t3`.
     """
@@ -216,9 +216,9 @@ class CrashState:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """An operation with the log positions of its marks.
+    """An operation with the places of its marks in the log.
 
-    `begin`, `ack`: index of the mark's entry in the log; None where the log ends before it.
+    `begin`, `ack`: index of the log entry that is the mark; None where the log ends before it.
     """
 
     index: int
@@ -229,9 +229,9 @@ class HistoryStep:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """What the application of RUN operation `operation` said was done (`powercut-ack TEXT`).
+    """What the application of RUN operation `operation` reported as done (`powercut-ack TEXT`).
 
-    `entry`: index of the mark's entry in the log.
+    `entry`: index of the log entry that is the mark.
     """
 
     operation: int
@@ -241,13 +241,13 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was done to an empty file system, in order; and what applications acknowledged meanwhile."""
+    """The operations done to an empty file system, in order, and what applications acknowledged meanwhile."""
 
     steps: tuple[HistoryStep, ...]
     acknowledgements: tuple[Acknowledgement, ...] = ()
 
     def position(self, prefix: int) -> Position:
-        """Where in the history a crash after the first `prefix` log entries falls."""
+        """The position in the history of a crash after the first `prefix` log entries."""
         begun = sum(1 for s in self.steps if s.begin is not None and s.begin < prefix)
         acked = sum(1 for s in self.steps if s.ack is not None and s.ack < prefix)
         told = sum(1 for a in self.acknowledgements if a.entry < prefix)
@@ -260,8 +260,8 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`begun` operations had been started and `acked` of them had returned; begun - acked is 0 or 1.
-    `told`: number of acknowledgements of applications.
+    """Where in the history the power failed: `begun` operations had begun and `acked` of them had returned;
+    begun - acked is 0 or 1. `told`: the number of applications' acknowledgements.
     """
 
     begun: int
@@ -269,7 +269,7 @@ class Position:
     told: int = 0
 
 
-# --- what came back --------------------------------------------------------------------------
+# --- what was recovered ----------------------------------------------------------------------
 
 
 class FileKind(enum.StrEnum):
@@ -282,11 +282,11 @@ class FileKind(enum.StrEnum):
     SOCKET = "socket"
     BLOCK = "block"
     CHAR = "char"
-    UNKNOWN = "unknown"  # none that stat(2) documents
+    UNKNOWN = "unknown"  # a type that stat(2) does not document
 
 
 class Call(enum.StrEnum):
-    """What failed in the guest: a system call, or a limit of the agent's own."""
+    """What failed in the guest: a system call, or a limit of the agent."""
 
     STATX = "statx"
     OPENAT = "openat"
@@ -333,7 +333,7 @@ _PHRASES = {
 @dataclass(frozen=True, slots=True)
 class CallError:
     """A call that failed in the guest. `path`: relative to the mount point, surrogate-escaped. `name`: the
-    extended attribute concerned, or, with EEXIST, the name that a directory or a list holds twice.
+    extended attribute concerned or, with EEXIST, the name that a directory or a list has twice.
     """
 
     call: Call
@@ -355,19 +355,23 @@ class CallError:
 
 
 class RunKind(enum.StrEnum):
-    """Origin of a stretch of file contents."""
+    """Where a stretch of a file's contents comes from."""
 
-    WRITTEN = "written"  # data of operation `value`, at this very offset
+    WRITTEN = "written"  # data of operation `value`, at the offset where it was written
     MISPLACED = "misplaced"  # data of operation `value`, written at offset `origin`
     ZERO = "zero"
     POISON = "poison"  # what the device held before mkfs, from device block `value`
-    LITERAL = "literal"  # too short to tell: the bytes are in `data`
-    FOREIGN = "foreign"  # bytes nobody wrote; `data` holds the first 64
+    LITERAL = "literal"  # too short to identify: the bytes are in `data`
+    FOREIGN = "foreign"  # bytes that no operation wrote; `data` holds the first 64
     UNREADABLE = "unreadable"  # read(2) failed with errno `value`
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    """A stretch of a file's contents, an extent of one origin: `length` bytes from offset `start`. What
+    `value`, `origin` and `data` mean depends on `kind`.
+    """
+
     kind: RunKind
     start: int
     length: int
@@ -382,8 +386,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One name. `path` is relative to the mount point (the root is ""), surrogate-escaped.
-    `blocks` counts 512 bytes. `runs` cover a regular file's contents in order without gaps.
+    """One name. `path` is relative to the mount point (the root is ""), surrogate-escaped. `size` is in
+    bytes, `blocks` in units of 512 bytes. `runs` cover a regular file's contents in order, without gaps.
     """
 
     path: str
@@ -405,26 +409,28 @@ Tree = Mapping[str, TreeEntry]
 
 
 class FsckClass(enum.Enum):
-    """An fsck's exit code, decoded by that program's own documentation."""
+    """What an exit code of fsck means, by that program's own documentation."""
 
     CLEAN = "clean"
     REPAIRED = "repaired"
     DIRTY = "dirty"
-    FAILED = "failed"  # the program itself could not do its work: UNKNOWN
+    FAILED = "failed"  # the program could not do its work: the state is UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class FsckResult:
+    """The result of one fsck."""
+
     classified: FsckClass
     exit_code: int
     output: str
-    complaint: str = ""  # its first line that says what is wrong, where that is known
+    complaint: str = ""  # the first line of the output that says what is wrong, where known
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Answer of one Check. `exit_code` None: it could not be run. `told`: after how many acknowledgements
-    of applications it was asked; 0 for a check that is not an application's.
+    """The result of one Check. `exit_code` None: it could not be run. `told`: the number of acknowledgements
+    that it was given; 0 for a check that is not an application's.
     """
 
     operation: int
@@ -435,9 +441,9 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything seen of one crash state: what the judges judge.
+    """Everything observed of one crash state, which the oracles judge.
 
-    `lost`: not empty when the kernel died or hung on this state in more than one fresh guest.
+    `lost`: console output, if the kernel died or hung on this state in each of several fresh guests.
     """
 
     mount_errno: int = 0
@@ -471,8 +477,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """FAIL exactly when there is a violation; UNKNOWN when there is none but something could not be
-    looked at (`unknown` says what); PASS otherwise.
+    """FAIL if there is a violation; UNKNOWN if there is none but something could not be judged (`unknown`
+    says what); PASS otherwise.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -502,8 +508,8 @@ class CaseId:
 
     @property
     def family(self) -> str:
-        """What a table calls the workload: of a generated one (`harness.workloads.generate`) the set,
-        since those are hundreds: `ace1`, `ace2`, `random`.
+        """The name of the workload in tables: for a generated one (`harness.workloads.generate`), of which
+        there are hundreds, the name of its set: `ace1`, `ace2`, `random`.
         """
         if re.fullmatch(r"random\d+-\d+-\d+", self.workload):
             return "random"

@@ -1,1 +1,1 @@
-"""Casework: recording a workload, looking at its crash states, judging each."""
+"""Casework: record a workload, recover its crash states, judge each."""

@@ -1,4 +1,4 @@
-"""One crash state in guests: recovered, walked, asked and checked, until one attempt holds."""
+"""Attempts to observe one crash state: a guest recovers, walks and checks it, until one attempt succeeds."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from harness.guests.worker import Ask, Worker
 from harness.model import CrashState, Outcome
 
 ATTEMPTS = 3
-"""Guests tried for one state. A kernel that dies in each of them is the kernel's fault."""
+"""Guests tried for one state. If the kernel dies in each of them, recovery is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A state that could not be looked at, and why."""
+    """A state that could not be observed, and why."""
 
     reason: str
 
 
 class Attempts:
-    """From a crash state to an Outcome or Unseen. For all threads, each with a worker of its own.
+    """Turns a crash state into an Outcome or Unseen. Thread-safe; each thread brings its own worker.
 
     Invariants:
 
-    1. An Outcome is of one visit in which nothing went wrong, or of a kernel that died in each of ATTEMPTS
-       guests. Everything else is Unseen, with its reason.
-    2. `see` never raises. A guest or a disk that is lost (GuestLost, DiskError: also bad frames, timeouts) is
-       replaced, and the state is looked at again. A guest or program that says no is not asked again. What
-       nobody foresaw, a defect of the harness or a hostile tree that got past the channel, costs this state
-       only, and its reason names the exception and the line.
-    3. Nothing of an attempt that went wrong reaches the next one: its guest and its disk are gone by then.
-    4. The memo learns an outcome only when it is whole: after fsck, from a visit that held.
+    1. An Outcome comes from one visit in which nothing went wrong, or says that the kernel died in each of
+       ATTEMPTS guests. Everything else is Unseen, with its reason.
+    2. `see` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and timeouts)
+       is replaced, and the state is tried again. A guest or program that reports failure is not tried again.
+       An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
+       costs this state only, and its reason names the exception and the line.
+    3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
+    4. The memo receives only complete outcomes: after fsck, from a visit in which nothing went wrong.
     """
 
     def __init__(self, recording: Recording, memo: OutcomeMemo) -> None:
@@ -50,7 +50,7 @@ class Attempts:
     def see(
         self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event
     ) -> Outcome | Unseen:
-        """What came back of `state`. `ask`: what is to be known of the tree while it is mounted."""
+        """The outcome of `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
         losses: list[GuestLost | DiskError] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
@@ -60,7 +60,7 @@ class Attempts:
                 losses.append(e)
             except PowercutError as e:
                 return Unseen(e.what)
-            except Exception as e:  # whatever it is, it costs this state and no other
+            except Exception as e:  # whatever was raised, it costs this state and no other
                 worker.close()
                 return Unseen(reason_of(e))
         died = [loss.console for loss in losses if isinstance(loss, GuestLost) and loss.kernel_died]
@@ -79,7 +79,7 @@ class Attempts:
         return outcome
 
     def _check(self, worker: Worker, state: CrashState) -> FsckReads:
-        """fsck of what recovery left, run unless its answer is known by all that it reads."""
+        """fsck of the recovered image; not run if its answer for the same blocks is known."""
         known = self._fsck.recall(worker.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
@@ -93,8 +93,8 @@ class Attempts:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a state could not be looked at. An exception that nobody foresaw is told as one: its type, what it
-    says, and where it was raised.
+    """Why a state could not be observed. For an unforeseen exception: its type, its text, and where it was
+    raised.
     """
     if isinstance(error, PowercutError):
         return error.what

@@ -1,23 +1,23 @@
 """Steps 4 to 8 of a run: every case is recorded, and each of its crash states looked at, judged and stored.
 
 A case takes four steps: *record* its workload, *look* at the contents of its crash states, *confirm* its
-findings on the machine that people run, *finish*. Each step is a task, done in a station's thread, which
+findings on the machine that people run, *finish*. Each step is a task that runs in a station's thread and
 returns a callback; callbacks run in the thread that owns the store, and decide what comes next.
 
-Doubt about the memo (`harness.cases.outcome_memo`) takes back what the memo answered. Such an answer is
-*provisional* until its case is DONE without doubt, whatever is killed in between:
+Doubt about the memo (`harness.cases.outcome_memo`) revokes what the memo answered. So an answer from the memo
+is *provisional* until its case is DONE without doubt, even if the run is killed in between:
 
 1. Doubt arises in a station's thread, and is in the store when the look that found it returns. The thread
    that owns the store reads `Examiner.doubt`, which waits for that, before it stores anything of a case.
-2. Answers recalled and stored before the doubt are rows of a case that is not DONE. They become UNKNOWN and
-   are looked at again by this run, once it has read the doubt (`_Work.provisional`), or looked at again by
-   the one that resumes it, which trusts no recalled answer of a case that is not DONE.
-3. Answers recalled before the doubt but not yet stored are not stored, and looked at again.
-4. A kill before the doubt is stored loses it, with the look that found it: nothing of that look is stored,
-   and all that the memo answered is looked at again when the run is resumed.
-5. A kill after that: the resumed case begins with the doubt, without a memo, and ends UNKNOWN.
-6. Doubt of the last look, or of a confirmation, is read before the case is finished, since nothing of it is
-   pending then. After that nobody looks at it any more.
+2. Answers recalled and stored before the doubt are rows of a case that is not DONE. Once this run has read
+   the doubt, it makes them UNKNOWN and looks at their contents again (`_Work.provisional`). If it is killed
+   first, the run that resumes it looks again: it trusts no recalled answer of a case that is not DONE.
+3. Answers recalled before the doubt but not yet stored are discarded, and their contents looked at again.
+4. A kill before the doubt is stored loses it, and with it the look that found it: nothing of that look is
+   stored, and when the run is resumed, everything that the memo answered is looked at again.
+5. After a kill that comes later, the resumed case begins with the doubt, without a memo, and ends UNKNOWN.
+6. Doubt from the last look, or from a confirmation, is read before the case is finished, since no task of
+   the case is pending then. After that, no task can raise doubt.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from harness.store.records import (
 )
 
 CHUNK_STATES = 32
-"""Distinct contents that one task looks at: neighbours, so that little changes from one to the next."""
+"""Distinct contents per task. They are neighbours, so that little changes from one to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """The states of one content, what was seen of it, and the judgement of each."""
+    """The states of one content, what a look at it showed, and the judgement of each state."""
 
     group: Group
     look: Look
@@ -83,10 +83,11 @@ class _Case:
 
 @dataclass(slots=True)
 class _Work:
-    """A case that has been recorded. Of the thread that owns the store, but for `examiner`.
+    """A case that has been recorded. Only the thread that owns the store uses it, except for `examiner`.
 
-    `pending`: tasks that have not reported yet. `smallest`: of each finding its smallest state.
-    `provisional`: contents whose outcome came from the memo.
+    `seconds`: spent on it by all stations. `pending`: tasks that have not reported yet. `smallest`: the
+    smallest state of each finding, by (oracle, signature). `provisional`: contents whose outcome came from
+    the memo. `confirmed`: findings that a confirmation has looked at.
     """
 
     case: _Case
@@ -119,8 +120,8 @@ class Casework:
     def work(
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
     ) -> None:
-        """Until every task, and every task that those led to, is done. `lacking`: modes and
-        workloads that cannot be run here, by name, and why.
+        """Work on all cases until every task, and every task that it led to, is done. `lacking`: modes and
+        workloads that cannot be run here, by name, with the reason.
         """
         known = {record_.case: record_ for record_ in self._store.cases()}
         for profile, workload in wanted:
@@ -128,15 +129,15 @@ class Casework:
             if before := known.get(case.id):
                 settled = before.status is CaseStatus.DONE and not before.doubt
                 case = replace(case, doubt=before.doubt, settled=settled)
-            else:  # what is known of a recording tells whether it is still the same
+            else:  # an existing row stays: it tells whether the recording is still the same
                 self._store.add_case(_info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 continue
             self._unrecorded.append(case)
         self._progress.begin("recorded", len(self._unrecorded))
-        # A recording for each station; further ones as cases are done: the first verdict comes soon,
-        # and logs do not pile up.
+        # One recording per station at first, and another whenever a case is done: the first verdict comes
+        # early, and logs do not pile up.
         for _ in range(self._plan.jobs):
             self._next_recording(pool)
         while self._waiting:
@@ -156,10 +157,10 @@ class Casework:
             self._submit(pool, lambda station: self._record(pool, station, case))
 
     def _record(self, pool: Pool, station: Station, case: _Case) -> Callback:
-        """In a station's thread. What goes wrong is told of this case, and costs no other."""
+        """Runs in a station's thread. A failure is reported for this case and costs no other."""
         begun = time.monotonic()
         try:
-            station.judge.require_hope()  # nothing is recorded that nobody can look at
+            station.judge.require_hope()  # do not record what no guest can recover
             recording = self._recording(station.recorder, case)
             states = enumerate_states(self._plan.fault_models, recording)
             hashes = station.judge.show(recording.base, recording.log).hashes(states)
@@ -168,7 +169,7 @@ class Casework:
             status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
             reason = str(e)
             return lambda: self._not_recorded(pool, case, status, reason)
-        except Exception as e:  # whatever it is, it costs this case and no other
+        except Exception as e:  # whatever was raised, it costs this case and no other
             for worker in station.workers:
                 worker.close()
             reason = reason_of(e)
@@ -225,8 +226,9 @@ class Casework:
         self._go_on(pool, work)
 
     def _left(self, work: _Work, groups: Sequence[Group]) -> list[Group]:
-        """The contents that are still to be looked at. States of one content stand and fall with the first of
-        them, which says whether the memo answered; what is left as it is stays provisional.
+        """The contents still to be looked at. A content with an UNKNOWN or missing verdict is looked at
+        again, and so is one that the memo answered, unless the case was settled; of a settled case, answers
+        from the memo stay provisional.
         """
         verdicts = {str(v.state): v for v in self._store.iter_verdicts(work.id)}
         left: list[Group] = []
@@ -249,7 +251,7 @@ class Casework:
             self._submit(pool, lambda station, chunk=chunk: self._look(pool, station, work, chunk))  # type: ignore[misc]
 
     def _look(self, pool: Pool, station: Station, work: _Work, groups: Sequence[Group]) -> Callback:
-        """In a station's thread."""
+        """Runs in a station's thread."""
         begun = time.monotonic()
         stop = pool.stop
         seen = [look_at(work.examiner, station.judge, g, stop) for g in groups if not stop.is_set()]
@@ -269,12 +271,12 @@ class Casework:
         self._go_on(pool, work)
 
     def _doubted(self, work: _Work) -> bool:
-        """Whether the memo is in doubt; if so, the store knows, and what the memo answered is UNKNOWN there.
-        Comes before anything is stored of a case.
+        """Whether the memo is in doubt. If so, stores the doubt and makes what the memo answered UNKNOWN.
+        Must be called before anything of a case is stored.
         """
         doubt = work.examiner.doubt
         if doubt and doubt != work.case.doubt:
-            self._store.set_case_doubt(work.id, doubt)  # again, in case that it could not be kept at once
+            self._store.set_case_doubt(work.id, doubt)  # again, in case it could not be stored at once
             self._store.put_judgements(
                 work.id,
                 [
@@ -291,7 +293,9 @@ class Casework:
         return {(f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id}
 
     def _keep_evidence(self, work: _Work, seen: JudgedGroup) -> None:
-        """What the smallest state of each finding showed; the store folds findings itself."""
+        """Store the evidence of each finding's smallest state; the store itself folds violations into
+        findings.
+        """
         outcome = seen.look.seen
         if not isinstance(outcome, Outcome):
             return
@@ -305,7 +309,7 @@ class Casework:
                     self._store.put_evidence(finding, evidence_of(judged.state, outcome))
 
     def _go_on(self, pool: Pool, work: _Work) -> None:
-        """After each task: what comes next of this case, if nothing of it is pending."""
+        """Called after each task: begin what comes next for this case, if none of its tasks is pending."""
         if pool.stop.is_set():
             return
         if self._doubted(work) and work.provisional:
@@ -316,7 +320,7 @@ class Casework:
             self._finish(pool, work)
 
     def _look_again(self, pool: Pool, work: _Work) -> None:
-        """At all that the memo answered: no guest is spared this time."""
+        """Look again, in guests, at everything that the memo answered."""
         self._progress.say(f"{work.id}: {work.case.doubt}; looking again at what the memo answered")
         again, work.provisional = work.provisional, []
         self._progress.begin("states", sum(len(g.states) for g in again))
@@ -336,7 +340,7 @@ class Casework:
     def _confirm(
         self, pool: Pool, station: Station, work: _Work, key: tuple[str, str], state: CrashState
     ) -> Callback:
-        """In a station's thread."""
+        """Runs in a station's thread."""
         look = work.examiner.look(station.recorder, [state], pool.stop)
         judgement = work.examiner.judge(state, look.seen)
         found = {(v.oracle, v.signature) for v in judgement.violations}
@@ -355,7 +359,7 @@ class Casework:
     # --- finish -------------------------------------------------------------------------------
 
     def _finish(self, pool: Pool, work: _Work) -> None:
-        """Close the case, and begin another."""
+        """Close the case, and begin the next recording."""
         before = self._store.case(work.id)
         self._store.set_case_seconds(work.id, (before.seconds if before else 0.0) + work.seconds)
         doubted = self._doubted(work)
@@ -381,7 +385,7 @@ def _info(case: _Case) -> CaseInfo:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Crash states of one content; the first stands for all."""
+    """Crash states with the same content, of which the first is looked at for all."""
 
     content_hash: str
     states: tuple[CrashState, ...]
@@ -394,7 +398,7 @@ def enumerate_states(fault_models: Iterable[str], recording: Recording) -> list[
 
 
 def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> list[Group]:
-    """States of equal content together, in the order of their first."""
+    """Group states of equal content, in the order of each group's first state."""
     groups: dict[str, list[CrashState]] = defaultdict(list)
     for state, content_hash in zip(states, hashes, strict=True):
         groups[content_hash].append(state)
@@ -419,12 +423,12 @@ def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Ev
 
 
 def finding_at(case: CaseId, key: tuple[str, str], state: CrashState) -> Finding:
-    """The finding of that (oracle, signature) at this state, as the store asks for it."""
+    """The finding of that (oracle, signature) at this state, in the form that the store takes."""
     return Finding(case, *key, state=state, violations=(), states=1)
 
 
 def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
-    """What a person wants to see beside a violation."""
+    """The kernel log and fsck's output, which people need beside a violation."""
     return Evidence(
         state,
         kernel_log="\n".join(outcome.kernel_log) or outcome.lost,

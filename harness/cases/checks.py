@@ -1,4 +1,4 @@
-"""A workload's own checks: which of them can be trusted, and what they say of a recovered tree."""
+"""A workload's own checks: which of them can be trusted, and their results for a recovered tree."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from harness.guests.worker import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, Outcome, Tree
 
 See = Callable[[CrashState, Ask], Outcome | Unseen]
-"""Looks at a state in a guest."""
+"""Recovers a state in a guest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What checks are asked of one content.
+    """What the checks are asked about one content.
 
-    `machine`: the kind of guest; what one kind answered does not confirm itself in another. `acked`:
-    operations that had returned at the last of the content's states. `told`: numbers of acknowledgements at
-    its states, from the most down.
+    `machine`: the kind of guest; an answer from one kind confirms nothing about another. `acked`: how many
+    operations had returned at the last of the content's states. `told`: the numbers of acknowledgements at
+    its states, descending.
     """
 
     machine: str
@@ -32,19 +32,20 @@ class Question:
 
 
 class Checks:
-    """What the checks say of recovered trees. For all threads. Invariants:
+    """Runs the checks on recovered trees and caches their results. Thread-safe. Invariants:
 
-    1. A check is tried before it is trusted: after the workload's end and a clean unmount every check must
-       say yes, and so must an application's of the file system that mkfs made. One that does not cannot do
-       its work here (a kernel without what the program needs), and its answer is worth nothing; nor is that
-       of an application which never acknowledged anything, since its check was never asked for anything.
-    2. These controls are run once, by the first thread that looks at a state; the others wait.
-    3. A check is asked once for one content of the files that it reads, in one kind of guest, with one list
-       of acknowledgements. Threads that want the same answer wait for it; where asking fails, the next of
-       them asks.
-    4. An application is asked from the most acknowledgements, which the last of the states of one content
-       had, down to the first number that it is content with. It asks for less with fewer, so it would be
-       content with all that are fewer still.
+    1. A check is tried before it is trusted: every check must pass after the workload's end and a clean
+       unmount, and an application's check must also pass on the file system that mkfs made. A check that
+       fails there cannot work here (for instance on a kernel without what the program needs), and its
+       results are not used; nor are those of an application that never acknowledged anything, since its
+       check then demands nothing.
+    2. The first thread that looks at a state runs these controls, once; the others wait.
+    3. A check runs once for each combination of the contents of the files that it reads, kind of guest, and
+       list of acknowledgements. Threads that want the same result wait for it; if the run fails, the next of
+       them tries.
+    4. An application's check runs first with the most acknowledgements, those of the last of a content's
+       states, and then with fewer until it passes. With fewer acknowledgements it demands less, so it would
+       pass with all smaller numbers.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -75,7 +76,7 @@ class Checks:
             self._tried = True
 
     def _refusing(self, machine: str, see: See, state: CrashState, when: str) -> dict[int, str]:
-        """The operations whose check does not say yes at a state that no crash has touched."""
+        """The operations whose check fails at a state that no crash has touched, with the reason."""
         seen = see(state, self.ask(self.question(machine, [state])))
         if isinstance(seen, Unseen):
             return {c.operation: seen.reason for c in self._checks}
@@ -90,8 +91,8 @@ class Checks:
         return {c.operation: why for c in checks if c.operation not in acknowledged}
 
     def trusted(self, outcome: Outcome) -> Outcome:
-        """With answers that are worth nothing marked as not given, and why. The same object where there are
-        none: the judge knows it again.
+        """`outcome` with untrusted results marked as not run, with the reason. Returns the same object where
+        there are none, so that the judge's cache recognises it.
         """
         if not any(result.operation in self._useless for result in outcome.checks):
             return outcome
@@ -104,21 +105,23 @@ class Checks:
     # --- answers ------------------------------------------------------------------------------
 
     def question(self, machine: str, states: Sequence[CrashState]) -> Question:
-        """What is asked of these states, which have one content."""
+        """The question for these states, which have one content."""
         positions = [self._history.position(s.prefix) for s in states]
         told = sorted({p.told for p in positions}, reverse=True)
         return Question(machine, max(p.acked for p in positions), tuple(told))
 
     def ask(self, question: Question) -> Ask:
-        """Puts the question to a mounted tree; a guest is involved only for what is not known."""
+        """Returns a function that answers the question for a mounted tree, and runs in the guest only the
+        checks whose result is not known.
+        """
         return lambda tree, run: tuple(self._all(question, tree, run))
 
     def known(self, question: Question, outcome: Outcome) -> Outcome | None:
-        """An outcome that was recalled with what checks say of it; None if only a guest could tell."""
+        """A recalled outcome with the results of its checks; None if one of them has to run in a guest."""
         if not self._checks or outcome.mount_errno or outcome.lost:
             return outcome
         try:
-            answers = tuple(self._all(question, outcome.tree, _ask_nobody))
+            answers = tuple(self._all(question, outcome.tree, _run_nothing))
         except _NotKnown:
             return None
         return dataclasses.replace(outcome, checks=answers)
@@ -149,15 +152,15 @@ class Checks:
 
 @dataclass(slots=True)
 class _Slot:
-    """An answer, and the lock of the thread that asks for it."""
+    """A result, and the lock that the thread which obtains it holds."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     answer: CheckResult | None = None
 
 
 class CheckAnswers:
-    """Answers that depend on their key alone, asked for once each. For all threads: one asks, the others
-    wait. What `ask` raises is no answer: the next thread asks anew.
+    """Results that depend on their key alone, obtained once each. Thread-safe: one thread calls `ask`, the
+    others wait. If `ask` raises, nothing is kept, and the next thread calls its own.
     """
 
     def __init__(self) -> None:
@@ -165,7 +168,7 @@ class CheckAnswers:
         self._slots: dict[Hashable, _Slot] = {}
 
     def get(self, key: Hashable, ask: Callable[[], CheckResult]) -> CheckResult:
-        """The answer for `key`, from `ask` if nobody has asked before."""
+        """The result for `key`, from `ask` if it is not known yet."""
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())
         with slot.lock:
@@ -175,15 +178,15 @@ class CheckAnswers:
 
 
 class _NotKnown(Exception):
-    """A check's answer that only a guest can give."""
+    """The result of a check is not known; it has to run in a guest."""
 
 
-def _ask_nobody(check: Check, acknowledged: Sequence[str]) -> CheckResult:
+def _run_nothing(check: Check, acknowledged: Sequence[str]) -> CheckResult:
     raise _NotKnown
 
 
 def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str, int, bytes, str], ...]:
-    """What a check can see of the files that it reads."""
+    """What is visible to a check of the files that it reads: path, kind, mode, target, digest of contents."""
     return tuple(
         (e.path, e.kind, e.mode, e.target, e.digest)
         for e in tree.values()

@@ -1,13 +1,13 @@
-"""Look at one crash state of a recording: recover it in a guest, fsck it, run its checks, judge it.
+"""Examine one crash state of a recording: recover it in a guest, fsck it, run its checks, judge it.
 
-The piece that `run` does thousands of times and `repro` does once, put together from three:
+`run` does this thousands of times, `repro` once. It has three parts:
 
-- `attempts`: what guests show of a state, and what it means when they are lost;
-- `outcome_memo`: states whose outcome is known without a guest, and the doubt whether it is;
-- `checks`: the workload's own checks, each asked once for a content.
+- `attempts`: recovers a state in guests, and decides what the loss of a guest means;
+- `outcome_memo`: recalls outcomes without a guest, and holds the doubt about them;
+- `checks`: the workload's own checks, each run once for a content.
 
-And from two that know answers by contents: fsck's (`fsck_reads.FsckAnswers`) and the checks'
-(`checks.CheckAnswers`). None of these may change a verdict.
+Two caches know results by contents: fsck's (`fsck_reads.FsckAnswers`) and the checks'
+(`checks.CheckAnswers`). No cache may change a verdict.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ SAMPLE_RATE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of a content, and whether the memo answered."""
+    """What is known of a content, and whether it came from the memo."""
 
     seen: Outcome | Unseen
     recalled: bool = False
 
 
-def _nobody(_: str) -> None:
-    """Nobody keeps the doubt."""
+def _ignore(_: str) -> None:
+    """The default of `on_doubt`: the doubt is not stored."""
 
 
 class Examiner:
     """Looks at the crash states of one recording and judges them. Shared by all threads.
 
-    `memo`: whether outcomes may be recalled; `sample_rate`: of those, the share looked at all the same.
-    `doubt`: an earlier part of the run had about the memo, which is then off; `on_doubt`: keeps one that
-    arises, in the thread in which it does, before anything is answered that depends on it.
+    `memo`: whether outcomes may be recalled. `sample_rate`: the share of the states that could be recalled
+    but are recovered in a guest anyway, to test the memo. `doubt`: about the memo, from an earlier part of
+    the run; it turns the memo off. `on_doubt`: stores a new doubt; it is called in the thread in which the
+    doubt arises, before any result that depends on it is returned.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Examiner:
         memo: bool = False,
         sample_rate: float = SAMPLE_RATE,
         doubt: str = "",
-        on_doubt: Callable[[str], None] = _nobody,
+        on_doubt: Callable[[str], None] = _ignore,
     ) -> None:
         self.recording = recording
         profile = recording.profile
@@ -74,16 +75,16 @@ class Examiner:
 
     @property
     def doubt(self) -> str:
-        """Why what the memo answered cannot be relied on, or empty. Kept before it is told."""
+        """Why the memo's answers cannot be relied on, or empty. It is stored before it is returned."""
         return self._memo.doubt
 
     def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        """What comes back of these states, which have one content, from the memo or from a guest. Never
-        raises: what goes wrong makes these states Unseen.
+        """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
+        failure makes these states Unseen.
         """
         try:
             return self._look(worker, states, stop)
-        except Exception as e:  # see Attempts, invariant 2: the memo and the checks have defects as well
+        except Exception as e:  # see Attempts, invariant 2: the memo and the checks may have defects, too
             worker.close()
             return Look(Unseen(reason_of(e)))
 
@@ -105,13 +106,13 @@ class Examiner:
         return Look(self._checks.trusted(seen))
 
     def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
-        """What the oracles say of `seen`, had the power failed at `state`."""
+        """The oracles' judgement of `seen`, had the power failed at `state`."""
         if isinstance(seen, Unseen):
             return Judgement(unknown=(seen.reason,))
         position = self.recording.history.position(state.prefix)
         key = (position, id(seen))
         known = self._judgements.get(key)
         if known is None:
-            known = (seen, self._judge.judge(position, seen))  # holds `seen`, so that its id stays its own
+            known = (seen, self._judge.judge(position, seen))  # holds `seen`: its id is not reused
             self._judgements[key] = known
         return known[1]

@@ -1,8 +1,8 @@
-"""fsck with what it read of the image: the blocks on which its answer depends.
+"""fsck, and the blocks of the image that it read, on which its answer depends.
 
-`vms/readtrace` is loaded into the program (LD_PRELOAD) and notes every read of the image, and of its second
-device, if it has one. Where it could not see a read (a program linked statically, one that maps the image or
-reads through stdio), the blocks are None, and nobody may rely on them.
+`vms/readtrace` is loaded into the program (LD_PRELOAD) and records every read of the image, and of its second
+device, if it has one. Where it cannot see a read (a statically linked program, or one that maps the image or
+reads through stdio), the blocks are None, and no answer may be recalled by them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class FsckReads:
-    """`blocks`: numbers of the 4 KiB blocks that were read, or None where that is not known."""
+    """An answer of fsck. `blocks`: numbers of the 4 KiB blocks that it read; None where that is not known."""
 
     result: FsckResult
     blocks: tuple[int, ...] | None
@@ -50,10 +50,10 @@ class FsckReads:
 
 
 class FsckAnswers:
-    """Answers of an fsck, found again by the contents of the blocks that it read. For all threads.
+    """A cache of fsck's answers, by the contents of the blocks that it read. Thread-safe.
 
-    A program that reads the same blocks with the same contents does the same: so an image that agrees with
-    one that was checked on every block which was read there has the same answer.
+    A program that reads the same blocks with the same contents does the same: an image that agrees with a
+    checked one on every block that was read there has the same answer.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class FsckAnswers:
         self._blocks: list[int] = []
 
     def recall(self, disk: Disk) -> FsckReads | None:
-        """The answer for what the disk shows now, if it is known."""
+        """The answer for the state that the disk shows now, if it is known."""
         with self._lock:
             blocks, shapes = list(self._blocks), list(self._answers.items())
         if not shapes:
@@ -75,7 +75,7 @@ class FsckAnswers:
         return None
 
     def remember(self, disk: Disk, answer: FsckReads) -> None:
-        """Keep the answer for what the disk shows now. One whose reads are not known is not kept."""
+        """Keep the answer for the state that the disk shows now, unless its reads are not known."""
         if answer.blocks is None:
             return
         contents = tuple(disk.block_hashes(answer.blocks))
@@ -85,7 +85,9 @@ class FsckAnswers:
 
 
 def parse_trace(text: str) -> tuple[int, ...] | None:
-    """Blocks of a trace: lines `offset length` in bytes, and at the end a line that it is complete."""
+    """Block numbers of a trace, or None if it is not complete. Its lines are `offset length`, in bytes, and
+    `complete` at the end.
+    """
     lines = text.splitlines()
     if not lines or lines[-1] != _COMPLETE:
         return None
@@ -97,5 +99,5 @@ def parse_trace(text: str) -> tuple[int, ...] | None:
 
 
 def find_library() -> Path:
-    """The library that notes what fsck reads; see `vms/readtrace`."""
+    """The library that records fsck's reads; see `vms/readtrace`. Raises EnvironmentLacks."""
     return built_part("POWERCUT_READTRACE", "release", "libpowercut_readtrace.so")

@@ -1,4 +1,4 @@
-"""The memo: outcomes of crash states, found again by what was read of the disk."""
+"""The memo: recalls outcomes of crash states by the blocks of the disk that were read."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from harness.model import CrashState, FsckClass, FsckResult, Outcome
 
 
 class OutcomeMemo:
-    """Recovery, walk and fsck are deterministic, so a state that agrees with one that a guest looked at in
-    every block which they read there has the same outcome, with no guest involved. Each disk process keeps
-    which blocks those were and what they held, under a number; the outcomes of the numbers are here.
+    """Recovery, walk and fsck are assumed to be deterministic: a state has the outcome of an earlier one if
+    the two agree in every block that was read there, and no guest is needed. Each disk process keeps the
+    numbers and the contents of those blocks under a number; the outcomes of these numbers are here.
 
-    The assumption is measured: a share of the states that could be recalled is looked at all the same
+    The assumption is tested: a share of the states that could be recalled is recovered in a guest anyway
     (`sampled`, then `hold`). A difference is *doubt*: it ends the memo of this recording.
 
-    For all threads. Invariants:
+    Thread-safe. Invariants:
 
-    1. Only what a guest showed is remembered; what was recalled never is.
-    2. Nothing is recalled after doubt, nor after an fsck whose reads could not be traced. Neither goes away.
-    3. Doubt is kept before anybody is told: `on_doubt` has returned when `doubt` first answers with it, and
-       when the look that found it returns. (If `on_doubt` fails, `doubt` says so all the same.)
-    4. A state's answer from the memo may be in a caller's hands when doubt arises. Such answers are the
-       caller's to take back; see `harness.cases.casework`.
+    1. Only outcomes from a guest are remembered, never recalled ones.
+    2. Nothing is recalled after doubt, nor after an fsck whose reads could not be traced. Both are final.
+    3. Doubt is stored before it is visible: `on_doubt` has returned when `doubt` first returns it, and when
+       the look that found it returns. (If `on_doubt` raises, `doubt` still returns it.)
+    4. Callers may hold recalled answers when doubt arises. They have to revoke those; see
+       `harness.cases.casework`.
     """
 
     def __init__(
         self, recording: Recording, *, sample_rate: float, doubt: str, on_doubt: Callable[[str], None]
     ) -> None:
-        """`sample_rate` of what could be recalled is looked at all the same. `doubt`: of an earlier part of
-        the run, if there was any.
+        """`sample_rate`: the share of the states that could be recalled but are recovered in a guest anyway.
+        `doubt`: from an earlier part of the run, or empty. `on_doubt`: stores a new doubt.
         """
         self._recording = recording
         self._sample_rate = sample_rate
@@ -49,24 +49,24 @@ class OutcomeMemo:
         self._recalls = not doubt
 
     def turn_off(self) -> None:
-        """Recall nothing from now on, for another reason than doubt."""
+        """Recall nothing from now on, for a reason other than doubt."""
         self._recalls = False
 
     @property
     def recalls(self) -> bool:
-        """Whether anything may be recalled, here and of fsck's answers."""
+        """Whether anything may be recalled: outcomes, and fsck's answers."""
         return self._recalls
 
     @property
     def doubt(self) -> str:
-        """Why the memo was wrong, or empty. Waits while a doubt is being kept."""
+        """Why the memo was wrong, or empty. Waits while a doubt is being stored."""
         with self._doubting:
             return self._doubt
 
     # --- answers ------------------------------------------------------------------------------
 
     def recall(self, worker: Worker, state: CrashState) -> Outcome | None:
-        """The outcome of a state that agrees with this one in all that was read there, if there is one."""
+        """The outcome of an earlier state that agrees with this one in every block read there, if any."""
         if not self._recalls:
             return None
         try:
@@ -80,7 +80,7 @@ class OutcomeMemo:
         return None if number is None else self._outcomes[number]
 
     def remember(self, worker: Worker, state: CrashState, outcome: Outcome, fsck: FsckReads) -> None:
-        """Keep what was just seen, by what was read for it."""
+        """Keep the outcome of the state that the worker's disk shows, by the blocks that were read for it."""
         if not self._recalls:
             return
         if fsck.blocks is None:
@@ -97,24 +97,26 @@ class OutcomeMemo:
     # --- doubt --------------------------------------------------------------------------------
 
     def sampled(self, state: CrashState) -> bool:
-        """Whether this state is looked at although it could be recalled. By chance, but the same states in
-        every run.
+        """Whether to recover this state in a guest although it could be recalled. Pseudo-random: the same
+        states in every run.
         """
         drawn = zlib.crc32(f"{self._recording.case}{state}".encode())
         return drawn < self._sample_rate * 2**32
 
     def hold(self, state: CrashState, recalled: Outcome, seen: Outcome) -> None:
-        """Hold what the memo says of a state against what a guest showed."""
+        """Compare the memo's outcome of a state with a guest's; a difference is doubt."""
         if not self._same(recalled, seen):
             self._give_up(state)
 
     def hold_fsck(self, state: CrashState, recalled: FsckResult, seen: FsckResult) -> None:
-        """The same for an answer of fsck."""
+        """Compare a recalled answer of fsck with a fresh one; a difference is doubt."""
         if recalled.classified is not seen.classified:
             self._give_up(state)
 
     def _same(self, a: Outcome, b: Outcome) -> bool:
-        """In all that the oracles look at, but for checks: those depend on the tree's contents."""
+        """Whether two outcomes agree in all that oracles judge, except checks: those depend on the tree's
+        contents alone.
+        """
         return self._essence(a) == self._essence(b)
 
     def _essence(self, outcome: Outcome) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What one thread works with. `recorder` and `judge` are one worker where one machine does both."""
+    """The workers of one thread. `recorder` and `judge` are the same where one machine does both."""
 
     recorder: Worker
     judge: Worker
@@ -35,8 +35,8 @@ Task = Callable[[Station], Callback]
 
 
 class Pool:
-    """Threads with a station each. `stop` is set when no further state should be begun; `confirms`:
-    the recorders look again at what the judges find.
+    """A thread pool in which each thread has a station. `stop`: set when no further state should be begun.
+    `confirms`: the recorders look again at what the judges find.
     """
 
     def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:

@@ -1,8 +1,8 @@
-"""Recovery whose first half is a program of the host: file systems whose kernel does not replay or repair.
+"""Recovery for file systems whose kernel does not replay or repair: a program on the host does that first.
 
-ext2 has no journal, and JFS's is replayed by its fsck alone: what their users boot into has been through fsck
-first. A profile with a `[repair]` program is recovered so: the crash state becomes an image file, the program
-repairs it, and the guest mounts the result.
+ext2 has no journal, and only fsck replays that of JFS: their users mount a file system after fsck has run. A
+profile with a `[repair]` program is recovered in the same way: the crash state becomes an image file, the
+program repairs it, and the guest mounts the result.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from harness.model import CrashState
 
 
 def repaired(worker: Worker, target: Target, state: CrashState, tool: Tool) -> Target:
-    """What is to be shown, at @0, in place of `state` of `target`. The file belongs to the worker.
+    """The target to show, at @0, in place of `state` of `target`. The worker owns the image file.
 
-    Raises PowercutError where the program says that it could not repair: the state is UNKNOWN.
+    Raises PowercutError where the program reports that it could not repair; the state is then UNKNOWN.
     """
     disk = worker.show(target.base, target.log)
     disk.switch(state)

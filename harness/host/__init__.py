@@ -1,1 +1,1 @@
-"""What the host offers: cache, files, resources, progress."""
+"""Services of the host: cache, files, resources, progress."""

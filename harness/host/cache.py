@@ -1,4 +1,4 @@
-"""Where things that can be made again are kept: kernels, the accelerator's answer."""
+"""The cache of what can be rebuilt: kernels, and which accelerator works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary folders that a later start of the harness removes where their owner was killed."""
+"""Temporary folders; if their owner was killed, a later start of the harness removes them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ LOCK_NAME = "owner.lock"
 
 
 class OwnedFolder:
-    """A new temporary folder whose name begins with `prefix`, locked (flock(2)) for as long as its owner
-    lives: the kernel gives the lock back when that is killed. Making one sweeps those of dead owners.
+    """A new temporary folder whose name begins with `prefix`, locked (flock(2)) as long as its owner lives:
+    the kernel releases the lock when the owner is killed. Making one removes those of dead owners.
     """
 
     def __init__(self, prefix: str) -> None:
         sweep(prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        unlocked = self.path / f"{LOCK_NAME}.new"  # nobody sees the lock before it is held
+        unlocked = self.path / f"{LOCK_NAME}.new"  # renamed once it is locked: `sweep` sees no unlocked one
         self._lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         unlocked.rename(self.path / LOCK_NAME)
 
     def remove(self) -> None:
-        """With all that is in it. Safe to call twice."""
+        """Remove the folder with its contents. Safe to call twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._lock)
@@ -44,8 +44,8 @@ class OwnedFolder:
 
 
 def sweep(prefix: str) -> list[Path]:
-    """Remove this user's folders of that prefix whose owners have ended; returns them. One without a lock is
-    just being made, or somebody else's: it stays.
+    """Remove this user's folders with that prefix whose owners have ended, and return them. A folder without
+    a lock file is being made, or is somebody else's: it stays.
     """
     gone = []
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):

@@ -1,4 +1,4 @@
-"""Progress: what long work reports to, and two ways to show it: bars on a terminal, plain lines elsewhere."""
+"""Progress of long work, shown as bars on a terminal and as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ PLAIN_INTERVAL_S = 5.0
 
 
 class Progress(Protocol):
-    """What long work reports to. Calls may come from several threads."""
+    """Receives the progress of long work. Calls may come from several threads."""
 
     def say(self, text: str) -> None:
-        """One line for people."""
+        """Show one message to people."""
         ...
 
     def begin(self, what: str, total: int) -> None:
-        """`total` more units of the work named `what` are known."""
+        """Add `total` units to the work named `what`."""
         ...
 
     def advance(self, what: str, count: int) -> None:
-        """`count` of them are done."""
+        """Report `count` units of the work named `what` as done."""
         ...
 
 
@@ -77,7 +77,7 @@ class Bars:
 
 
 class Lines:
-    """Progress in a log file: each line said, and a line of figures every few seconds; a context manager."""
+    """Progress as plain lines: each message, and a line of figures every few seconds; a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""Where the files are that the package needs beside its Python: templates, schemas, machines."""
+"""Find the files that the package needs besides its Python: templates, schemas, machines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 def resource(*parts: str) -> Path:
     """Path of a data file or folder, such as `resource("reports", "templates", "report.html")`.
 
-    In a source checkout it stands beside the package; an installed wheel carries it in `harness/_data`.
-    Raises EnvironmentLacks when it is in neither.
+    In a source checkout it is beside the package; an installed wheel has it in `harness/_data`. Raises
+    EnvironmentLacks if it is in neither place.
     """
     places = [_PACKAGE.parent.joinpath(*parts), _PACKAGE.joinpath("_data", *parts)]
     if not (_PACKAGE.parent / "pyproject.toml").exists():
-        places.reverse()  # beside an installed package lie other people's packages
+        places.reverse()  # beside an installed package are other projects' packages
     for place in places:
         if place.exists():
             return place
@@ -29,9 +29,10 @@ def resource(*parts: str) -> Path:
 
 
 def built_part(variable: str, *parts: str) -> Path:
-    """A part in Rust that `make setup` built; the environment's `variable` may name another file.
+    """A Rust program or library that `make setup` built; the environment variable `variable` may name another
+    file.
 
-    Raises EnvironmentLacks when it is not there.
+    Raises EnvironmentLacks if it does not exist.
     """
     configured = os.environ.get(variable)
     path = Path(configured) if configured else _PACKAGE.parent.joinpath("target", *parts)

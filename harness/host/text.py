@@ -1,28 +1,28 @@
-"""Foreign text on a terminal or in a text file: what a guest, or somebody else's run directory, says must not
-steer the terminal, and must not look like a line of ours.
+"""Untrusted text on a terminal or in a text file: text from a guest, or from somebody else's run directory,
+must neither control the terminal nor pass for a line of Powercut.
 """
 
 from __future__ import annotations
 
 _STEERING = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Line separators, and controls of the writing direction: they show a text in another order than it has."""
+"""Line separators, and controls of writing direction, which show text in a different order."""
 
 
 def printable(text: str) -> str:
-    """`text` without what XML 1.0 and terminals cannot bear: a control character becomes `\\x1b`. Newlines
+    """`text` with characters that XML 1.0 forbids or that control a terminal escaped, as in `\\x1b`. Newlines
     and tabs stay.
     """
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
 def one_line(text: str) -> str:
-    """The same where a line is expected: a newline becomes `\\n`."""
+    """`printable` for a single line: a newline becomes `\\n`."""
     return printable(text).replace("\n", "\\n")
 
 
 def indented(text: str, by: str = "    ") -> str:
-    """The same where several lines may be: those after the first are indented, so that none of them reads as
-    a line of ours.
+    """`printable` for several lines: those after the first are indented, so that none of them can pass for a
+    line of Powercut.
     """
     return printable(text).replace("\n", f"\n{by}")
 

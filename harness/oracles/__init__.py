@@ -1,11 +1,11 @@
-"""Does what came back after the power cut keep what the mode promised? Pure functions, no I/O.
+"""Judge whether a recovered state keeps the promises of its mode. Pure functions, no I/O.
 
     judge = Judge(contract, history, checks=workload.checks, error_patterns=profile.console.errors)
     judgement = judge.judge(history.position(state.prefix), outcome)
 
-What is modelled, and what is not checked, stands at the head of each module: `replay` (operations),
-`names` (the namespace), `allowance` (sizes and bytes), `contents` (naming what is wrong), `surface` (mount,
-reading, kernel log, fsck, programs). `vms/filesystems/CONTRACTS.md` holds the rules and their evidence.
+The head of each module says what it models and what it does not check: `replay` (operations), `names` (the
+namespace), `allowance` (sizes and bytes), `contents` (naming what is wrong), `surface` (mount, reading,
+kernel log, fsck, programs). `vms/filesystems/CONTRACTS.md` holds the rules and their evidence.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
 
 MAX_VIOLATIONS = 20
-"""Of one oracle at one crash state. A state that lost everything needs no longer list; but an oracle that
-has much to say never silences another, since each is expected, or not, on its own.
+"""Limit per oracle and crash state. A state that lost everything needs no longer list. The limit is per
+oracle so that a verbose one cannot hide another's violations: each is expected, or not, separately.
 """
 
 
 def _of_the_model(name: str) -> Oracle:
-    """An oracle whose violations come from holding names and contents against the model."""
+    """An oracle whose violations come from comparing names and contents with the reference model."""
 
     def oracle(case: Case) -> Iterator[Violation | Undecided]:
         if not case.mounted:
@@ -60,8 +60,8 @@ ORACLES: Mapping[str, Oracle] = {
 class Judge:
     """Judges the crash states of one case.
 
-    What does not depend on the crash state is computed here, once. Raises UsageError for a history that
-    cannot have happened, or a pattern that is no regular expression.
+    The constructor computes once what does not depend on the crash state. It raises UsageError for a history
+    that cannot have happened and for a pattern that is not a regular expression.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Judge:
         self._oracles = oracles
 
     def judge(self, position: Position, outcome: Outcome) -> Judgement:
-        """The verdict on one recovered crash state, and its reasons.
+        """The verdict on one recovered crash state, with its violations. `position`: where the power failed.
 
-        An oracle that raises has judged nothing: that makes the state UNKNOWN at best.
+        An oracle that raises has judged nothing, so the state is UNKNOWN unless another oracle fails it.
         """
         case = Case(
             self.contract, self.timeline, self._contents, self._checks, self._errors, position, outcome
@@ -93,7 +93,7 @@ class Judge:
         for name, oracle in self._oracles.items():
             try:
                 found = list(oracle(case))
-            except Exception as e:  # whatever it is, the oracle has not judged
+            except Exception as e:  # whatever was raised, this oracle has not judged
                 unknown.append(f"oracle {name} failed: {type(e).__name__}: {e}")
                 continue
             violations += _cut_to(MAX_VIOLATIONS, name, [f for f in found if isinstance(f, Violation)])
@@ -102,7 +102,7 @@ class Judge:
 
 
 def _cut_to(limit: int, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
-    """The first `limit` of one oracle's violations, and one that tells how many were left out."""
+    """The first `limit` of one oracle's violations, and one more that counts those left out."""
     yield from found[:limit]
     left_out = len(found) - limit
     if left_out > 0:

@@ -6,27 +6,29 @@ itself, of which some steps may be committed, is an event of this file, and even
 
 Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesystems/CONTRACTS.md):
 
- 1. A byte holds what the last persistence point made durable, or what any later begun write put
+ 1. A byte holds what the last persistence point made durable, or what any write begun since then put
     there: a dirty page may be written back at any time. Sectors of both may mix.
- 2. Zeroing whole blocks (shrink, punch, zero-range) is metadata: committed, nothing older is
+ 2. Zeroing whole blocks (shrink, punch, zero-range) is metadata: once committed, nothing older is
     left. [code] ext4_punch_hole, ext4_truncate
-    Not committed, what was there or zeros: a page which writeback sends off between a shrink's new
-    i_size and the dropping of the page is zeroed beyond that size [infer] mpage_submit_folio,
-    ext4_bio_write_folio; and a later write into a zeroed range makes ext4 write zeros around it in place,
-    before the commit of either [seen] ext4_ext_convert_to_initialized, ext4_issue_zeroout.
+    Until it is committed, the range holds zeros or what it held before. A page that is written back after
+    a shrink has set i_size and before it drops the page is zeroed beyond that size [infer]
+    mpage_submit_folio, ext4_bio_write_folio; and a later write into a zeroed range makes ext4 write zeros
+    around it in place, before the commit of either [seen] ext4_ext_convert_to_initialized,
+    ext4_issue_zeroout.
  3. Zeroing part of a block is a write to the page, which may arrive early; in ordered mode it arrives
     with the commit at the latest. [code] __ext4_block_zero_page_range: ext4_jbd2_inode_add_write
  4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
     unwritten (`zeros_in_new_blocks`). [code] ext4_map_blocks orders only blocks that are new and not
-    unwritten; ext4_should_dioread_nolock. Without it, a committed write's new blocks hold its data; but
-    an append into a block that was there already may still show zeros, its page is not ordered. So may a
-    store into a mapping: the fault before it allocates the block, and a commit may come between the two.
- 5. The size follows writeback where it lags, and never overtakes the operations committed.
+    unwritten; ext4_should_dioread_nolock. Without `zeros_in_new_blocks`, a committed write's new blocks
+    hold its data; but an append into an existing block may still show zeros, because its page is not
+    ordered. So may a store into a mapping: the page fault allocates the block, and a commit may fall
+    between the fault and the store.
+ 5. The size follows writeback where it lags, and never runs ahead of the committed operations.
     [code] mpage_map_and_submit_extent, ext4_da_do_write_end; ext4_setattr sets it at once.
  6. data=journal: exactly the committed operations; of operation j, a write's pages in their order.
     [code] ext4_write_begin opens a handle for each page, ext4_journalled_write_end closes it. Of stores
-    into a mapping any: a commit may come between the fault that joins the page to it (ext4_page_mkwrite)
-    and the store.
+    into a mapping, any subset: a commit may fall between the page fault that adds the page to the
+    transaction (ext4_page_mkwrite) and the store.
 """
 
 from __future__ import annotations
@@ -49,13 +51,15 @@ from harness.oracles.timeline import (
 )
 
 Origins = frozenset[int]
-"""Operations whose data a byte may hold, and ZERO."""
+"""Indices of the operations whose data a byte may hold; ZERO stands for zeros."""
 ANYTHING: Origins = frozenset({-2})
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Numbers of events of one file; see the module. `partly`: event `committed` is of operation j."""
+    """Counts of one file's events; see the module's head. `partly`: event `committed` belongs to operation j,
+    of which some steps may be committed.
+    """
 
     durable: int
     committed: int
@@ -65,8 +69,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Sizes from `low` to `high`, both included. `size_base`: number of events that fixes `low`.
-    `starts[i]`, `origins[i]`: the cell from there to the next start.
+    """What one file may hold. Sizes from `low` to `high` bytes, both included. `size_base`: the number of
+    events that decides `low`. `origins[i]` applies from byte `starts[i]` to the next start.
     """
 
     low: int
@@ -76,7 +80,7 @@ class Allowance:
     origins: tuple[Origins, ...]
 
     def cells(self, start: int, end: int) -> Iterator[tuple[int, int, Origins]]:
-        """The parts of this range with their origins."""
+        """Split bytes `start` to `end` into (start, end, origins), in order."""
         i = bisect.bisect_right(self.starts, start) - 1
         while start < end:
             after = self.starts[i + 1] if i + 1 < len(self.starts) else ENDLESS
@@ -85,7 +89,7 @@ class Allowance:
 
 
 class _Cells:
-    """A file's bytes, cut wherever an event begins or ends."""
+    """A file's bytes, divided wherever an event begins or ends."""
 
     def __init__(self, content: Content, bounds: Iterable[int]) -> None:
         cuts = {0, *bounds, *(b for start, end, _ in content for b in (start, end))}
@@ -121,7 +125,7 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
 
 
 def _bounds(event: FileEvent) -> Iterator[int]:
-    """Where an event's effect on the bytes may change."""
+    """Offsets at which an event's effect on the bytes may change."""
     yield from (event.start, event.end)
     if event.kind is EventKind.ZERO:
         yield from whole_blocks(event.start, event.end)
@@ -163,20 +167,20 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) 
 
 
 def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, int]:
-    """Rule 5: the lowest and the highest size allowed, and the number of events that fixes the lowest."""
+    """Rule 5: the lowest and the highest size allowed, and the number of events that decides the lowest."""
     last = max(cut.committed, cut.durable)
     base = last
     if contract.size_lags:
         base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
     high = file.size_at(last)
-    if cut.partly and last == cut.committed:  # a smaller size is that of j + 1 operations
+    if cut.partly and last == cut.committed:  # a smaller size is covered by j + 1 operations
         high = max(high, file.size_at(last + 1))
     return file.size_at(base), high, base
 
 
 def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
-    """What `file` may hold in data=journal (rule 6), the usual first. `reach`: how far the recovered
-    file holds data of operation j, counted from that write's start; it picks the pages to try.
+    """What `file` may hold in data=journal (rule 6), the most common case first. `reach`: the offset up to
+    which the recovered file holds data of operation j; it selects the pages to try.
     """
     events = max(cut.committed, cut.durable)
     size = file.size_at(events)
@@ -192,7 +196,7 @@ def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
 
 
 def _first_pages(content: Content, events: int, event: FileEvent, reach: int) -> Iterator[Allowance]:
-    """The write's whole pages as far as it seems to have come."""
+    """The write's whole pages, up to `reach`."""
     end = reach // BLOCK_BYTES * BLOCK_BYTES
     if end > event.start:
         cells = _Cells(content, (event.start, end))
@@ -202,7 +206,9 @@ def _first_pages(content: Content, events: int, event: FileEvent, reach: int) ->
 
 
 def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
-    """Some of the blocks of a shrink, punch, zero-range or extension, or of the bytes stored in a mapping."""
+    """Any subset of the blocks of a shrink, punch, zero-range or extension, or of the bytes stored into a
+    mapping.
+    """
     cells = _Cells(content, _bounds(event))
     cells.add(event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO)
     low, high = event.size_before, max(event.size_before, event.size_after)

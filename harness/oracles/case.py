@@ -1,4 +1,4 @@
-"""One crash state before the oracles: what was promised, what was done, what came back."""
+"""One crash state as the oracles see it: what was promised, what was done, what was recovered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from harness.oracles.undecided import Undecided
 
 @dataclass(frozen=True)
 class Case:
-    """What every oracle is handed. `errors`: matches the kernel's complaints."""
+    """The input of every oracle. `errors`: matches lines of the kernel log that report an error; None where
+    the file system has no such patterns.
+    """
 
     contract: Contract
     timeline: Timeline
@@ -38,12 +40,12 @@ class Case:
 
     @cached_property
     def tree(self) -> Tree:
-        """What came back, less what mkfs had made."""
+        """The recovered tree without the names that mkfs made."""
         return {p: e for p, e in self.outcome.tree.items() if p not in self.contract.made_by_mkfs}
 
     @cached_property
     def names(self) -> NamesFound:
-        """The recovered namespace, held against the model's."""
+        """The recovered namespace, compared with the reference model's."""
         return find_names(self.timeline, self.position, self.tree)
 
     @cached_property
@@ -56,7 +58,7 @@ class Case:
             return self.contents.glance(self.position, tree)
         faults = self.contents.judge(self.names.candidates, self.position, tree)
         if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
-            # The names of a time too old may be those of a later one as well: then the contents tell.
+            # The same names may have existed before and after the persistence point: the contents decide.
             for back, then in older_moments(self.timeline, self.position, tree):
                 if not self.contents.judge((back,), then, tree):
                     return (undone(self.timeline, self.position, back),)
@@ -64,4 +66,4 @@ class Case:
 
 
 Oracle = Callable[[Case], Iterable[Violation | Undecided]]
-"""Judges one promise. Pure. What it raises leaves the state undecided."""
+"""Judges one promise. A pure function; if it raises, the state is UNKNOWN unless another oracle fails it."""

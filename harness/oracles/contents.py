@@ -1,8 +1,8 @@
-"""The contents of files: hold what came back against what was allowed, and name what is wrong.
+"""The contents of files: compare what was recovered with what is allowed, and name what is wrong.
 
-A recovered file is found in the model through its name after j operations. Every stretch of it must have
-an origin that `allowance` allows there. Accepted without a look: which sectors of a page are new and
-which old, and the mixing of bytes inside a stretch too short to carry a whole word of the pattern.
+A recovered file is found in the reference model by its name after j operations. Every stretch of it must have
+an origin that `allowance` allows there. Not checked: which sectors of a page are new and which old, and how
+bytes mix inside a stretch too short to carry a whole word of the pattern.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Fault = Violation | Undecided
 _CACHE_ENTRIES = 100_000
 _CACHE_ALLOWANCES = 10_000
 _NEAREST = 8
-"""Numbers of operations under which a state is looked at in detail, once none explains it."""
+"""How many candidates are examined in detail when none explains the state."""
 
 
 class ContentsJudge:
-    """Judges contents for one contract and history; remembers what it has judged (a recovered file is
-    mostly the same from one crash state to the next).
+    """Judges contents for one contract and history, for all threads. Caches its results: most files are the
+    same from one crash state to the next.
     """
 
     def __init__(self, contract: Contract, timeline: Timeline) -> None:
@@ -36,8 +36,8 @@ class ContentsJudge:
         self._judged: dict[tuple[object, ...], tuple[Fault, ...]] = {}
 
     def judge(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
-        """Nothing when one of the numbers of operations in `candidates` explains the contents of every
-        file; else what is wrong under the one that explains most of them.
+        """Empty if some number of operations in `candidates` explains the contents of every file; otherwise
+        the faults under the candidate that explains most of them.
         """
         undecided: tuple[Fault, ...] = ()
         for j in candidates:
@@ -54,8 +54,8 @@ class ContentsJudge:
         return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
 
     def whenever(self, inode: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
-        """Nothing when some moment explains this one file; else what is wrong under the one that
-        explains most of it.
+        """Empty if some moment of the history explains this one file; otherwise the faults under the moment
+        that explains most of it.
         """
         file = self._timeline.files[inode]
         moments = [e.index for e in file.events[: file.before(position.begun)]]
@@ -66,7 +66,7 @@ class ContentsJudge:
         return min(every, key=_weight)
 
     def glance(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
-        """What is wrong whatever the names are: poison, and data from the future."""
+        """Faults that do not depend on the names: poison, and data from the future."""
         faults: list[Violation] = []
         for path, entry in tree.items():
             for run in entry.runs:
@@ -104,7 +104,7 @@ class ContentsJudge:
         known = self._judged.get(key)
         if known is not None:
             return known
-        # What is fine is fine at every crash point with this cut; how a fault is named depends on more.
+        # No faults under a cut means none at every crash point with that cut; naming a fault needs more.
         faults_key = (*key, position, thorough)
         known = self._judged.get(faults_key)
         if known is None:
@@ -116,7 +116,7 @@ class ContentsJudge:
         return known
 
     def _compare(self, subject: _Subject, thorough: bool) -> tuple[Fault, ...]:
-        """Under the allowance that explains most."""
+        """The faults under the allowance that explains most."""
         every = (subject.faults(allowed) for allowed in self._allowed(subject))
         found = (tuple(_folded(faults if thorough else _until_violation(faults))) for faults in every)
         return min(found, key=_weight)
@@ -128,7 +128,7 @@ class ContentsJudge:
         known = self._allowances.get(key)
         if known is None:
             if len(self._allowances) >= _CACHE_ALLOWANCES:
-                self._allowances.clear()  # another thread may do so at any time
+                self._allowances.clear()  # other threads may clear it at any time, too
             known = self._allowances[key] = allowance(self._contract, subject.file, subject.cut)
         return (known,)
 
@@ -138,7 +138,7 @@ class ContentsJudge:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """One recovered file and its place in the history. `point`: its last persistence point, or -1."""
+    """One recovered file and its place in the history. `point`: its last persistence point's index, or -1."""
 
     timeline: Timeline
     file: FileHistory
@@ -149,21 +149,21 @@ class _Subject:
     entry: TreeEntry
 
     def reach(self) -> int:
-        """How far the file holds data of the operation that may be committed in part."""
+        """Offset up to which the file holds data of the operation that may be committed in part."""
         if not self.cut.partly:
             return 0
         event = self.file.events[self.cut.committed]
         reach = event.start
         for run in self.entry.runs:
             mine = run.kind is RunKind.WRITTEN and run.value == event.index
-            # Where the write begins or ends inside a word, that word may be told otherwise.
+            # A word in which the write begins or ends may be classified as another kind.
             if run.start <= reach < run.end and (mine or run.end - reach < WORD_BYTES):
                 reach = run.end
         return min(reach, event.end)
 
     def faults(self, allowed: Allowance) -> Iterator[Fault]:
-        """What is wrong; nothing twice: of what lies behind the largest size allowed, only what this
-        file never held.
+        """What is wrong, each fault once: beyond the largest size allowed, which is a fault by itself, only
+        data that this file never held.
         """
         limit = self.entry.size
         if not allowed.low <= self.entry.size <= allowed.high:
@@ -213,7 +213,7 @@ class _Subject:
         )
 
     def _first_point(self, size: int, durable: int) -> int:
-        """The first persistence point that promised more than this size; the last one otherwise."""
+        """The first persistence point that promised more than this size; else the last one."""
         points = (p for p, k in self.file.persists if self.file.size_at(k) > size)
         return next(points, self.point) if size < durable else self.point
 
@@ -227,7 +227,7 @@ class _Subject:
         return self._alien(run, start, end) or self._wrong_time(start, end, origins, run.value)
 
     def _alien(self, run: Run, start: int, end: int) -> Violation | None:
-        """Marked data that never belonged at this place of this file."""
+        """Pattern data that was never written at this offset of this file."""
         path, told = self.entry.path, self.timeline.told
         owner = self.timeline.written.get(run.value)
         oracle = "foreign"
@@ -248,7 +248,7 @@ class _Subject:
         return _stretch(oracle, path, start, end, what, signature)
 
     def _odd_bytes(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
-        """Bytes that are no whole words of the pattern."""
+        """Bytes that do not form whole words of the pattern."""
         path = self.entry.path
         seen_end = min(end, run.start + len(run.data))
         if start >= seen_end or _explained(run, start, seen_end, origins):
@@ -263,7 +263,7 @@ class _Subject:
         return _stretch("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
 
     def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
-        """Bytes of the right file that cannot be there now. `found`: their origin, None when mixed."""
+        """Data of this file, but of another time than is allowed. `found`: its origin; None when mixed."""
         durable = self._durable_origin(start)
         words = "bytes of several operations" if found is None else self._origin(found)
         path = self.entry.path
@@ -281,7 +281,7 @@ class _Subject:
         return _stretch("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
 
     def _first_promise(self, origin: int) -> int:
-        """The first persistence point that made this write durable; of zeros only the last is known."""
+        """The first persistence point that made this write durable; for zeros only the last is known."""
         if origin == ZERO:
             return self.point
         order = self.file.before(origin)
@@ -307,12 +307,12 @@ def _fits(run: Run, start: int, end: int, origins: Origins) -> bool:
         return True
     if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
         return end <= run.start + len(run.data) and _explained(run, start, end, origins)
-    # Part of a word may equal another writer's: bytes 4 to 8 of a word hold only its place.
+    # Part of a word can equal another writer's: bytes 4 to 8 of a word hold only its place.
     return end - start < WORD_BYTES and _explained(run, start, end, origins)
 
 
 def _explained(run: Run, start: int, end: int, origins: Origins) -> bool:
-    """Whether each byte of this part equals an allowed origin's byte there."""
+    """Whether each byte of this part equals the byte that an allowed origin has there."""
     found = _bytes(run, start, end)
     if found is None:
         return False
@@ -363,7 +363,7 @@ def _weight(faults: Sequence[Fault]) -> int:
 
 
 def _until_violation(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Up to the first violation, which is then the last."""
+    """The faults up to and including the first violation."""
     for fault in faults:
         yield fault
         if isinstance(fault, Violation):
@@ -371,7 +371,7 @@ def _until_violation(faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _folded(faults: Iterable[Fault]) -> Iterator[Fault]:
-    """The first of each kind."""
+    """The first fault of each oracle and signature."""
     told: set[tuple[str, str]] = set()
     for fault in faults:
         key = (fault.oracle, fault.signature) if isinstance(fault, Violation) else ("", fault.what)

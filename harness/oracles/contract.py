@@ -20,23 +20,22 @@ class Contract:
     """The promises of one mode.
 
     `namespace`: `prefix` - names, links, permissions, symbolic links and extended attributes are those
-        after some number of whole operations, in their order. `each` - those of each inode are of some
-        time since it was made durable, whatever others are. `synced` - only what was made durable and has
-        not changed since is judged, and that its names are there. `none` - no order; names and contents
-        are not judged (only poison, the mount, the kernel log, fsck and programs' own checks are).
+        after some number of whole operations, in their order. `each` - those of each inode date from some
+        time since it was made durable, independently of other inodes. `synced` - only what was made
+        durable and has not changed since is judged, and that its names exist. `none` - no order; names and
+        contents are not judged (only poison, the mount, the kernel log, fsck and programs' own checks).
     `persists`: `transaction` - fsync of an inode makes durable the last operation that changed it and,
-        by the journal's order, every operation before that. `operations` - besides, each operation on
-        names is durable, with all before it, when it returns. `inode` - fsync
-        makes durable one inode, and the name used (of a directory, the names in it). `nothing` - no
-        operation makes anything so.
-    `data`: `journal` - contents follow the operations too, page by page. `ordered` - what a committed
-        block maps to was written before the commit. `writeback` - it may be written after it.
+        by the journal's order, every operation before that. `operations` - in addition, each operation on
+        names is durable, with all before it, when it returns. `inode` - fsync makes durable one inode and
+        the name used (for a directory, the names in it). `nothing` - no operation makes anything durable.
+    `data`: `journal` - contents follow the operations too, page by page. `ordered` - the data of a
+        committed block was written before the commit. `writeback` - it may be written after it.
     `size_lags`: the size on disk follows writeback, not write(2) (delayed allocation).
     `zeros_in_new_blocks`: a block that a committed write allocated may still read as zeros.
     `stale_allowed`: such a block may hold whatever the device held before.
     `replace_is_safe`: rename over an existing file commits the new file's whole size first.
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
-    `made_by_mkfs`: names in the root of a fresh file system that no operation made; they are not judged.
+    `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
     """
 
     namespace: str
@@ -60,11 +59,11 @@ class Contract:
 
     @classmethod
     def from_table(cls, table: Mapping[str, object], made_by_mkfs: Sequence[str] = ()) -> Contract:
-        """From the `[contract]` table of a mode's TOML file, in which every field must be; `made_by_mkfs` is
-        what all modes of the file system share.
+        """Build it from the `[contract]` table of a mode's TOML file, which must have every field;
+        `made_by_mkfs` is the same for all modes of the file system.
 
-        Raises UsageError that names what is unknown, missing or contradictory, and the nearest
-        allowed words.
+        Raises UsageError, which names what is unknown, missing or contradictory and the nearest allowed
+        words.
         """
         for key in table:
             if key not in CHOICES:

@@ -1,22 +1,22 @@
 """Names without an order: each inode is as old as its own last persistence point allows.
 
-For file systems whose fsync makes one inode durable beside an older whole (btrfs, f2fs, ext4 with
-fast_commit), so that operations on different files survive in any combination. What is judged:
+For file systems whose fsync makes one inode durable ahead of the rest (btrfs, f2fs, ext4 with fast_commit),
+so that operations on different files survive in any combination. The rules:
 
- 1. A name was, at some time, a name of what it is now: no name appears that no operation made. A name that
-    something durable stands behind has not been gone since: it is there, as one of the inodes that it has
-    been since. So a replaced file is the old or the new one, and never missing.
- 2. What was synced and has had a name ever since can be reached by one of those names (or in lost+found).
- 3. An inode has no more names than links; two names of one inode are names that one file can have.
- 4. Kind, permissions, link targets and attributes are those of some time since the inode was synced.
- 5. Contents are those of some time since then, by the rules of `allowance`.
+ 1. A name refers to an inode that it referred to at some time: no name appears that no operation made. A
+    name that has existed ever since it was made durable exists, and refers to one of the inodes that it has
+    referred to since. So a replaced file is the old or the new one, and never missing.
+ 2. What was synced and has had a name ever since is reachable by one of those names (or in lost+found).
+ 3. An inode has no more names than links, and two names of one inode are names that one file can have.
+ 4. Kind, permissions, link targets and attributes date from some time since the inode was synced.
+ 5. Contents date from some time since then, by the rules of `allowance`.
 
-With `namespace = "synced"` only 1 (as far as names must be there), 2, and the contents of what has not
-changed since it was synced; and fsync of a directory covers, of the names in it, those of inodes that were
-synced before it: fsck takes away a name whose inode was never written.
+With `namespace = "synced"` only rule 1 (as far as names must exist), rule 2, and the contents of what has
+not changed since it was synced are judged; and fsync of a directory covers only names of inodes that were
+synced before it: fsck removes a name whose inode was never written.
 
 What a persistence point covers: fsync of a file, the name by which it was opened and the file itself, as of
-the last operation that changed it; of a directory, every name in it; sync, everything.
+the last operation that changed it; fsync of a directory, every name in it; sync, everything.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from harness.oracles.names import LOST_AND_FOUND, recovered_names
 from harness.oracles.timeline import ROOT, Name, Timeline
 
 ABSENT = -2
-"""Stands for an inode where there was none."""
+"""In place of an inode: the name did not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
-    """From the moment after `since` operations on, as operation `point` made durable."""
+    """What operation `point` made durable: the state after `since` operations, or a later one."""
 
     since: int
     point: int
@@ -49,7 +49,7 @@ _NOTHING = _Promise(0, -1)
 def judge_each(
     contract: Contract, timeline: Timeline, contents: ContentsJudge, position: Position, tree: Tree
 ) -> tuple[Fault, ...]:
-    """What is wrong with names and contents."""
+    """The faults of names and contents where each inode is judged by itself; see the module's head."""
     return tuple(_Each(contract, timeline, contents, position, tree).faults())
 
 
@@ -99,11 +99,11 @@ class _Each:
         return _later(self._of_inode.get(inode, _NOTHING), self._everything)
 
     def _been(self, path: str, since: int) -> dict[int, None]:
-        """What the path has been since then, latest first; ABSENT among it."""
+        """The inodes that the path has referred to since then, latest first; ABSENT: it did not exist."""
         snapshots = self._timeline.snapshots[since : self._position.begun + 1]
         return dict.fromkeys(s.inodes.get(path, ABSENT) for s in reversed(snapshots))
 
-    # --- what came back ---
+    # --- what was recovered ---
 
     def faults(self) -> Iterator[Fault]:
         could: dict[str, frozenset[int]] = {}
@@ -118,7 +118,7 @@ class _Each:
         yield from self._unreachable(could, {v.subject for v in missing})
 
     def _found(self, path: str, name: Name) -> tuple[tuple[Fault, ...], frozenset[int]]:
-        """What is wrong with a name that is there, and the inodes that it could be."""
+        """The faults of a name that exists, and the inodes that it may refer to."""
         promise = self._path(path)
         been = [i for i in self._been(path, promise.since) if i != ABSENT]
         if not been:
@@ -134,7 +134,7 @@ class _Each:
         if fitting:
             return (), frozenset(fitting)
         older = [i for i in self._been(path, 0) if i not in (ABSENT, *been)]
-        # What sync promised of an inode without a name says nothing of the time when it had this one.
+        # A promise about an inode made while it had no name does not cover the time when it had this one.
         if any(not self._as_inode(path, name, i, _NOTHING) for i in older):
             what = f"{path}: is what it was before{self._told(promise)}"
             return (
@@ -143,7 +143,7 @@ class _Each:
         return min(wrong, key=len), frozenset(been)
 
     def _as_inode(self, path: str, name: Name, inode: int, promise: _Promise) -> tuple[Fault, ...]:
-        """What is wrong if this name is that inode, as old as the promise lets it be."""
+        """The faults if this name refers to that inode, which may be as old as the promise allows."""
         position = self._position
         if not self._all and not self._untouched(inode):
             return ()
@@ -165,7 +165,7 @@ class _Each:
         return self._contents.whenever(inode, position, entry) if entry.kind == "file" else ()
 
     def _untouched(self, inode: int) -> bool:
-        """Whether it was synced and nothing has changed its contents since."""
+        """Whether the inode was synced and its contents have not changed since."""
         file = self._timeline.files.get(inode)
         if self._inode(inode) == _NOTHING or file is None:
             return False
@@ -195,7 +195,7 @@ class _Each:
                 yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
     def _missing(self) -> Iterator[Violation]:
-        """Names that must be there and are not."""
+        """Names that must exist and do not."""
         for path in sorted({p for s in self._timeline.snapshots for p in s.names} - self._names.keys()):
             promise = self._path(path)
             been = self._been(path, promise.since)
@@ -205,7 +205,9 @@ class _Each:
             yield Violation("durability", path, what, "the name", "no such name", f"{path}: missing")
 
     def _unreachable(self, could: dict[str, frozenset[int]], told: set[str]) -> Iterator[Violation]:
-        """What was synced, has had a name ever since, and is found by none of them, unless `told` of."""
+        """Inodes that were synced, have had a name ever since, and are at none of those names; without those
+        whose names are in `told`, which are reported already.
+        """
         for inode in self._timeline.kinds:
             if inode == ROOT:
                 continue
@@ -228,7 +230,7 @@ class _Each:
                 )
 
     def _rescued(self, inodes: list[int]) -> bool:
-        """Whether fsck has put one of them into lost+found, as far as contents can tell."""
+        """Whether fsck has put one of them into lost+found, judging by kind and contents."""
         lost = [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
         return any(
             entry.kind == self._timeline.kinds.get(inode)
@@ -248,5 +250,5 @@ def _later(a: _Promise, b: _Promise) -> _Promise:
 
 
 def _shape(name: Name) -> tuple[str, int, bytes, tuple[tuple[str, bytes], ...]]:
-    """What can be seen of an inode by any of its names."""
+    """The attributes of an inode that are visible through any of its names."""
     return (name.kind, name.mode, name.target, name.xattrs)

@@ -1,4 +1,4 @@
-"""The namespace: which number of whole operations explains the names that came back?
+"""The namespace: find the number of whole operations that explains the recovered names.
 
 [doc] fs/jbd2 groups handles into transactions that commit in order, whole or not at all
 (Documentation/filesystems/ext4/journal.rst); [code] each namespace operation of fs/ext4/namei.c is one
@@ -23,8 +23,8 @@ Names = dict[str, Name]
 
 @dataclass(frozen=True, slots=True)
 class NamesFound:
-    """`candidates`: numbers of operations, within what was promised, after which the names were so,
-    descending. `violations`: why there is none.
+    """The result of `find_names`. `candidates`: the numbers of operations, no fewer than promised, after
+    which the names were these, descending. `violations`: what is wrong where there is no candidate.
     """
 
     candidates: tuple[int, ...]
@@ -32,9 +32,9 @@ class NamesFound:
 
 
 def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
-    """What can be seen of a recovered tree. Extended attributes outside `user.` count only where the
-    history used them: a kernel may add its own (security labels). The root and an empty lost+found
-    are left out.
+    """The names of a recovered tree, without the root and lost+found itself. Extended attributes outside
+    `user.` count only if they are in `attributes`, those that the history used: a kernel may add its own
+    (security labels).
     """
     groups: dict[int, list[str]] = {}
     for path, entry in tree.items():
@@ -58,7 +58,7 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
 
 
 def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound:
-    """Hold a recovered tree against the model."""
+    """Compare a recovered tree with the reference model."""
     found = recovered_names(tree, timeline.attributes)
     floor = timeline.floors[position.acked]
     matching = timeline.matching.get(frozenset(found.items()), ())
@@ -72,7 +72,7 @@ def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound
 
 
 def older_moments(timeline: Timeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
-    """Numbers of operations before what was promised, after which the names were these too, latest
+    """The numbers of operations, fewer than promised, after which the names were these as well, latest
     first; each with the position at which it would have been allowed.
     """
     found = recovered_names(tree, timeline.attributes)
@@ -83,7 +83,9 @@ def older_moments(timeline: Timeline, position: Position, tree: Tree) -> Iterato
 
 
 def undone(timeline: Timeline, position: Position, back: int) -> Violation:
-    """The names are those of a time before the last persistence point."""
+    """The violation for names that date from before the last persistence point: those after `back`
+    operations.
+    """
     point = min(
         (p for p in timeline.persistence if p.floor > back and p.index < position.acked),
         key=lambda p: p.index,
@@ -104,7 +106,7 @@ def undone(timeline: Timeline, position: Position, back: int) -> Violation:
 
 
 def _torn(timeline: Timeline, position: Position, floor: int, found: Names) -> Iterator[Violation]:
-    """The names are those of no time at all: say how they differ from the nearest one."""
+    """The names match no moment of the history: say how they differ from the nearest one."""
     begun = position.begun
     key = frozenset(found.items())
     nearest = min(range(floor, begun + 1), key=lambda j: (len(key ^ timeline.snapshots[j].key), -j))
@@ -125,7 +127,7 @@ def _torn_rename(timeline: Timeline, i: int, found: Names, nearest: Names) -> Vi
     op = timeline.operations[i]
     before, after = timeline.snapshots[i].names, timeline.snapshots[i + 1].names
     if op.path not in before or op.path in after:
-        return None  # it renamed a file to another of its names: nothing happened
+        return None  # rename(2) between two names of one file does nothing
     old, new = op.path in found, op.target in found
     there = (op.path in nearest) + (op.target in nearest)
     if not old and not new and there:
@@ -145,7 +147,7 @@ def _torn_rename(timeline: Timeline, i: int, found: Names, nearest: Names) -> Vi
 
 
 def _same(found: Names, path: str, other: str) -> bool:
-    """Whether two names may be one inode (for directories: as far as can be told)."""
+    """Whether two names may refer to one inode. For two directories this is always possible."""
     return path in found[other].group or found[path].kind == found[other].kind == "directory"
 
 
@@ -176,8 +178,8 @@ def _differs(
 def _lost_promise(
     timeline: Timeline, position: Position, floor: int, path: str, found: Name | None
 ) -> int | None:
-    """The persistence point whose promise for this one name is broken: everything that was allowed
-    agrees on it, and what is found is what was there before.
+    """The persistence point whose promise about this one name is broken, or None. It is broken if every
+    allowed moment agrees on the name, and what was found dates from before them.
     """
     allowed = {timeline.snapshots[j].names.get(path) for j in range(floor, position.begun + 1)}
     older = {timeline.snapshots[j].names.get(path) for j in range(floor)}

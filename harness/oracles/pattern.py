@@ -1,4 +1,4 @@
-"""Data that says where it comes from: the host's side of `vms/protocol/src/pattern.rs`.
+"""Data that identifies its writer and its place: the host's side of `vms/protocol/src/pattern.rs`.
 
 Both sides are tested against `vms/protocol/pattern_vectors.json`. A word is eight bytes, little-endian:
 bits 0..16 check, 16..32 writer (the index of the operation; 0xffff for poison), 32..64 place (file
@@ -18,7 +18,7 @@ _U64 = (1 << 64) - 1
 
 
 def word(writer: int, place: int) -> int:
-    """The word of `writer` at `place`; `place` is taken modulo 2**32."""
+    """The word that `writer` writes at `place`, in words of eight bytes, modulo 2**32."""
     body = (place & 0xFFFFFFFF) << 32 | writer << 16
     return body | _check(body)
 
@@ -34,7 +34,7 @@ def _check(body: int) -> int:
 
 
 def fill(writer: int, offset: int, length: int) -> bytes:
-    """The bytes that `writer` puts at file offsets `offset` to `offset + length`."""
+    """The bytes that `writer` writes at file offsets `offset` to `offset + length`."""
     first = offset // WORD_BYTES
     last = (offset + length + WORD_BYTES - 1) // WORD_BYTES
     words = [word(writer, place) for place in range(first, last)]
@@ -43,7 +43,9 @@ def fill(writer: int, offset: int, length: int) -> bytes:
 
 
 def poison(device_bytes: int) -> Iterator[bytes]:
-    """Chunks that fill a device of `device_bytes` before mkfs, in order; a multiple of 4096 bytes."""
+    """Chunks, in order, that fill a device before mkfs. Raises ValueError unless `device_bytes` is a
+    multiple of 4096.
+    """
     if device_bytes % POISON_BLOCK_BYTES:
         raise ValueError(f"device size {device_bytes} is no multiple of {POISON_BLOCK_BYTES}")
     blocks = device_bytes // POISON_BLOCK_BYTES

@@ -1,7 +1,7 @@
-"""From a history to its `Timeline`: each kind of operation, applied to the reference model.
+"""Replay a history into its `Timeline`: apply each operation to the reference model.
 
-Which operation changes which inode decides what an fsync makes durable, so an operation counts as a
-change of an inode only where the kernel certainly dirties it in that operation's own transaction or a
+Which operation changes which inode decides what an fsync makes durable, so an operation counts as a change
+of an inode only where the kernel is certain to dirty that inode in the operation's own transaction or a
 later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 
 - a new inode (ialloc.c, __ext4_new_inode), its directory (namei.c, add_dirent_to_buf);
@@ -47,7 +47,7 @@ _SETGID = 0o2000
 
 @dataclass(slots=True)
 class _Node:
-    """An inode. `allocated`: blocks that may have been allocated by now, and never fewer."""
+    """An inode. `allocated`: every block that may be allocated by now."""
 
     kind: str
     mode: int
@@ -136,7 +136,7 @@ class _Model:
 
 
 class _Misfit(Exception):
-    """The operation cannot have succeeded on what those before it left. Becomes a UsageError."""
+    """The operation cannot have succeeded after those before it. Becomes a UsageError."""
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -161,9 +161,10 @@ _make_file = _make("file", FILE_MODE)
 
 
 def _tmpfile(m: _Model, i: int, op: Operation) -> None:
-    """The name comes last, whole: [code] ext4_tmpfile puts the inode on the orphan list, ext4_link takes it
-    off in the transaction that adds the name. The writes before it are those of any new file. A link changes
-    no data (ext4_do_update_inode: need_datasync), so fdatasync promises all that came before, not the name.
+    """The name appears last and atomically: [code] ext4_tmpfile puts the inode on the orphan list, and
+    ext4_link takes it off in the transaction that adds the name. The writes before that are those of any new
+    file. A link changes no data (ext4_do_update_inode: need_datasync), so fdatasync covers everything before
+    it, but not the name.
     """
     _make_file(m, i, op)
     _write(m, i, op)
@@ -198,7 +199,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path)
     replaced = m.inodes.get(op.target)
     if replaced == inode:
-        return  # rename(2): both names are one file; nothing happens
+        return  # rename(2) between two names of one file does nothing
     parents = (m.parent(op.path), m.parent(op.target))
     if f"{op.target}/".startswith(f"{op.path}/"):
         raise _Misfit(f"{op.target} lies in {op.path}")
@@ -326,7 +327,7 @@ def _fallocate(m: _Model, i: int, op: Operation) -> None:
 
 def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
     """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
-    i_datasync_tid). Nothing is made durable where the contract says so.
+    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable.
     """
     if m.contract.persists == "nothing":
         return
@@ -342,8 +343,8 @@ def _fsync(m: _Model, i: int, op: Operation) -> None:
 
 
 def _sync(m: _Model, i: int, op: Operation) -> None:
-    """[code] super.c, ext4_sync_fs: every inode's data, then the running transaction. Without a journal
-    names lie in the block device's cache, which fs/sync.c, ksys_sync, writes last, and flushes nothing then.
+    """[code] super.c, ext4_sync_fs: every inode's data, then the running transaction. Without a journal,
+    names are in the block device's cache, which fs/sync.c, ksys_sync, writes last, without a flush after it.
     """
     if m.contract.persists == "nothing" or m.contract.namespace == "synced":
         return
@@ -353,7 +354,7 @@ def _sync(m: _Model, i: int, op: Operation) -> None:
 
 
 def _run(m: _Model, i: int, op: Operation) -> None:
-    """A program's doings are not modelled; `Timeline.opaque` keeps names and contents from being judged."""
+    """Programs are not modelled; `Timeline.opaque` keeps names and contents from being judged."""
 
 
 _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {

@@ -1,4 +1,4 @@
-"""Oracles that need no model of the contents: does it mount, can it be read, does anybody complain?"""
+"""Oracles that need no reference model: mounting, reading, the kernel log, fsck, and programs' own checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.model import Call, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
 from harness.oracles.undecided import Undecided
 
-# With these errnos mount(2) says that it could not try, rather than that it does not like the disk.
+# With these errnos mount(2) reports that it could not try, and says nothing about the disk.
 _COULD_NOT_TRY = frozenset(
     {errno.ENODEV, errno.EPERM, errno.EACCES, errno.ENOMEM, errno.ENOENT, errno.EBUSY, errno.ENOTBLK}
 )
@@ -24,19 +24,19 @@ def _errno_name(number: int) -> str:
 
 
 def _folded(line: str) -> str:
-    """A message without what changes from state to state: time stamps and numbers."""
+    """A kernel message without the parts that vary between crash states: time stamps and numbers."""
     return _NUMBER.sub("N", _TIMESTAMP.sub("", line)).strip()
 
 
 def _without_numbers(line: str) -> str:
     """A check's message for a signature: `lost k0` and `lost k1` are one fault. The kernel's lines keep the
-    digits inside a word (`_folded`): EXT2-fs and EXT4-fs are not the same, and nor are i_blocks32 and 64.
+    digits inside a word (`_folded`), since EXT2-fs and EXT4-fs differ, and so do i_blocks32 and i_blocks64.
     """
     return _DIGITS.sub("N", _NUMBER.sub("N", line)).strip()
 
 
 def mountable(case: Case) -> Iterator[Violation | Undecided]:
-    """The kernel mounts what the power cut left, and survives doing so."""
+    """The kernel mounts the crash state, and survives it."""
     seen = case.outcome
     if seen.lost:
         yield Violation(
@@ -63,7 +63,7 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
     for error in case.outcome.walk_errors:
         line = str(error)
         if error.call is Call.READ and error.errno == errno.EFBIG:
-            # read(2) does not fail so: the file is larger than the walk looks at
+            # not from read(2): the agent reports a file larger than it reads in this way
             yield Undecided(f"not looked at whole: {line}")
             continue
         yield Violation("readable", error.subject, f"cannot be read: {line}", "a readable tree", line, line)
@@ -90,7 +90,7 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
-    """The kernel met nothing that its file system calls an error. One violation for each kind of line."""
+    """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
     if case.errors is None:
         return
     told: set[str] = set()
@@ -128,14 +128,16 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def _first_complaint(output: str) -> str:
-    """The first line that is neither a banner, a progress line nor a question's answer."""
+    """The first line that is neither a banner nor a progress line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = (line for line in lines if not re.match(r"(e2fsck|fsck)\b.* \d|Pass \d|\S+: recovering", line))
     return next(telling, lines[0] if lines else "no output")
 
 
 def program(case: Case) -> Iterator[Violation | Undecided]:
-    """A workload's own checks of what its acknowledged RUN operations left, and applications' at any time."""
+    """A workload's own checks accept what its acknowledged RUN operations left; those of applications accept
+    every crash state.
+    """
     if not case.mounted:
         return
     results = {r.operation: r for r in case.outcome.checks}
@@ -162,7 +164,7 @@ def program(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
-    """Content with what it was told of here, or with more."""
+    """The application's check accepts the state with the acknowledgements given so far, or with more."""
     told = case.position.told
     results = [r for r in case.outcome.checks if r.operation == check.operation and r.told >= told]
     if any(r.exit_code == 0 for r in results):

@@ -1,6 +1,6 @@
-"""The reference model: what a history's operations make of an empty file system, step by step.
+"""The reference model: an empty file system after each operation of a history.
 
-Computed once for a history, looked up for every crash state. An *inode* is named by the index of the
+Computed once per history, looked up for every crash state. An *inode* is identified by the index of the
 operation that made it (the root is -1), so that a file keeps its identity through renames and links.
 
 Not modelled: timestamps, owners, holes made by SEEK_DATA, paths that lead through a symbolic link,
@@ -19,12 +19,12 @@ from harness.model import BLOCK_BYTES, Operation
 
 ROOT = -1
 ZERO = -1  # the origin of a byte that nobody wrote
-ENDLESS = 1 << 63  # whole blocks
+ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
 
 
 class Name(NamedTuple):
-    """What can be seen of a name, times and numbers apart. `group`: every name of a file, itself
-    included (hard links); empty for a directory, whose link count is not judged.
+    """What is visible of a name, except times and inode numbers. `group`: every name of the file (hard
+    links), this one included; empty for a directory, whose link count is not judged.
     """
 
     kind: str
@@ -36,6 +36,8 @@ class Name(NamedTuple):
 
 
 class EventKind(enum.Enum):
+    """What an operation did to the contents of a file."""
+
     WRITE = "write"
     ZERO = "zero"  # the range reads as zeros from here on: shrink, punch, zero-range
     SIZE = "size"  # only the size changes
@@ -44,10 +46,11 @@ class EventKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """What operation `index` did to a file's contents. Bytes `start` to `end`; sizes before and after.
+    """What operation `index` did to a file's contents: bytes `start` to `end`, and the sizes in bytes before
+    and after.
 
-    `fresh`: the parts of a write that fell into blocks which no operation had allocated before. `mapped`: a
-    write through a mapping, which the kernel sees page by page and at any moment.
+    `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
+    write through a mapping, which the kernel may see page by page and at any moment.
     """
 
     index: int
@@ -61,8 +64,8 @@ class FileEvent:
 
     @property
     def sets_size(self) -> bool:
-        """Whether the size on disk is known once this has been committed (it is not for a write
-        whose blocks are allocated later).
+        """Whether the size on disk is known once this is committed. It is not for a write, whose blocks may
+        be allocated later.
         """
         return self.kind is EventKind.SETTLE or (
             self.kind is not EventKind.WRITE and self.size_before != self.size_after
@@ -72,13 +75,13 @@ class FileEvent:
 Extent = tuple[int, int, int]
 """Bytes `start` to `end`, origin."""
 Content = tuple[Extent, ...]
-"""What was written and is still there, in order; the gaps are zeros."""
+"""The written data that has not been overwritten or removed, in order; gaps read as zeros."""
 
 
 @dataclass(slots=True)
 class FileHistory:
-    """One regular file's contents through time. `persists`: (operation, events it made durable),
-    both ascending.
+    """One regular file's contents over time. `persists`: (index of a persistence point, number of events that
+    it made durable), both ascending.
     """
 
     inode: int
@@ -95,7 +98,7 @@ class FileHistory:
         return self.events[events - 1].size_after if events else 0
 
     def before(self, index: int) -> int:
-        """Number of events of operations below `index`."""
+        """The number of events of operations before `index`."""
         return bisect.bisect_left(self.events, index, key=_index_of)
 
     def durable(self, acked: int) -> tuple[int, int]:
@@ -106,7 +109,7 @@ class FileHistory:
         return self.persists[at - 1] if at else (-1, 0)
 
     def content(self, events: int) -> Content:
-        """After so many events."""
+        """The contents after so many events."""
         known = events
         while known not in self._contents:
             known -= 1
@@ -146,7 +149,9 @@ def _apply(content: Content, event: FileEvent) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The namespace after some number of operations."""
+    """The namespace after some number of operations: what is visible of each path, and its inode. `key`: the
+    items of `names`, for comparison.
+    """
 
     names: dict[str, Name]
     inodes: dict[str, int]
@@ -168,9 +173,11 @@ class Persistence:
 class Timeline:
     """Everything about a history that does not depend on the crash state.
 
-    `snapshots[j]`: after j operations. `floors[a]`: operations that are durable once `a` have
-    returned. `matching`: namespace to the numbers of operations after which it was so, ascending.
-    `attributes`: names of the extended attributes that the history uses. `kinds`: of every inode.
+    `opaque`: programs ran, which the model cannot follow. `snapshots[j]`: after j operations. `floors[a]`:
+    the number of operations that are durable once `a` have returned. `matching`: from a namespace to the
+    numbers of operations after which it was current, ascending. `attributes`: names of the extended
+    attributes that the history uses. `kinds`: the kind of every inode. `written`: the file that each writing
+    operation wrote.
     """
 
     operations: tuple[Operation, ...]
@@ -190,17 +197,19 @@ class Timeline:
 
 
 def blocks_of(start: int, end: int) -> range:
-    """Blocks that the bytes touch."""
+    """Numbers of the 4 KiB blocks that bytes `start` to `end` touch."""
     return range(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
 
 
 def whole_blocks(start: int, end: int) -> tuple[int, int]:
-    """The part of the range that consists of whole blocks, in bytes; empty when the second is not larger."""
+    """The whole blocks within bytes `start` to `end`: (start, end) in bytes. There are none unless the second
+    is larger.
+    """
     return -(-start // BLOCK_BYTES) * BLOCK_BYTES, end // BLOCK_BYTES * BLOCK_BYTES
 
 
 def fresh_parts(start: int, end: int, blocks: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """The bytes of a write that lie in these blocks, which ascend."""
+    """The parts of bytes `start` to `end` that lie in these blocks, which must ascend."""
     parts: list[tuple[int, int]] = []
     for block in blocks:
         low, high = max(start, block * BLOCK_BYTES), min(end, (block + 1) * BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""What an oracle says when it could not look. (Doubt is the memo's: `harness.cases.outcome_memo`.)"""
+"""What an oracle returns when it could not judge. (Doubt is the memo's: `harness.cases.outcome_memo`.)"""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Something that could not be looked at: the state is UNKNOWN unless something else fails."""
+    """An oracle could not judge something, and why: the state is UNKNOWN unless there is a violation."""
 
     what: str

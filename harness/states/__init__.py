@@ -1,4 +1,4 @@
-"""Crash states: which there are, under which fault model, and what each holds. Knows no file system."""
+"""Crash states: which exist under each fault model, and the contents of each. Knows no file system."""
 
 from harness.states.models import FAULT_MODELS, FaultModel, enumerate_prefixes
 from harness.states.replay import replay

@@ -1,9 +1,8 @@
-"""Fault models: which crash states a log has.
+"""Fault models: which crash states a write log has.
 
-The disk that is modelled has a volatile cache. What completed before a completed FLUSH is durable, and
-so is every completed FUA write; anything else may be there or not, and the write that was under way
-may be torn between sectors. Each model lists some of the states that this allows, never one that it
-does not.
+The modelled disk has a volatile cache. What completed before a completed FLUSH is durable, and so is every
+completed FUA write. Anything else may or may not have reached the medium, and the write in flight may be torn
+between sectors. Each fault model lists some of the states that this allows, and no others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class FaultModel(Protocol):
     """A way for power to fail.
 
     `states` yields states that are legal for the modelled disk, each at most once, in an order that
-    depends on the log alone. States may agree in content; folding those is the caller's.
+    depends on the log alone. States may have equal contents; the caller folds those.
     """
 
     name: str
@@ -36,7 +35,7 @@ def enumerate_prefixes(log: WriteLog) -> Iterator[CrashState]:
 
 
 class Prefix:
-    """Power fails between two entries. The log's order is one in which the cache may lose writes."""
+    """Power fails between two entries: the cache has written back in the log's order, which is legal."""
 
     name = "prefix"
     summary = "the first n entries of the log reached the platter"
@@ -48,9 +47,9 @@ class Prefix:
 class Drop:
     """Each prefix less one volatile write: `@n-d`.
 
-    d is a write or discard without FUA in the last epoch of the prefix, the one that no flush in the
-    prefix has ended. d = n - 1 is left out, being the state @(n-1). The number of states grows with
-    the square of an epoch's length.
+    d is a write or discard without FUA in the last epoch of the prefix, the one that no flush in the prefix
+    has ended. d = n - 1 is left out: it is the state @(n-1). The number of states grows with the square of
+    an epoch's length.
     """
 
     name = "drop"
@@ -60,7 +59,7 @@ class Drop:
         volatile: list[int] = []
         for entry in log.entries:
             if EntryFlag.FLUSH in entry.flags:
-                volatile.clear()  # logged on completion: whatever stands before it is durable
+                volatile.clear()  # logged on completion: whatever precedes it is durable
             yield from (CrashState(entry.index + 1, (dropped,)) for dropped in volatile)
             if changes(entry) and EntryFlag.FUA not in entry.flags:
                 volatile.append(entry.index)
@@ -69,11 +68,11 @@ class Drop:
 class Torn:
     """Each prefix with its last write cut inside a block of 4 KiB: `@n/t`.
 
-    t runs over 1 .. sectors - 1 as far as the device sector at which the write is cut (its first
-    sector + t) is not a multiple of 8. So writes of one sector are never torn; a write of one aligned
-    block has 7 torn states, one of k aligned blocks 7 k. Cuts between whole blocks are left out: a file
-    system that takes blocks for atomic withstands them as it withstands lost writes. FUA writes are torn
-    like others: one that power failed on was never acknowledged. Discards are not torn.
+    t is one of 1 .. sectors - 1 such that the device sector of the cut (the write's first sector + t) is
+    not a multiple of 8. So writes of one sector are never torn; a write of one aligned block has 7 torn
+    states, one of k aligned blocks 7 k. Cuts between whole blocks are left out: a file system that assumes
+    atomic blocks survives them as it survives lost writes. FUA writes are torn like others: one that was in
+    flight when the power failed was never acknowledged. Discards are not torn.
     """
 
     name = "torn"

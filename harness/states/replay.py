@@ -1,4 +1,4 @@
-"""What a crash state holds, computed the plain way: the reference that the disk is tested against."""
+"""The contents of a crash state, computed naively: the reference for tests of the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from harness.writelog.log import WriteLog, changes
 
 
 def replay(base: bytes, log: WriteLog, state: CrashState) -> bytes:
-    """The device after `state` of `log` on top of `base`. Reads the log's file; costs the whole device.
+    """The contents of the device in `state` of `log`, which began as `base`. Reads the log's file, and holds
+    the whole device in memory.
 
     Raises WriteLogError for a state, or an entry, that does not fit the log or the device.
     """

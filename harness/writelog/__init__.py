@@ -1,4 +1,4 @@
-"""Write logs of dm-log-writes: reading, selecting, building."""
+"""Write logs of dm-log-writes: read, select, build."""
 
 from harness.writelog.build import Discard, Flush, MarkText, Step, Write, write_log
 from harness.writelog.log import Epoch, WriteLog, read_log

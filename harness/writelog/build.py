@@ -1,4 +1,4 @@
-"""Making write logs, in the format of `log.py`: for tests, and for cutting a log down to an example."""
+"""Build write logs in the format of `log.py`, for tests and for reducing a log to an example."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_FLAGS = EntryFlag(0)
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`data`, whole sectors of 512 bytes, at `sector`. `flags`: FUA, FLUSH, METADATA."""
+    """A write of `data`, whole sectors of 512 bytes, at `sector`. `flags`: FUA, FLUSH, METADATA."""
 
     sector: int
     data: bytes
@@ -24,17 +24,21 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
+    """A discard; `sector` and `sectors` are in units of 512 bytes."""
+
     sector: int
     sectors: int
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    pass
+    """A flush without data."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkText:
+    """A mark with this text."""
+
     text: str
 
 
@@ -42,7 +46,9 @@ Step: TypeAlias = Write | Discard | Flush | MarkText
 
 
 def write_log(path: Path, steps: Iterable[Step], unit_bytes: int = SECTOR_BYTES) -> None:
-    """Write a log whose entry i is `steps[i]`. Sectors must be multiples of the unit."""
+    """Write a log whose entry i is `steps[i]`. Raises ValueError unless all sectors are multiples of
+    `unit_bytes` and every mark fits into one unit.
+    """
     body = bytearray()
     count = 0
     for step in steps:

@@ -1,12 +1,12 @@
-"""The format of dm-log-writes, read off drivers/md/dm-log-writes.c (`struct log_write_super`,
+"""The format of dm-log-writes, as in drivers/md/dm-log-writes.c (`struct log_write_super`,
 `struct log_write_entry`, `log_one_block`).
 
-A superblock {magic, version, nr_entries, sectorsize}, then for each entry a header of one unit
-{sector, nr_sectors, flags, data_len} followed by its data. A unit is `sectorsize` bytes, and `sector`
-and `nr_sectors` count units. A discard has no data; a mark's text stands in its header.
+A superblock {magic, version, nr_entries, sectorsize}, then for each entry a header of one unit {sector,
+nr_sectors, flags, data_len} followed by its data. A unit is `sectorsize` bytes; `sector` and `nr_sectors` are
+in units. A discard has no data; the text of a mark is in its header.
 
-Not checked here: that the log holds all that was written. Recording stops silently when the log
-device is full; the target's status line and a comparison with the data disk tell.
+Not checked here: that the log is complete. Recording stops silently when the log device is full, which shows
+in the target's status line and in a comparison with the data disk.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KNOWN_FLAGS = sum(EntryFlag)
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Entries between two flushes: numbers `start` to `stop` (exclusive) of the log.
+    """The entries between two flushes: indices `start` to `stop` (exclusive) in the log.
 
-    A flush belongs to the epoch that it ends. A flush that carries data ends the epoch *before* it:
-    the data is written after the cache has been flushed (Documentation/block/writeback_cache_control.rst,
-    REQ_PREFLUSH), so it opens the next one.
+    A flush belongs to the epoch that it ends. A flush that carries data ends the epoch *before* it and opens
+    the next: its data is written after the cache has been flushed
+    (Documentation/block/writeback_cache_control.rst, REQ_PREFLUSH).
     """
 
     number: int
@@ -54,7 +54,7 @@ class WriteLog:
     unit_bytes: int
     entries: tuple[LogEntry, ...]
     used_bytes: int
-    """Length of the part of the file that holds the log; the rest, of a log device, can be cut off."""
+    """Length of the log itself; on a log device, the rest of the file can be cut off."""
 
     @property
     def entry_count(self) -> int:
@@ -66,7 +66,7 @@ class WriteLog:
         return tuple(entry for entry in self.entries if EntryFlag.MARK in entry.flags)
 
     def epochs(self) -> tuple[Epoch, ...]:
-        """All entries, cut at the flushes. Empty epochs are left out; marks cut nothing."""
+        """All entries, divided at the flushes. Empty epochs are left out; marks end no epoch."""
         bounds = [0]
         for entry in self.entries:
             if EntryFlag.FLUSH in entry.flags:
@@ -82,7 +82,7 @@ def changes(entry: LogEntry) -> bool:
 
 
 def read_log(path: Path) -> WriteLog:
-    """Read the headers of the log at `path`. Raises WriteLogError for what is no log, or a cut one."""
+    """Read the headers of the log at `path`. Raises WriteLogError if it is not a log, or is truncated."""
     try:
         with path.open("rb") as file, _mapped(file.fileno(), path) as data:
             unit, count = _read_super(data, path)

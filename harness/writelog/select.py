@@ -1,4 +1,6 @@
-"""Picking a stretch of a log, by the names that replay-log (xfstests, src/log-writes) gave its options."""
+"""Select a range of a log's entries; parameters are named after the options of replay-log (xfstests,
+src/log-writes).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ def select(
     start_mark: str | None = None,
     end_mark: str | None = None,
 ) -> tuple[LogEntry, ...]:
-    """The entries from the start to the first end that is met; all, when no end is given or met.
+    """The entries from the start to whichever end comes first; to the end of the log where none does.
 
-    The start is the entry after the mark `start_mark`, else entry `start_entry`. Ends, each inclusive:
+    The start is the entry after the mark `start_mark`, else entry `start_entry`. The ends, each inclusive:
     `limit` entries, the first flush (`next_flush`), the first FUA write (`next_fua`), the first mark
-    `end_mark`. Raises UsageError for a mark that the log does not have there.
+    `end_mark`. Raises UsageError for a start beyond the log and for a mark that the log does not have there.
     """
     first = start_entry if start_mark is None else _find_mark(log, start_mark, 0) + 1
     if not 0 <= first <= log.entry_count:
