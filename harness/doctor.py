@@ -26,7 +26,7 @@ ALWAYS = "ext4/ordered"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostCheck:
     """One thing that runs need. `ok` None: not every run needs it (`detail` says which do), or it cannot be
     known yet. `fix`: the command that provides it.
     """
@@ -37,7 +37,7 @@ class Finding:
     fix: str = ""
 
 
-def examine(reports: Path) -> Iterator[Finding]:
+def examine(reports: Path) -> Iterator[HostCheck]:
     """Check everything that a run needs. `reports`: where run directories are kept."""
     for name in names():
         for requirement in machine_of(name).requirements():
@@ -49,26 +49,26 @@ def examine(reports: Path) -> Iterator[Finding]:
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users))
     for program in ("apt-get", "dpkg-deb", "depmod", "setpriv"):
-        yield Finding(
+        yield HostCheck(
             program, bool(shutil.which(program)), shutil.which(program) or "not installed", "make setup"
         )
     cached = sorted(p.parent.name for p in cache_dir("kernels").glob("*/complete"))
     detail = ", ".join(cached) or f"none yet; {', '.join(pins())} are downloaded on first use"
-    yield Finding("kernels", None if not cached else True, detail)
+    yield HostCheck("kernels", None if not cached else True, detail)
     yield from _tools_guest()
     yield from (_space(path) for path in (reports, cache_dir()))
 
 
-def _tools_guest() -> Iterator[Finding]:
+def _tools_guest() -> Iterator[HostCheck]:
     """What `powercut trace` and `powercut measure` boot."""
     for program, package in sorted(recipe().tools.items()):
         yield _program(program, package, ["powercut trace", "powercut measure"])
     image = cached_root()
     if image:
-        yield Finding("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
+        yield HostCheck("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
     else:
         detail = "none yet; made on first use of powercut trace or measure (minutes, once), or by make rootfs"
-        yield Finding("root image", None, detail)
+        yield HostCheck("root image", None, detail)
 
 
 def _programs() -> dict[tuple[str, str], set[str]]:
@@ -84,26 +84,26 @@ def _programs() -> dict[tuple[str, str], set[str]]:
     return users
 
 
-def _program(name: str, package: str, users: Sequence[str]) -> Finding:
+def _program(name: str, package: str, users: Sequence[str]) -> HostCheck:
     """A missing program that only some modes or workloads need is no failure: those are then not run."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path:
-        return Finding(name, True, path)
+        return HostCheck(name, True, path)
     install = f"apt-get install {package}"
     if ALWAYS in users:
-        return Finding(name, False, "not installed", install)
+        return HostCheck(name, False, "not installed", install)
     some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
-    return Finding(name, None, f"not installed; for {some}: {install}", install)
+    return HostCheck(name, None, f"not installed; for {some}: {install}", install)
 
 
-def _try(what: str, look: Callable[[], str]) -> Finding:
+def _try(what: str, look: Callable[[], str]) -> HostCheck:
     try:
-        return Finding(what, True, look())
+        return HostCheck(what, True, look())
     except PowercutError as e:
-        return Finding(what, False, e.what, e.next_step.removeprefix("run: "))
+        return HostCheck(what, False, e.what, e.next_step.removeprefix("run: "))
 
 
-def _accelerators(name: str) -> Iterator[Finding]:
+def _accelerators(name: str) -> Iterator[HostCheck]:
     """The accelerators that may be missing; the last of a machine's list works everywhere."""
     *better, last = profile_of(name).accelerators
     for accel in better:
@@ -116,13 +116,13 @@ def _accelerators(name: str) -> Iterator[Finding]:
                 f"tried before: {known}" if known else "whether a kernel comes up is tried on the first run"
             )
             detail = f"opens and makes a virtual machine; {tried}"
-        yield Finding(accel.upper(), None, detail)
+        yield HostCheck(accel.upper(), None, detail)
 
 
-def _space(path: Path) -> Finding:
+def _space(path: Path) -> HostCheck:
     existing = next(p for p in [path.resolve(), *path.resolve().parents] if p.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{free >> 20} MiB free (a large run takes about {SPACE_BYTES >> 20})"
-    return Finding(
+    return HostCheck(
         f"space at {path}", free >= SPACE_BYTES, detail, "" if free >= SPACE_BYTES else "free some space"
     )

@@ -12,7 +12,7 @@ from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
 from harness.oracles.names import NamesFound, find_names, older_moments, undone
-from harness.oracles.timeline import Timeline
+from harness.oracles.timeline import ModelTimeline
 from harness.oracles.undecided import Undecided
 
 
@@ -23,7 +23,7 @@ class Case:
     """
 
     contract: Contract
-    timeline: Timeline
+    timeline: ModelTimeline
     contents: ContentsJudge
     checks: tuple[Check, ...]
     errors: re.Pattern[str] | None

@@ -14,7 +14,7 @@ from harness.model import Position, Run, RunKind, Tree, TreeEntry, Violation
 from harness.oracles.allowance import ANYTHING, Allowance, Cut, Origins, allowance, journaled
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import WORD_BYTES, fill
-from harness.oracles.timeline import ZERO, EventKind, FileHistory, Timeline
+from harness.oracles.timeline import ZERO, EventKind, FileHistory, ModelTimeline
 from harness.oracles.undecided import Undecided
 
 Fault = Violation | Undecided
@@ -29,7 +29,7 @@ class ContentsJudge:
     same from one crash state to the next.
     """
 
-    def __init__(self, contract: Contract, timeline: Timeline) -> None:
+    def __init__(self, contract: Contract, timeline: ModelTimeline) -> None:
         self._contract = contract
         self._timeline = timeline
         self._allowances: dict[tuple[int, Cut], Allowance] = {}
@@ -140,7 +140,7 @@ class ContentsJudge:
 class _Subject:
     """One recovered file and its place in the history. `point`: its last persistence point's index, or -1."""
 
-    timeline: Timeline
+    timeline: ModelTimeline
     file: FileHistory
     cut: Cut
     point: int
@@ -192,7 +192,7 @@ class _Subject:
         oracle = "durability"
         if allowed.size_base == self.cut.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
-            told = self.timeline.told(point)
+            told = self.timeline.describe(point)
             signature = f"size after {point}"
             if size < durable:
                 what = f"{durable - size} bytes acknowledged by {told} are gone: size is {size}"
@@ -203,7 +203,7 @@ class _Subject:
             what = f"size {size} is {word}"
             signature = f"size {word}"
             if base:
-                what += f"; {self.timeline.told(base.index)} is there"
+                what += f"; {self.timeline.describe(base.index)} is there"
                 signature += f", {base.kind.value}"
             promised = base and base.kind is not EventKind.SETTLE and size < low
             if not (base and promised and base.index < self.timeline.floors[self.acked]):
@@ -228,7 +228,7 @@ class _Subject:
 
     def _alien(self, run: Run, start: int, end: int) -> Violation | None:
         """Pattern data that was never written at this offset of this file."""
-        path, told = self.entry.path, self.timeline.told
+        path, told = self.entry.path, self.timeline.describe
         owner = self.timeline.written.get(run.value)
         oracle = "foreign"
         if run.value >= self.begun:
@@ -269,7 +269,7 @@ class _Subject:
         path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(found)
         if durable in origins and order < self.cut.durable:
-            promised = f"acknowledged by {self.timeline.told(self._first_promise(durable))}"
+            promised = f"acknowledged by {self.timeline.describe(self._first_promise(durable))}"
             told = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
             return _stretch(
@@ -294,7 +294,7 @@ class _Subject:
         return ZERO
 
     def _origin(self, origin: int) -> str:
-        return "zeros" if origin == ZERO else f"data of {self.timeline.told(origin)}"
+        return "zeros" if origin == ZERO else f"data of {self.timeline.describe(origin)}"
 
 
 def _fits(run: Run, start: int, end: int, origins: Origins) -> bool:
@@ -334,7 +334,7 @@ def _poison(run: Run) -> tuple[str, str]:
     return f"what the device held before mkfs (device block {run.value})", "poison"
 
 
-def _future(timeline: Timeline, index: int) -> tuple[str, str]:
+def _future(timeline: ModelTimeline, index: int) -> tuple[str, str]:
     known = f": `{timeline.operations[index]}`" if index < len(timeline.operations) else ""
     return f"data of operation {index}, which had not begun{known}", "data from the future"
 

@@ -29,7 +29,7 @@ from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LOST_AND_FOUND, recovered_names
-from harness.oracles.timeline import ROOT, Name, Timeline
+from harness.oracles.timeline import ROOT, ModelTimeline, Name
 
 ABSENT = -2
 """In place of an inode: the name did not exist."""
@@ -47,7 +47,7 @@ _NOTHING = _Promise(0, -1)
 
 
 def judge_each(
-    contract: Contract, timeline: Timeline, contents: ContentsJudge, position: Position, tree: Tree
+    contract: Contract, timeline: ModelTimeline, contents: ContentsJudge, position: Position, tree: Tree
 ) -> tuple[Fault, ...]:
     """The faults of names and contents where each inode is judged by itself; see the module's head."""
     return tuple(_Each(contract, timeline, contents, position, tree).faults())
@@ -55,7 +55,12 @@ def judge_each(
 
 class _Each:
     def __init__(
-        self, contract: Contract, timeline: Timeline, contents: ContentsJudge, position: Position, tree: Tree
+        self,
+        contract: Contract,
+        timeline: ModelTimeline,
+        contents: ContentsJudge,
+        position: Position,
+        tree: Tree,
     ) -> None:
         self._all = contract.namespace == "each"
         self._timeline = timeline
@@ -136,7 +141,7 @@ class _Each:
         older = [i for i in self._been(path, 0) if i not in (ABSENT, *been)]
         # A promise about an inode made while it had no name does not cover the time when it had this one.
         if any(not self._as_inode(path, name, i, _NOTHING) for i in older):
-            what = f"{path}: is what it was before{self._told(promise)}"
+            what = f"{path}: is what it was before{self._although(promise)}"
             return (
                 Violation("durability", path, what, "what it has become", "older", f"{path}: undone"),
             ), frozenset({*been, *older})
@@ -150,7 +155,7 @@ class _Each:
         snapshots = self._timeline.snapshots[promise.since : position.begun + 1]
         shapes = {_shape(s.names[p]) for s in snapshots for p, i in s.inodes.items() if i == inode}
         if _shape(name) not in shapes:
-            told = self._told(promise)
+            told = self._although(promise)
             return (
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
@@ -173,7 +178,7 @@ class _Each:
 
     def _impossible(self, path: str, name: Name, promise: _Promise) -> Violation:
         if any(i != ABSENT for i in self._been(path, 0)):
-            what, oracle = f"is there again{self._told(promise)}", "durability"
+            what, oracle = f"is there again{self._although(promise)}", "durability"
         else:
             what, oracle = "is there, and no operation that had begun makes it", "atomicity"
         return Violation(
@@ -201,7 +206,7 @@ class _Each:
             been = self._been(path, promise.since)
             if ABSENT in been or self._rescued(list(been)):
                 continue
-            what = f"{path}: missing{self._told(promise)}"
+            what = f"{path}: missing{self._although(promise)}"
             yield Violation("durability", path, what, "the name", "no such name", f"{path}: missing")
 
     def _unreachable(self, could: dict[str, frozenset[int]], told: set[str]) -> Iterator[Violation]:
@@ -219,11 +224,11 @@ class _Each:
             since = frozenset[str]().union(*names)
             if not told & since and not any(inode in could.get(path, ()) for path in since):
                 names_told = " or ".join(sorted(since))
-                what = f"what {self._timeline.told(inode)} made is at none of its names ({names_told})"
+                what = f"what {self._timeline.describe(inode)} made is at none of its names ({names_told})"
                 yield Violation(
                     "durability",
                     names_told,
-                    f"{what}{self._told(promise)}",
+                    f"{what}{self._although(promise)}",
                     "one of its names",
                     "none",
                     f"made by {inode}: unreachable",
@@ -239,9 +244,11 @@ class _Each:
             for entry in lost
         )
 
-    def _told(self, promise: _Promise) -> str:
+    def _although(self, promise: _Promise) -> str:
         return (
-            "" if promise.point < 0 else f", although {self._timeline.told(promise.point)} was acknowledged"
+            ""
+            if promise.point < 0
+            else f", although {self._timeline.describe(promise.point)} was acknowledged"
         )
 
 

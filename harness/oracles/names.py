@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.model import OperationKind, Position, Tree, Violation
-from harness.oracles.timeline import Name, Snapshot, Timeline
+from harness.oracles.timeline import ModelTimeline, Name, Snapshot
 
 LOST_AND_FOUND = "lost+found"
 Names = dict[str, Name]
@@ -57,7 +57,7 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
     return names
 
 
-def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound:
+def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> NamesFound:
     """Compare a recovered tree with the reference model."""
     found = recovered_names(tree, timeline.attributes)
     floor = timeline.floors[position.acked]
@@ -71,7 +71,7 @@ def find_names(timeline: Timeline, position: Position, tree: Tree) -> NamesFound
     return NamesFound((), tuple(_torn(timeline, position, floor, found)))
 
 
-def older_moments(timeline: Timeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
+def older_moments(timeline: ModelTimeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
     """The numbers of operations, fewer than promised, after which the names were these as well, latest
     first; each with the position at which it would have been allowed.
     """
@@ -82,10 +82,11 @@ def older_moments(timeline: Timeline, position: Position, tree: Tree) -> Iterato
             yield j, Position(position.begun, bisect.bisect_right(timeline.floors, j) - 1)
 
 
-def undone(timeline: Timeline, position: Position, back: int) -> Violation:
+def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
     """The violation for names that date from before the last persistence point: those after `back`
     operations.
     """
+    describe = timeline.describe
     point = min(
         (p for p in timeline.persistence if p.floor > back and p.index < position.acked),
         key=lambda p: p.index,
@@ -98,14 +99,14 @@ def undone(timeline: Timeline, position: Position, back: int) -> Violation:
     return Violation(
         oracle="durability",
         subject=timeline.operations[lost].path,
-        summary=f"{timeline.told(lost)} is undone, although {timeline.told(point.index)} was acknowledged",
+        summary=f"{describe(lost)} is undone, although {describe(point.index)} was acknowledged",
         expected=f"the names after at least the first {point.floor} operations",
         found=f"the names after the first {back}",
         signature=f"names undone after {point.index}",
     )
 
 
-def _torn(timeline: Timeline, position: Position, floor: int, found: Names) -> Iterator[Violation]:
+def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Names) -> Iterator[Violation]:
     """The names match no moment of the history: say how they differ from the nearest one."""
     begun = position.begun
     key = frozenset(found.items())
@@ -123,7 +124,7 @@ def _torn(timeline: Timeline, position: Position, floor: int, found: Names) -> I
         yield _differs(timeline, position, floor, snapshot, nearest, path, found.get(path))
 
 
-def _torn_rename(timeline: Timeline, i: int, found: Names, nearest: Names) -> Violation | None:
+def _torn_rename(timeline: ModelTimeline, i: int, found: Names, nearest: Names) -> Violation | None:
     op = timeline.operations[i]
     before, after = timeline.snapshots[i].names, timeline.snapshots[i + 1].names
     if op.path not in before or op.path in after:
@@ -139,7 +140,7 @@ def _torn_rename(timeline: Timeline, i: int, found: Names, nearest: Names) -> Vi
     return Violation(
         oracle="atomicity",
         subject=op.target,
-        summary=f"{timeline.told(i)}: {what}",
+        summary=f"{timeline.describe(i)}: {what}",
         expected=f"either {op.path} or {op.target}",
         found=seen,
         signature=f"rename {i}: {seen}",
@@ -152,7 +153,7 @@ def _same(found: Names, path: str, other: str) -> bool:
 
 
 def _differs(
-    timeline: Timeline,
+    timeline: ModelTimeline,
     position: Position,
     floor: int,
     snapshot: Snapshot,
@@ -163,8 +164,8 @@ def _differs(
     expected = snapshot.names.get(path)
     word = _difference(expected, found)
     lost = _lost_promise(timeline, position, floor, path, found)
-    since = "" if nearest == 0 else f" (nearest: the names after {timeline.told(nearest - 1)})"
-    promise = f", although {timeline.told(lost)} was acknowledged" if lost is not None else ""
+    since = "" if nearest == 0 else f" (nearest: the names after {timeline.describe(nearest - 1)})"
+    promise = f", although {timeline.describe(lost)} was acknowledged" if lost is not None else ""
     return Violation(
         oracle="atomicity" if lost is None else "durability",
         subject=path,
@@ -176,7 +177,7 @@ def _differs(
 
 
 def _lost_promise(
-    timeline: Timeline, position: Position, floor: int, path: str, found: Name | None
+    timeline: ModelTimeline, position: Position, floor: int, path: str, found: Name | None
 ) -> int | None:
     """The persistence point whose promise about this one name is broken, or None. It is broken if every
     allowed moment agrees on the name, and what was found dates from before them.

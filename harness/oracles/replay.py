@@ -1,4 +1,4 @@
-"""Replay a history into its `Timeline`: apply each operation to the reference model.
+"""Replay a history into its `ModelTimeline`: apply each operation to the reference model.
 
 Which operation changes which inode decides what an fsync makes durable, so an operation counts as a change
 of an inode only where the kernel is certain to dirty that inode in the operation's own transaction or a
@@ -30,10 +30,10 @@ from harness.oracles.timeline import (
     EventKind,
     FileEvent,
     FileHistory,
+    ModelTimeline,
     Name,
-    Persistence,
+    PersistencePoint,
     Snapshot,
-    Timeline,
     blocks_of,
     fresh_parts,
     whole_blocks,
@@ -68,7 +68,7 @@ class _Model:
         self.files: dict[int, FileHistory] = {}
         self.changed: dict[int, int] = {ROOT: -1}  # inode to the last operation an fsync covers
         self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
-        self.persistence: list[Persistence] = []
+        self.persistence: list[PersistencePoint] = []
         self.snapshots = [Snapshot({}, {"": ROOT}, frozenset())]
         self.dirty = False
 
@@ -332,7 +332,7 @@ def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
     if m.contract.persists == "nothing":
         return
     last = (m.data_changed if data_only else m.changed)[inode]
-    m.persistence.append(Persistence(i, last + 1, inode if m.contract.persists == "inode" else None))
+    m.persistence.append(PersistencePoint(i, last + 1, inode if m.contract.persists == "inode" else None))
     if inode in m.files:
         m.files[inode].persists.append((i, len(m.files[inode].events)))
 
@@ -348,13 +348,13 @@ def _sync(m: _Model, i: int, op: Operation) -> None:
     """
     if m.contract.persists == "nothing" or m.contract.namespace == "synced":
         return
-    m.persistence.append(Persistence(i, i))
+    m.persistence.append(PersistencePoint(i, i))
     for file in m.files.values():
         file.persists.append((i, len(file.events)))
 
 
 def _run(m: _Model, i: int, op: Operation) -> None:
-    """Programs are not modelled; `Timeline.opaque` keeps names and contents from being judged."""
+    """Programs are not modelled; `ModelTimeline.opaque` keeps names and contents from being judged."""
 
 
 _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
@@ -408,7 +408,7 @@ _ANY = Contract(
 )
 
 
-def replay(contract: Contract, history: History) -> Timeline:
+def replay(contract: Contract, history: History) -> ModelTimeline:
     """The timeline of the operations that had begun when the log ended.
 
     Raises UsageError for an operation that cannot have succeeded after those before it.
@@ -421,11 +421,11 @@ def replay(contract: Contract, history: History) -> Timeline:
             if not opaque:
                 _APPLY[op.kind](m, i, op)
                 if contract.persists == "operations" and op.kind in _OF_NAMES:
-                    m.persistence.append(Persistence(i, i + 1))
+                    m.persistence.append(PersistencePoint(i, i + 1))
         except _Misfit as e:
             raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
         m.snapshot()
-    return Timeline(
+    return ModelTimeline(
         operations=operations,
         opaque=opaque,
         snapshots=tuple(m.snapshots),
@@ -455,7 +455,7 @@ def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     return kept
 
 
-def _floors(persistence: Sequence[Persistence], operations: int) -> tuple[int, ...]:
+def _floors(persistence: Sequence[PersistencePoint], operations: int) -> tuple[int, ...]:
     floors = [0] * (operations + 1)
     for point in persistence:
         if point.inode is None:

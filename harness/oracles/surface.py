@@ -156,7 +156,7 @@ def program(case: Case) -> Iterator[Violation | Undecided]:
             yield Violation(
                 "program",
                 f"operation {check.operation}",
-                f"`{command}` rejects what {case.timeline.told(check.operation)} left",
+                f"`{command}` rejects what {case.timeline.describe(check.operation)} left",
                 "exit code 0",
                 f"exit code {result.exit_code}: {result.output.strip()[-400:]}",
                 f"check {check.operation}: exit code {result.exit_code}",

@@ -159,7 +159,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Persistence:
+class PersistencePoint:
     """A persistence point: once operation `index` has returned, the first `floor` operations are
     durable; where `inode` is given, only as far as they concern it.
     """
@@ -170,7 +170,7 @@ class Persistence:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class ModelTimeline:
     """Everything about a history that does not depend on the crash state.
 
     `opaque`: programs ran, which the model cannot follow. `snapshots[j]`: after j operations. `floors[a]`:
@@ -184,14 +184,14 @@ class Timeline:
     opaque: bool
     snapshots: tuple[Snapshot, ...]
     files: dict[int, FileHistory]
-    persistence: tuple[Persistence, ...]
+    persistence: tuple[PersistencePoint, ...]
     floors: tuple[int, ...]
     matching: dict[frozenset[tuple[str, Name]], tuple[int, ...]]
     attributes: frozenset[str]
     kinds: dict[int, str]
     written: dict[int, FileHistory]
 
-    def told(self, index: int) -> str:
+    def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""
         return f"`{self.operations[index]}` (operation {index})"
 

@@ -12,7 +12,7 @@ from harness import doctor
 from harness.guests import kvm
 
 
-def found(tmp_path: Path) -> dict[str, doctor.Finding]:
+def found(tmp_path: Path) -> dict[str, doctor.HostCheck]:
     return {f.what: f for f in doctor.examine(tmp_path)}
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.model import Operation, Workload
-from harness.workloads.generate.steps import STEPS, Persistence, Step, persistences
+from harness.workloads.generate.steps import STEPS, Persistence, StepKind, persistences
 from harness.workloads.generate.world import Invalid, World
 
 PREFIX = "ace-"
@@ -27,10 +27,10 @@ BETWEEN = "--"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PlacedStep:
     """A step with its paths and what makes it durable."""
 
-    step: Step
+    step: StepKind
     paths: tuple[str, ...]
     persistence: Persistence
 
@@ -49,11 +49,11 @@ def sequences(length: int) -> Iterator[str]:
     yield from (_name(chosen) for chosen, _ in _sequences(length))
 
 
-def _name(chosen: Sequence[Chosen]) -> str:
+def _name(chosen: Sequence[PlacedStep]) -> str:
     return PREFIX + BETWEEN.join(map(str, chosen))
 
 
-def _sequences(length: int) -> Iterator[tuple[tuple[Chosen, ...], World]]:
+def _sequences(length: int) -> Iterator[tuple[tuple[PlacedStep, ...], World]]:
     if not length:
         yield (), World()
         return
@@ -68,10 +68,10 @@ def _sequences(length: int) -> Iterator[tuple[tuple[Chosen, ...], World]]:
                 except Invalid:
                     continue
                 for persistence in persistences(after, paths, operation):
-                    yield (*before, Chosen(step, paths, persistence)), after
+                    yield (*before, PlacedStep(step, paths, persistence)), after
 
 
-def _is_first(before: Sequence[Chosen], step: Step, paths: tuple[str, ...]) -> bool:
+def _is_first(before: Sequence[PlacedStep], step: StepKind, paths: tuple[str, ...]) -> bool:
     """Whether no renaming turns these paths into ones that come earlier."""
     moves = step.moves or any(c.step.moves for c in before)
     told = [p for c in before for p in c.paths] + list(paths)
@@ -112,7 +112,7 @@ def workload(name: str) -> Workload:
     return Workload(name, summary, (*world.setup(), *operations))
 
 
-def _parse(name: str, part: str) -> Chosen:
+def _parse(name: str, part: str) -> PlacedStep:
     m = re.fullmatch(r"([a-z-]+)((?:\.\w+)+)\+([a-z]+)(?:\.(\w+))?", part)
     step = STEPS.get(m[1]) if m else None
     paths = tuple(_path(word) for word in m[2][1:].split(".")) if m else ()
@@ -121,7 +121,7 @@ def _parse(name: str, part: str) -> Chosen:
             f"workload {name!r}: {part!r} is no step",
             "powercut list workloads names the sets; a step reads rename.A_foo.B_foo+fsync.B_foo",
         )
-    return Chosen(step, paths, Persistence(m[3], None if m[4] is None else _path(m[4])))
+    return PlacedStep(step, paths, Persistence(m[3], None if m[4] is None else _path(m[4])))
 
 
 def _path(word: str) -> str:

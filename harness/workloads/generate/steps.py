@@ -33,7 +33,7 @@ _DIRECTORY_INTO = [("A", "B/foo"), ("B", "A/foo")]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepKind:
     """`name` stands in workloads' names. `places`: the paths that it can be given, in order. `moves`: it
     changes what the names below a directory are.
     """
@@ -260,45 +260,45 @@ def _removexattr(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.REMOVEXATTR, paths[0], name=ATTRIBUTE)
 
 
-STEPS: Mapping[str, Step] = {
+STEPS: Mapping[str, StepKind] = {
     step.name: step
     for step in (
-        Step("creat", _FILE, _create),
-        Step("mkdir", _DIRECTORY, _mkdir),
-        Step("write-start", _FILE, _write(_start)),
-        Step("write-end", _FILE, _write(_end)),
-        Step("write-overlap", _FILE, _write(_overlap)),
-        Step("write-hole", _FILE, _write(_in_hole)),
-        Step("append", _FILE, _write(_end, K.APPEND)),
-        Step("falloc", _FILE, _fallocate(lambda f: (max(0, f.size - 1000), 10000))),
-        Step("falloc-hole", _FILE, _fallocate(_whole_hole)),
-        Step("falloc-keep", _FILE, _fallocate(lambda f: (f.size, 10000), "keep-size")),
-        Step("falloc-zero", _FILE, _fallocate(_middle, "zero-range")),
-        Step("falloc-zero-keep", _FILE, _fallocate(_overlap, "zero-range", "keep-size")),
-        Step("falloc-punch", _FILE, _fallocate(_middle, "punch-hole")),
-        Step("truncate-shrink", _FILE, _truncate(lambda size: 5000 if size > 5000 else size // 2)),
-        Step("truncate-zero", _FILE, _truncate(lambda _: 0)),
-        Step("truncate-grow", _FILE, _truncate(lambda size: size + 10000)),
-        Step("link", _TWO_FILES, _link),
-        Step("symlink", _FILE, _symlink),
-        Step("unlink", _FILE, _unlink),
-        Step("unlink-linked", _TWO_FILES, _unlink_linked),
-        Step("rmdir", _DIRECTORY, _rmdir),
-        Step("rename", _TWO_FILES, _rename),
-        Step("rename-over", _TWO_FILES, _rename_over),
-        Step("rename-dir", [*_TWO_DIRECTORIES, *_DIRECTORY_INTO], _rename_directory, moves=True),
-        Step("rename-dir-over", _TWO_DIRECTORIES, _rename_directory_over, moves=True),
-        Step("setxattr", _FILE, _setxattr),
-        Step("setxattr-replace", _FILE, _setxattr_replace),
-        Step("removexattr", _FILE, _removexattr),
-        Step("direct-start", _FILE, _write(_start, K.WRITE, "direct")),
-        Step("direct-end", _FILE, _write(_next_block, K.WRITE, "direct")),
-        Step("direct-overlap", _FILE, _write(_last_block, K.WRITE, "direct")),
-        Step("direct-hole", _FILE, _write(_block_of_hole, K.WRITE, "direct")),
-        Step("mmap-start", _FILE, _write(_mapped_start, K.MMAP_WRITE)),
-        Step("mmap-end", _FILE, _write(_mapped_end, K.MMAP_WRITE)),
-        Step("mmap-hole", _FILE, _write(_in_hole, K.MMAP_WRITE)),
-        Step("tmpfile", _FILE, _tmpfile),
+        StepKind("creat", _FILE, _create),
+        StepKind("mkdir", _DIRECTORY, _mkdir),
+        StepKind("write-start", _FILE, _write(_start)),
+        StepKind("write-end", _FILE, _write(_end)),
+        StepKind("write-overlap", _FILE, _write(_overlap)),
+        StepKind("write-hole", _FILE, _write(_in_hole)),
+        StepKind("append", _FILE, _write(_end, K.APPEND)),
+        StepKind("falloc", _FILE, _fallocate(lambda f: (max(0, f.size - 1000), 10000))),
+        StepKind("falloc-hole", _FILE, _fallocate(_whole_hole)),
+        StepKind("falloc-keep", _FILE, _fallocate(lambda f: (f.size, 10000), "keep-size")),
+        StepKind("falloc-zero", _FILE, _fallocate(_middle, "zero-range")),
+        StepKind("falloc-zero-keep", _FILE, _fallocate(_overlap, "zero-range", "keep-size")),
+        StepKind("falloc-punch", _FILE, _fallocate(_middle, "punch-hole")),
+        StepKind("truncate-shrink", _FILE, _truncate(lambda size: 5000 if size > 5000 else size // 2)),
+        StepKind("truncate-zero", _FILE, _truncate(lambda _: 0)),
+        StepKind("truncate-grow", _FILE, _truncate(lambda size: size + 10000)),
+        StepKind("link", _TWO_FILES, _link),
+        StepKind("symlink", _FILE, _symlink),
+        StepKind("unlink", _FILE, _unlink),
+        StepKind("unlink-linked", _TWO_FILES, _unlink_linked),
+        StepKind("rmdir", _DIRECTORY, _rmdir),
+        StepKind("rename", _TWO_FILES, _rename),
+        StepKind("rename-over", _TWO_FILES, _rename_over),
+        StepKind("rename-dir", [*_TWO_DIRECTORIES, *_DIRECTORY_INTO], _rename_directory, moves=True),
+        StepKind("rename-dir-over", _TWO_DIRECTORIES, _rename_directory_over, moves=True),
+        StepKind("setxattr", _FILE, _setxattr),
+        StepKind("setxattr-replace", _FILE, _setxattr_replace),
+        StepKind("removexattr", _FILE, _removexattr),
+        StepKind("direct-start", _FILE, _write(_start, K.WRITE, "direct")),
+        StepKind("direct-end", _FILE, _write(_next_block, K.WRITE, "direct")),
+        StepKind("direct-overlap", _FILE, _write(_last_block, K.WRITE, "direct")),
+        StepKind("direct-hole", _FILE, _write(_block_of_hole, K.WRITE, "direct")),
+        StepKind("mmap-start", _FILE, _write(_mapped_start, K.MMAP_WRITE)),
+        StepKind("mmap-end", _FILE, _write(_mapped_end, K.MMAP_WRITE)),
+        StepKind("mmap-hole", _FILE, _write(_in_hole, K.MMAP_WRITE)),
+        StepKind("tmpfile", _FILE, _tmpfile),
     )
 }
 
