@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.cases.examine import SAMPLE_RATE
-from harness.errors import StoreError
-from harness.guests.worker import LOG_BYTES
-from harness.store import RunStore
+SAMPLE_RATE = 0.01
+"""Share of the states answered by the memo that are looked at all the same."""
+LOG_BYTES = 1 << 30
+"""Size of the log device."""
+
+
+class KernelChoice(msgspec.Struct, frozen=True):
+    """What is asked of a kernel: a pin, a version or a file; modules of its own; single modules replaced."""
+
+    spec: str
+    modules: str | None = None
+    replaced: tuple[str, ...] = ()
+
+
+class GuestChoice(msgspec.Struct, frozen=True):
+    """What is asked of guests: the machine (`auto`: one records, the fastest that is there judges), its
+    accelerator, and the size of their log device.
+    """
+
+    machine: str = "auto"
+    accel: str = "auto"
+    log_bytes: int = LOG_BYTES
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,11 +49,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
 
+    @property
+    def kernel_choice(self) -> KernelChoice:
+        return KernelChoice(self.kernel, self.modules, tuple(self.replaced))
 
-def load_plan(store: RunStore) -> Plan:
-    """The plan of a run that is to be resumed. Raises StoreError where it is of another version."""
-    path = store.path / "plan.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
-    except (OSError, msgspec.MsgspecError) as e:
-        raise StoreError(f"{path} is no plan of this version: {e}", "start a new run") from e
+    @property
+    def guests(self) -> GuestChoice:
+        return GuestChoice(self.machine, self.accel, self.log_bytes)

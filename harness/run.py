@@ -16,8 +16,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from harness import __version__
 from harness.cases.casework import Casework
 from harness.cases.pool import Pool, Station
@@ -27,13 +25,13 @@ from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
 from harness.guests.worker import Worker
-from harness.host.files import write_atomically
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_kernel, look_up_kernel, need_replaced
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports
 from harness.store import RunStore
+from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
 from harness.summary import Summary, summarise
 from harness.workloads.load import select_workloads
@@ -150,7 +148,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
         require_all=plan.require_all,
     )
     store = RunStore.create(reports, name, info)
-    write_atomically(store.path / "plan.json", msgspec.json.encode(plan))
+    store.put_plan(plan)
     return store
 
 
@@ -191,7 +189,7 @@ def _git_head() -> str:
 def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Sequence[Workload]) -> None:
     """Raises StoreError where the run has not one of the recordings that are to be judged again."""
     with RunStore.open(source) as store:
-        kept = [c.case for c in store.cases() if is_kept(c.case, source / "cases")]
+        kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source).cases)]
     wanted = {CaseId(p.filesystem, p.mode, w.name) for p in profiles for w in workloads}
     if wanted.isdisjoint(kept):
         has = ", ".join(map(str, kept[:6])) or "none"
@@ -211,13 +209,13 @@ def copy_bases(profiles: Sequence[Profile], source: Path, run: Path) -> None:
 
 
 def _kept_base(run: Path, profile: Profile) -> Path:
-    return run / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
+    return RunLayout(run).base(profile.filesystem, profile.mode)
 
 
 @contextlib.contextmanager
 def _scratch(store: RunStore) -> Iterator[Path]:
     """A folder for uncompressed images, in the run directory, that goes when the run ends."""
-    path = store.path / "scratch"
+    path = store.layout.scratch
     shutil.rmtree(path, ignore_errors=True)  # of a run that was killed
     path.mkdir()
     try:

@@ -54,12 +54,32 @@ class CaseSummary:
             return self.reason or unfinished[self.status]
         if self.was_not_run:
             return ""
-        if self.doubt:
-            return self.doubt
+        return self.doubt or self._inconsistency or self._incomplete
+
+    @property
+    def _inconsistency(self) -> str:
+        """How what is kept contradicts itself. A verdict follows from states and findings, never from one of
+        them: with its violations gone a case would show failed states, no finding, and PASS.
+        """
+        counts = self.counts
+        if counts.contradictions:
+            return f"{counts.contradictions:,} of {counts.checked:,} states have a verdict without its reason"
+        if bool(counts.failed) != bool(self.findings):
+            return f"{counts.failed:,} states failed, and there are {len(self.findings):,} findings"
+        if self.counts.contents > counts.distinct or counts.checked > counts.generated:
+            return f"{counts.checked:,} states were checked, of {counts.generated:,} that there are"
+        return ""
+
+    @property
+    def _incomplete(self) -> str:
+        """What has not been looked at, or could not be decided."""
+        counts = self.counts
         if counts.unknown:
             return f"{counts.unknown:,} of {counts.checked:,} states could not be decided"
         if counts.contents < counts.distinct:
             return f"only {counts.contents:,} of {counts.distinct:,} distinct states were checked"
+        if counts.checked < counts.generated:
+            return f"only {counts.checked:,} of {counts.generated:,} states have a verdict"
         return "" if counts.checked else "no state was checked"
 
     @property

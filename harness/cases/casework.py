@@ -43,6 +43,7 @@ from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
+from harness.store.layout import RunLayout
 from harness.store.records import (
     CaseInfo,
     CaseStatus,
@@ -178,9 +179,9 @@ class Casework:
         return lambda: self._recorded(pool, work, group_by_content(states, hashes), seconds)
 
     def _recording(self, recorder: Worker, case: _Case) -> Recording:
-        cases = self._store.path / "cases"
+        cases = self._store.layout.cases
         if self._plan.recordings and not is_kept(case.id, cases):
-            copy_recording(case.id, Path(self._plan.recordings) / "cases", cases)
+            copy_recording(case.id, RunLayout(Path(self._plan.recordings)).cases, cases)
         if is_kept(case.id, cases):
             return load_recording(case.id, case.profile, case.workload, cases, self._scratch)
         kept = self._store.case_directory(case.id)

@@ -23,9 +23,7 @@ from harness.cases.recording import Recording
 from harness.guests.worker import Worker
 from harness.model import CrashState, Judgement, Outcome, Position
 from harness.oracles import Judge
-
-SAMPLE_RATE = 0.01
-"""Share of the states answered by the memo that are looked at all the same."""
+from harness.plan import SAMPLE_RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from harness.cli.options import (
 from harness.errors import ExitCode, UsageError
 from harness.host.files import write_atomically
 from harness.model import Verdict
-from harness.plan import load_plan
 from harness.report import shown_path
 from harness.report.lines import run_again
 from harness.revisit.repro import Reproduction, export, find_point, reproduce, scene, shell
@@ -152,7 +151,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         if shrunk is None:
             console.say(f"{case}: recorded anew, it does not show {finding.oracle}")
             return ExitCode.UNDECIDED
-        again = load_plan(store)
+        again = store.plan()
         file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, workload_file(shrunk, finding))

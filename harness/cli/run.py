@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from harness.cases.examine import SAMPLE_RATE
 from harness.cli.bisect import (
     FLAG,
     BisectCommand,
@@ -37,7 +36,7 @@ from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_kernel
-from harness.plan import Plan, load_plan
+from harness.plan import SAMPLE_RATE, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.revisit.trust import need_resumable
@@ -186,7 +185,7 @@ def run_command(**given: Any) -> ExitCode:
         return for_bisect(lambda: _bisect(given))
     if given["resume"]:
         with open_run(given["resume"]) as store:
-            plan = load_plan(store)
+            plan = store.plan()
             need_resumable(plan, named_kernel(given))
             return shell_code(_execute(plan, store))
     plan = _plan(given)

@@ -45,10 +45,10 @@ from harness.model import (
     Outcome,
     Tree,
 )
+from harness.plan import LOG_BYTES
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
-LOG_BYTES = 1 << 30
 FULL_BYTES = 1 << 20
 """A disk of the host with less than this free is full."""
 RECOVER_TIMEOUT_S = 120.0

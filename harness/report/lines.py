@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.model import CaseId, CrashState
-from harness.plan import Plan, load_plan
+from harness.plan import Plan
 from harness.report.words import shown_path
 from harness.store import RunStore
 
@@ -30,7 +30,7 @@ def source_words(store: RunStore, path: str) -> str:
 def files_of(store: RunStore) -> list[str]:
     """Options that name the files of a run's kernel; none where its plan cannot be read."""
     try:
-        return _files(load_plan(store))
+        return _files(store.plan())
     except StoreError:
         return []
 

@@ -22,7 +22,7 @@ from harness.guests.worker import GuestKit, Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
 from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
-from harness.plan import Plan, load_plan
+from harness.plan import Plan
 from harness.report.lines import run_again
 from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
@@ -92,7 +92,7 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     another is named. Raises StoreError where the recording is gone, UsageError for files of a kernel that
     only the run directory names.
     """
-    plan = load_plan(store)
+    plan = store.plan()
     case = point.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
@@ -106,7 +106,7 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     folder = OwnedFolder("powercut-repro-")
     directory = folder.path
     try:
-        recording = load_recording(case, profile, workload, store.path / "cases", directory)
+        recording = load_recording(case, profile, workload, store.layout.cases, directory)
         need_possible(point, recording.write_log.entries)
         plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)

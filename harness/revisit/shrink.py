@@ -25,7 +25,7 @@ from harness.host.folders import OwnedFolder
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Workload
 from harness.oracles.replay import fitting
-from harness.plan import Plan, load_plan
+from harness.plan import Plan
 from harness.revisit.ddmin import ddmin
 from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
@@ -74,7 +74,7 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     recorded anew, does not show it. Raises UsageError for a workload that is no list of operations, and for
     files of a kernel that only the run directory names.
     """
-    plan, case = load_plan(store), finding.case
+    plan, case = store.plan(), finding.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
     if workload.opaque:
@@ -118,7 +118,7 @@ def _bench(
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
     with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
         directory = folder.path
-        kept = store.path / "cases" / f"{profile.filesystem}-{profile.mode}" / "base.img.zst"
+        kept = store.layout.base(profile.filesystem, profile.mode)
         base = make_base(profile, kept, directory)
         kits = make_kits(plan, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(Worker(kits.judge, directory / "judge", plan.log_bytes))

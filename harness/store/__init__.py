@@ -1,12 +1,7 @@
 """A run's directory and what is kept in it: cases, crash states with their verdicts, findings' evidence.
 
-```
-reports/runs/<date>-<name>/    run.json          what was run, on what, by which version
-                               powercut.sqlite   cases, states, violations, evidence
-                               cases/<fs>-<mode>/<workload>/   recordings, written by `harness.run`
-                               findings/<hash12>/ and the reports, written by `harness.report`
-reports/latest -> runs/...
-```
+Where what is: `harness.store.layout`. Who may write: `harness.store.lock`. What shows that something is not
+what was written: `harness.store.digests`.
 
 SQLite in WAL mode with synchronous=FULL and one transaction a call: after `kill -9`, or a power cut, the
 run holds every call that returned, and nothing of one that did not. Findings are no table: they are computed

@@ -1,17 +1,22 @@
 """powercut.sqlite: its tables, and the one connection to it.
 
-WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut.
+WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut. What is
+damaged afterwards is found by the digests in the rows: see `harness.store.digests`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from harness.errors import StoreError
+from harness.store.digests import NOTHING, digest
 from harness.store.records import SCHEMA
 
 _TABLES = """
@@ -24,7 +29,10 @@ CREATE TABLE cases (
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     seconds REAL NOT NULL,
-    doubt TEXT NOT NULL
+    doubt TEXT NOT NULL,
+    known TEXT NOT NULL,   -- digest of info and timeline
+    states TEXT NOT NULL,  -- sum of the states' digests
+    digest TEXT NOT NULL
 );
 CREATE TABLE states (
     case_id INTEGER NOT NULL REFERENCES cases(id) ON DELETE CASCADE,
@@ -35,6 +43,7 @@ CREATE TABLE states (
     verdict TEXT NOT NULL,
     how TEXT NOT NULL,
     unknown BLOB NOT NULL,
+    digest TEXT NOT NULL,
     PRIMARY KEY (case_id, state)
 ) WITHOUT ROWID;
 CREATE TABLE violations (
@@ -50,7 +59,12 @@ CREATE TABLE violations (
     PRIMARY KEY (case_id, state, number),
     FOREIGN KEY (case_id, state) REFERENCES states(case_id, state) ON DELETE CASCADE
 ) WITHOUT ROWID;
-CREATE TABLE evidence (finding TEXT PRIMARY KEY, case_id INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE evidence (
+    finding TEXT PRIMARY KEY,
+    case_id INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    digest TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE expectations (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
 """
 
@@ -58,8 +72,9 @@ CREATE TABLE expectations (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
 class Database:
     """One connection for the threads of one process; they take turns."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         """Use `create` or `open`."""
+        self.file = file
         self._connection = connection
         self._lock = threading.RLock()
 
@@ -69,39 +84,35 @@ class Database:
         connection = _connect(file)
         connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
         with connection:
-            connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
-        return cls(connection)
+            known = [("schema", str(SCHEMA)), ("cases", NOTHING), ("expectations", digest())]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", known)
+        return cls(connection, file)
 
     @classmethod
     def open(cls, file: Path) -> Database:
         """Open what `create` made. Raises StoreError when it is damaged or was written by another version."""
-        try:
+        with read_from(file):
             connection = _connect(file)
-            problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        except sqlite3.Error as error:
-            raise damaged(file, str(error)) from error
-        if problem != "ok" or row is None:
-            connection.close()
-            raise damaged(file, problem if row else "it names no schema")
-        if row[0] != str(SCHEMA):
-            connection.close()
-            raise other_schema(file, row[0])
-        return cls(connection)
+            try:
+                _examine(connection, file)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, file)
 
     def close(self) -> None:
         """Let go of the file; it is complete without this."""
         self._connection.close()
 
     def query(self, sql: str, *parameters: object) -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows
-        """All rows that a statement gives."""
-        with self._lock:
+        """All rows that a statement gives. Raises StoreError where they cannot be read."""
+        with self._lock, read_from(self.file):
             return self._connection.execute(sql, parameters).fetchall()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that is done inside, or nothing of it where an exception leaves the block. Not to be nested."""
-        with self._lock:
+        with self._lock, _asked_of(self.file):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -109,6 +120,41 @@ class Database:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+    def settle(self) -> None:
+        """Move everything from the WAL into the database file: what is only in the WAL is lost, without a
+        word, where one of its bytes is damaged.
+        """
+        with self._lock, read_from(self.file):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _examine(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises StoreError for a file that is no database of this schema, or whose pages do not fit together."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if row is None:
+        raise damaged(file, "it names no schema")
+    if row[0] != str(SCHEMA):
+        raise other_schema(file, row[0])
+    for pragma in ("integrity_check(1)", "foreign_key_check"):
+        problem = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if problem is not None and problem[0] != "ok":
+            raise damaged(file, str(problem[0]))
+    if _schema_of(connection) != _expected_schema():
+        raise damaged(file, "its tables are not those of its schema")
+
+
+def _schema_of(connection: sqlite3.Connection) -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows
+    return connection.execute(
+        "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+    ).fetchall()
+
+
+@functools.cache
+def _expected_schema() -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        return _schema_of(connection)
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -125,6 +171,40 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 # --- files that cannot be used ---------------------------------------------------------------
 
+_REFUSED_BY_THE_HOST = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_NOMEM,
+)
+"""What says nothing about the file's contents: a full disk, a lock, permissions."""
+
+
+@contextlib.contextmanager
+def _asked_of(file: Path) -> Iterator[None]:
+    """What SQLite cannot do inside because of the file's contents is damage to it: raises StoreError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is not None and code & 0xFF in _REFUSED_BY_THE_HOST:
+            raise
+        raise damaged(file, str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def read_from(file: Path) -> Iterator[None]:
+    """What cannot be read or understood inside is damage to `file`: raises StoreError, in one line."""
+    try:
+        with _asked_of(file):
+            yield
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise damaged(file, str(error) or type(error).__name__) from error
+
 
 def other_schema(file: Path, schema: object) -> StoreError:
     """`file`, of a run directory, was written by another version."""
@@ -135,5 +215,8 @@ def other_schema(file: Path, schema: object) -> StoreError:
 
 
 def damaged(file: Path, why: str) -> StoreError:
-    """`file`, of a run directory, cannot be understood."""
-    return StoreError(f"{file} is damaged: {why}", "the run cannot be resumed or reported; run it again")
+    """`file`, of a run directory, cannot be understood. `why` may quote it: it becomes one printable line."""
+    printable = " ".join("".join(c if c.isprintable() else " " for c in why).split())
+    return StoreError(
+        f"{file} is damaged: {printable}", "the run cannot be resumed or reported; run it again"
+    )

@@ -1,25 +1,29 @@
-"""The folder of a run, the link to the latest one, and run.json."""
+"""The folder of a run, the link to the latest one, run.json and plan.json."""
 
 from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import StoreError
-from harness.host.files import json_text, write_atomically
-from harness.store.database import damaged, other_schema
+from harness.host.files import json_bytes, json_text, write_atomically
+from harness.plan import Plan
+from harness.store.database import damaged, other_schema, read_from
+from harness.store.digests import digest_of_bytes
+from harness.store.layout import PLAN, RUN, RunLayout, latest, runs
 from harness.store.records import SCHEMA, RunInfo
 
 
 def make_directory(root: Path, name: str, started: datetime) -> Path:
     """Make `root/runs/<date>-<name>`, with a number behind it where that is there. Raises OSError."""
-    path = _unique_directory(root / "runs", f"{started:%Y%m%d-%H%M%S}-{name}")
-    for folder in ("cases", "findings"):
-        (path / folder).mkdir()
+    path = _unique_directory(runs(root), f"{started:%Y%m%d-%H%M%S}-{name}")
+    for folder in (RunLayout(path).cases, RunLayout(path).findings):
+        folder.mkdir()
     return path
 
 
@@ -37,21 +41,27 @@ def _unique_directory(parent: Path, name: str) -> Path:
 
 def point_latest(root: Path, run: Path) -> None:
     """Make `root/latest` a relative symbolic link to `run`, without a moment in which it is missing."""
-    link = root / "latest"
+    link = latest(root)
     temporary = link.with_name(f".{link.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(Path("runs") / run.name)
+    temporary.symlink_to(run.relative_to(root.resolve()))
     temporary.replace(link)
 
 
-def write_info(run: Path, info: RunInfo) -> None:
-    """Write, or replace, the run.json of the directory `run`."""
-    write_atomically(run / "run.json", json_text(info))
+def write_info(run: Path, info: RunInfo) -> RunInfo:
+    """Write, or replace, the run.json of the directory `run`; returns it with its digest."""
+    signed = replace(info, digest=_digest(info))
+    write_atomically(run / RUN, json_text(signed))
+    return signed
+
+
+def _digest(info: RunInfo) -> str:
+    return digest_of_bytes(json_bytes(replace(info, digest="")))
 
 
 def read_info(run: Path) -> RunInfo:
     """What run.json says. Raises StoreError when there is none, or it is damaged or of another version."""
-    file = run / "run.json"
+    file = run / RUN
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -59,10 +69,34 @@ def read_info(run: Path) -> RunInfo:
             f"{run} is no run directory: it has no readable run.json ({error.strerror})",
             "give reports/latest or a folder of reports/runs; `powercut run` makes them",
         ) from error
-    try:
+    with read_from(file):
         schema = msgspec.json.decode(raw, type=dict[str, object]).get("schema")
         if schema != SCHEMA:
             raise other_schema(file, schema)
-        return msgspec.json.decode(raw, type=RunInfo)
-    except msgspec.MsgspecError as error:
-        raise damaged(file, str(error)) from error
+        info = msgspec.json.decode(raw, type=RunInfo)
+        if info.digest != _digest(info):
+            raise damaged(file, "its digest is not that of its contents")
+    return info
+
+
+# --- plan.json -------------------------------------------------------------------------------
+
+
+def write_plan(run: Path, plan: Plan) -> str:
+    """Write the plan.json of the directory `run`; returns its digest."""
+    data = json_bytes(plan)
+    write_atomically(run / PLAN, data)
+    return digest_of_bytes(data)
+
+
+def read_plan(run: Path, digest: str) -> Plan:
+    """What plan.json says. Raises StoreError when there is none, or not the one that has this digest."""
+    file = run / PLAN
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise damaged(file, f"it cannot be read ({error.strerror})") from error
+    if digest_of_bytes(data) != digest:
+        raise damaged(file, f"its digest is not the one in {RUN}")
+    with read_from(file):
+        return msgspec.json.decode(data, type=Plan)

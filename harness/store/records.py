@@ -57,6 +57,8 @@ class MachineInfo:
 class RunInfo:
     """What is in run.json. Times carry a time zone; `finished` None: the run goes on, or died.
     `require_all`: a case for which this host or kernel lacks something ends the run in a code of its own.
+    `plan`: digest of plan.json; `seal`: of the cases and verdicts of a run that is finished; `digest`: of all
+    the rest of this (`harness.store.digests`; the store writes these three).
     """
 
     name: str
@@ -71,6 +73,9 @@ class RunInfo:
     require_all: bool = False
     finished: datetime | None = None
     interrupted: bool = False
+    plan: str = ""
+    seal: str = ""
+    digest: str = ""
     schema: int = SCHEMA
 
 
@@ -190,7 +195,8 @@ class UnknownReason:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Of one case. `checked` states have a verdict: checked == passed + failed + unknown.
-    `contents`: different contents among them.
+    `contents`: different contents among them. `contradictions`: states that failed without a violation, or
+    have one and did not fail.
     """
 
     generated: int = 0
@@ -199,6 +205,7 @@ class Counts:
     failed: int = 0
     unknown: int = 0
     contents: int = 0
+    contradictions: int = 0
 
     @property
     def checked(self) -> int:

@@ -18,8 +18,18 @@ from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, first_match
 from harness.host.files import json_bytes, valid_text
 from harness.model import CaseId, CrashState, Verdict, Violation
-from harness.store.database import Database
-from harness.store.directory import make_directory, point_latest, read_info, write_info
+from harness.plan import Plan
+from harness.store.database import Database, read_from
+from harness.store.digests import NOTHING, digest
+from harness.store.directory import (
+    make_directory,
+    point_latest,
+    read_info,
+    read_plan,
+    write_info,
+    write_plan,
+)
+from harness.store.layout import DATABASE, RunLayout
 from harness.store.lock import locked
 from harness.store.records import (
     SCHEMA,
@@ -36,11 +46,8 @@ from harness.store.records import (
     StateVerdict,
     UnknownReason,
     state_order,
-    weight,
 )
-
-DATABASE = "powercut.sqlite"
-LOCK = "lock"
+from harness.store.rows import change_case, insert_case, move_states, put_state, root, verify
 
 
 class RunStore:
@@ -49,6 +56,7 @@ class RunStore:
     def __init__(self, path: Path, info: RunInfo, database: Database) -> None:
         """Use `create` or `open`."""
         self.path = path
+        self.layout = RunLayout(path)
         self._info = info
         self._database = database
 
@@ -66,31 +74,37 @@ class RunStore:
         try:
             path = make_directory(root, name, info.started)
             database = Database.create(path / DATABASE)
-            write_info(path, info)
+            info = write_info(path, info)
             point_latest(root, path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
-                f"cannot make a run directory below {root}: {error}", "choose another folder: --out"
+                f"cannot make a run directory below {root}: {error}", "choose another folder for the runs"
             ) from error
         return cls(path, info, database)
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
-        """Open a run directory, or a link to one. Raises StoreError when it is none, was written by another
-        version, or is damaged.
+        """Open a run directory, or a link to one, and hold everything in it against its digests. Raises
+        StoreError when it is none, was written by another version, or is damaged.
         """
         path = path.resolve()
         info = read_info(path)
         file = path / DATABASE
         if not file.is_file():
             raise StoreError(f"{path} has a run.json and no {DATABASE}", "run it again; it cannot be resumed")
-        return cls(path, info, Database.open(file))
+        database = Database.open(file)
+        try:
+            verify(database, info.seal)
+        except BaseException:
+            database.close()
+            raise
+        return cls(path, info, database)
 
     def lock(self, command: str) -> contextlib.AbstractContextManager[None]:
         """Held by whoever writes into the run directory, for as long as it does. `command`: what another
         process is told. Raises RunLocked, naming the holder, where somebody writes already.
         """
-        return locked(self.path / LOCK, self.path, command)
+        return locked(self.layout.lock, self.path, command)
 
     def close(self) -> None:
         """Let go of the database; the directory is complete without this."""
@@ -111,36 +125,53 @@ class RunStore:
         return self._info
 
     def finish(self, finished: datetime | None = None, *, interrupted: bool = False) -> None:
-        """Note when the run ended (now, if not given) and whether it was stopped before its plan was done."""
-        self.update_info(replace(self._info, finished=finished or datetime.now(UTC), interrupted=interrupted))
+        """Note when the run ended (now, if not given) and whether it was stopped before its plan was done.
+        What it holds is sealed; whatever is judged later opens it again.
+        """
+        self._database.settle()
+        finished = finished or datetime.now(UTC)
+        self.update_info(
+            replace(self._info, finished=finished, interrupted=interrupted), root(self._database)
+        )
 
-    def update_info(self, info: RunInfo) -> None:
+    def update_info(self, info: RunInfo, seal: str = "") -> None:
         """Replace run.json, when more has become known (a guest's release) or the run is resumed."""
-        write_info(self.path, info)
-        self._info = info
+        self._info = write_info(self.path, replace(info, seal=seal, plan=self._info.plan))
+
+    def put_plan(self, plan: Plan) -> None:
+        """Keep what was asked for; once."""
+        self._info = write_info(self.path, replace(self._info, plan=write_plan(self.path, plan)))
+
+    def plan(self) -> Plan:
+        """What was asked for. Raises StoreError where it is damaged, or of another version."""
+        return read_plan(self.path, self._info.plan)
 
     def set_expectations(self, expectations: Sequence[Expectation]) -> None:
         """Replace the failures that are known. They change what a finding means, not what was seen."""
+        bodies = list(map(json_bytes, expectations))
         with self._database.transaction() as db:
             db.execute("DELETE FROM expectations")
-            db.executemany("INSERT INTO expectations VALUES (?, ?)", enumerate(map(json_bytes, expectations)))
+            db.executemany("INSERT INTO expectations VALUES (?, ?)", enumerate(bodies))
+            db.execute("UPDATE meta SET value = ? WHERE key = 'expectations'", (digest(*bodies),))
+        self._database.settle()
 
     def expectations(self) -> tuple[Expectation, ...]:
         """The known failures, in the order of their file."""
         rows = self._database.query("SELECT body FROM expectations ORDER BY number")
-        return tuple(msgspec.json.decode(body, type=Expectation) for (body,) in rows)
+        with self._reading():
+            return tuple(msgspec.json.decode(body, type=Expectation) for (body,) in rows)
 
     # cases
 
     def case_directory(self, case: CaseId) -> Path:
         """Where the recording of a case belongs; made if it is not there."""
-        path = self.path / "cases" / f"{case.filesystem}-{case.mode}" / case.workload
+        path = self.layout.case(case).folder
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def finding_directory(self, finding: str) -> Path:
         """Where what is told of finding `finding` belongs; made if it is not there."""
-        path = self.path / "findings" / finding
+        path = self.layout.finding(finding)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -151,35 +182,27 @@ class RunStore:
         are known and differ: verdicts about another log say nothing about this one.
         """
         name = str(info.case)
-        known = json_bytes(replace(info, timeline=()))
-        timeline = json_bytes(info.timeline)
-        with self._database.transaction() as db:
+        known, timeline = json_bytes(replace(info, timeline=())), json_bytes(info.timeline)
+        columns = {"info": known, "timeline": timeline, "known": digest(known, timeline)}
+        with self._writing() as db:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
-                cursor = db.execute(
-                    "INSERT INTO cases VALUES (NULL, ?, ?, ?, ?, ?, 0, '')",
-                    (name, known, timeline, status.value, valid_text(reason)),
-                )
-                return int(cursor.lastrowid or 0)
+                first = {"status": status.value, "reason": valid_text(reason), "seconds": 0.0, "doubt": ""}
+                return insert_case(db, name=name, **columns, **first, states=NOTHING)
             number = int(row[0])
-            before = msgspec.json.decode(row[1], type=CaseInfo).log_hash
+            with self._reading():
+                before = msgspec.json.decode(row[1], type=CaseInfo).log_hash
             if before and info.log_hash and before != info.log_hash:
                 db.execute("DELETE FROM states WHERE case_id = ?", (number,))
                 db.execute("DELETE FROM evidence WHERE case_id = ?", (number,))
-            db.execute(
-                "UPDATE cases SET info = ?, timeline = ? WHERE id = ?",
-                (known, timeline, number),
-            )
+                columns["states"] = NOTHING
+            change_case(db, number, **columns)
             return number
 
     def set_case_status(self, case: CaseId, status: CaseStatus, reason: str = "") -> None:
         """Say how far a case has come, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
-        with self._database.transaction() as db:
-            number = self._number(case)
-            db.execute(
-                "UPDATE cases SET status = ?, reason = ? WHERE id = ?",
-                (status.value, valid_text(reason), number),
-            )
+        with self._writing() as db:
+            change_case(db, self._number(case), status=status.value, reason=valid_text(reason))
 
     def set_case_doubt(self, case: CaseId, doubt: str) -> None:
         """Say why what was recalled rather than seen cannot be trusted in this case; "" withdraws it.
@@ -187,32 +210,38 @@ class RunStore:
         Call it before anything that the doubt concerns is answered: once this has returned the doubt is
         durable, and the case reads UNKNOWN until it is withdrawn, whatever becomes of the process.
         """
-        with self._database.transaction() as db:
-            number = self._number(case)
-            db.execute("UPDATE cases SET doubt = ? WHERE id = ?", (valid_text(doubt), number))
+        with self._writing() as db:
+            change_case(db, self._number(case), doubt=valid_text(doubt))
+        self._database.settle()
 
     def forget_recalled(self, case: CaseId) -> int:
         """Drop the verdicts on every content that was recalled rather than seen; returns how many states."""
-        with self._database.transaction() as db:
+        with self._writing() as db:
             number = self._number(case)
-            return db.execute(
-                "DELETE FROM states WHERE case_id = ?1 AND content_hash IN"
-                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)",
-                (number, How.MEMO.value),
-            ).rowcount
+            where = (
+                "FROM states WHERE case_id = ?1 AND content_hash IN"
+                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)"
+            )
+            out = [d for (d,) in db.execute(f"SELECT digest {where}", (number, How.MEMO.value))]
+            db.execute(f"DELETE {where}", (number, How.MEMO.value))
+            move_states(db, number, out=out)
+        return len(out)
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Say how long a case took, all parts of a resumed run together."""
-        with self._database.transaction() as db:
-            db.execute("UPDATE cases SET seconds = ? WHERE id = ?", (seconds, self._number(case)))
+        with self._writing() as db:
+            change_case(db, self._number(case), seconds=float(seconds))
 
     def cases(self) -> tuple[CaseRecord, ...]:
         """Every case, in the order in which they were added."""
         rows = self._database.query("SELECT info, status, reason, seconds, doubt FROM cases ORDER BY id")
-        return tuple(
-            CaseRecord(msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds, doubt)
-            for info, status, reason, seconds, doubt in rows
-        )
+        with self._reading():
+            return tuple(
+                CaseRecord(
+                    msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds, doubt
+                )
+                for info, status, reason, seconds, doubt in rows
+            )
 
     def case(self, case: CaseId) -> CaseRecord | None:
         """One case, or None when the run has none of that name."""
@@ -221,7 +250,8 @@ class RunStore:
     def timeline(self, case: CaseId) -> tuple[DrawnEntry, ...]:
         """The case's write log, for drawing."""
         ((body,),) = self._database.query("SELECT timeline FROM cases WHERE id = ?", self._number(case))
-        return msgspec.json.decode(body, type=tuple[DrawnEntry, ...])
+        with self._reading():
+            return msgspec.json.decode(body, type=tuple[DrawnEntry, ...])
 
     # verdicts
 
@@ -229,31 +259,15 @@ class RunStore:
         """Keep a batch, all of it or nothing. A state that is already there is replaced, so that handing in
         the same batch twice changes nothing and a state that was UNKNOWN can be decided later.
         """
-        with self._database.transaction() as db:
+        out: list[str] = []
+        into: list[str] = []
+        with self._writing() as db:
             number = self._number(case)
             for judged in batch:
-                name = str(judged.state)
-                db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
-                db.execute(
-                    "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        number,
-                        name,
-                        judged.state.prefix,
-                        weight(judged.state),
-                        judged.content_hash,
-                        judged.judgement.verdict.value,
-                        judged.how.value,
-                        json_bytes(judged.judgement.unknown),
-                    ),
-                )
-                db.executemany(
-                    "INSERT INTO violations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        (number, name, i, *map(valid_text, texts))
-                        for i, texts in enumerate(map(_texts, judged.judgement.violations))
-                    ),
-                )
+                gone, come = put_state(db, number, str(case), judged)
+                out += gone
+                into.append(come)
+            move_states(db, number, out=out, into=into)
 
     def judged_states(self, case: CaseId, *, decided_only: bool = False) -> set[str]:
         """Names of the states that have a verdict; with `decided_only`, that have PASS or FAIL."""
@@ -270,8 +284,10 @@ class RunStore:
             self._number(case),
         )
         for state, content, verdict, how, unknown in rows:
-            notes = tuple(msgspec.json.decode(unknown, type=list[str]))
-            yield StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
+            with self._reading():
+                notes = tuple(msgspec.json.decode(unknown, type=list[str]))
+                seen = StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
+            yield seen
 
     def violated(self, case: CaseId) -> dict[str, frozenset[tuple[str, str]]]:
         """By state the (oracle, signature) of what was violated there; other states are not in it."""
@@ -285,18 +301,24 @@ class RunStore:
 
     def counts(self, case: CaseId) -> Counts:
         """How many of the case's enumerated states there are and what became of them."""
-        ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", self._number(case))
-        known = msgspec.json.decode(info, type=CaseInfo)
+        number = self._number(case)
+        ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
         rows = self._database.query(
-            "SELECT verdict, COUNT(*) FROM states WHERE case_id = ? GROUP BY verdict",
-            self._number(case),
+            "SELECT verdict, COUNT(*) FROM states WHERE case_id = ? GROUP BY verdict", number
         )
-        by = {Verdict(verdict): int(count) for verdict, count in rows}
         ((contents,),) = self._database.query(
             "SELECT COUNT(DISTINCT iif(content_hash = '', state, content_hash))"
             " FROM states WHERE case_id = ?",
-            self._number(case),
+            number,
         )
+        ((contradictions,),) = self._database.query(
+            "SELECT COUNT(*) FROM states s WHERE case_id = ? AND (verdict = 'fail') != EXISTS"
+            " (SELECT 1 FROM violations v WHERE v.case_id = s.case_id AND v.state = s.state)",
+            number,
+        )
+        with self._reading():
+            known = msgspec.json.decode(info, type=CaseInfo)
+            by = {Verdict(verdict): int(count) for verdict, count in rows}
         return Counts(
             known.generated,
             known.distinct,
@@ -304,6 +326,7 @@ class RunStore:
             by.get(Verdict.FAIL, 0),
             by.get(Verdict.UNKNOWN, 0),
             contents,
+            contradictions,
         )
 
     def counts_by_how(self, case: CaseId) -> dict[How, int]:
@@ -311,7 +334,8 @@ class RunStore:
         rows = self._database.query(
             "SELECT how, COUNT(*) FROM states WHERE case_id = ? GROUP BY how", self._number(case)
         )
-        by = {How(how): int(count) for how, count in rows}
+        with self._reading():
+            by = {How(how): int(count) for how, count in rows}
         return {how: by[how] for how in How if how in by}
 
     def unknown_reasons(self, case: CaseId) -> tuple[UnknownReason, ...]:
@@ -331,21 +355,35 @@ class RunStore:
         known = self.expectations()
         found: list[Finding] = []
         for number, name in self._database.query("SELECT id, name FROM cases ORDER BY id"):
-            found.extend(self._findings_of(number, CaseId.parse(name), known))
+            with self._reading():
+                found.extend(self._findings_of(number, CaseId.parse(name), known))
         return tuple(found)
 
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""
         with self._database.transaction() as db:
             row = (finding.id, self._number(finding.case), json_bytes(evidence))
-            db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", row)
+            db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)", (*row, digest(*row)))
 
     def evidence(self, finding: Finding) -> Evidence | None:
         """What is kept for a finding. Its `state` differs from the finding's if a smaller one came later."""
         rows = self._database.query("SELECT body FROM evidence WHERE finding = ?", finding.id)
-        return msgspec.json.decode(rows[0][0], type=Evidence) if rows else None
+        with self._reading():
+            return msgspec.json.decode(rows[0][0], type=Evidence) if rows else None
 
     # inside
+
+    def _reading(self) -> contextlib.AbstractContextManager[None]:
+        """What cannot be understood inside is damage to the database."""
+        return read_from(self._database.file)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes cases or verdicts: from then on the run is not finished."""
+        if self._info.finished is not None:
+            self.update_info(replace(self._info, finished=None))
+        with self._database.transaction() as db:
+            yield db
 
     def _findings_of(self, number: int, case: CaseId, known: Sequence[Expectation]) -> Iterator[Finding]:
         rows = self._database.query(
@@ -377,7 +415,3 @@ class RunStore:
         if not rows:
             raise StoreError(f"the run in {self.path} has no case {case}", "add_case must come first")
         return int(rows[0][0])
-
-
-def _texts(v: Violation) -> tuple[str, ...]:
-    return (v.oracle, v.signature, v.subject, v.summary, v.expected, v.found)

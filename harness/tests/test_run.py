@@ -20,7 +20,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
-from harness.plan import Plan, load_plan
+from harness.plan import Plan
 from harness.run import create_run, execute, need_space
 from harness.store import RunStore
 from harness.store.records import CaseInfo
@@ -68,11 +68,11 @@ def test_a_run_has_a_machine_before_one_is_chosen(tmp_path: Path) -> None:
 def test_a_plan_is_kept_and_loaded(tmp_path: Path) -> None:
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=3, memo=False)
     with create_run(plan, tmp_path, "test") as store:
-        assert load_plan(store) == plan
+        assert store.plan() == plan
         path = store.path
     (path / "plan.json").write_bytes(msgspec.json.encode({"configurations": [], "gone": 1}))
     with RunStore.open(path) as store, pytest.raises(StoreError):
-        load_plan(store)
+        store.plan()
 
 
 def test_a_typing_error_leaves_no_run_directory(tmp_path: Path) -> None:

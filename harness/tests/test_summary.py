@@ -36,6 +36,7 @@ def summary_of(
     plan: Plan,
     *known: Expectation,
     distinct: int | None = None,
+    generated: int | None = None,
     finished: bool = True,
     interrupted: bool = False,
     oracles: tuple[str, ...] = (),
@@ -45,7 +46,12 @@ def summary_of(
         store.set_expectations(known)
         for case, (status, judgements) in plan.items():
             store.add_case(
-                CaseInfo(case, distinct=len(judgements) if distinct is None else distinct, oracles=oracles)
+                CaseInfo(
+                    case,
+                    generated=len(judgements) if generated is None else generated,
+                    distinct=len(judgements) if distinct is None else distinct,
+                    oracles=oracles,
+                )
             )
             states = [JudgedState(CrashState(i), f"{i:x}", j) for i, j in enumerate(judgements)]
             store.put_judgements(case, states)

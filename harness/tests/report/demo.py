@@ -243,7 +243,7 @@ def add_case(store: RunStore, case: CaseId, mount_options: str) -> None:
         mount_options=mount_options,
         workload_summary=summary,
         oracles=("durability", "atomicity", "no-stale-data", "fsck"),
-        generated=len(states) + 12,
+        generated=len(states),
         distinct=len(states),
         log_hash=f"{case}",
         steps=steps_of(recorder.history),

@@ -52,7 +52,7 @@ def test_a_resume_line_names_the_files_that_only_a_command_line_may(tmp_path: Pa
 def test_a_reproduce_line_names_them_too(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "test", run_info()) as store:
         assert source_words(store, "RUN") == "RUN"
-        (store.path / "plan.json").write_bytes(msgspec.json.encode(plan(kernel="/k/bzImage")))
+        store.put_plan(plan(kernel="/k/bzImage"))
         source = source_words(store, "a run")
     line = reproduce(CASE, CrashState(3), source)
     assert line == "powercut repro ext4-ordered/append-fsync@3 --from 'a run' --kernel /k/bzImage"

@@ -60,6 +60,7 @@ def many(summary: Summary, expected: int, unexpected: int, oracles: int = 1) -> 
     cases = tuple(
         replace(
             c,
+            counts=Counts(generated=9, distinct=9, failed=9, contents=9),
             findings=tuple(
                 finding(c, i, known.expectation if i < expected else None)
                 for i in range(expected + unexpected)

@@ -96,6 +96,13 @@ def test_workloads_by_chance_are_chosen_by_seed() -> None:
 LONG = ["mkdir d", "create f", "append f 8192", "create g", "fsync f", "rename f h"]
 
 
+class Planned:
+    """A store that knows its plan."""
+
+    def plan(self) -> Plan:
+        return Plan(configurations=[], workloads=[])
+
+
 class FakeDisk:
     """Every state has a content of its own."""
 
@@ -141,13 +148,10 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         monkeypatch.setattr("harness.revisit.shrink.Examiner", Judges)
         monkeypatch.setattr("harness.revisit.shrink._bench", bench)
         monkeypatch.setattr("harness.revisit.shrink.find_workload", lambda *_: whole)
-        monkeypatch.setattr(
-            "harness.revisit.shrink.load_plan", lambda _: Plan(configurations=[], workloads=[])
-        )
         case = CaseId("ext4", "ordered", "long")
         finding = Finding(case, "durability", "s", state=CrashState(1), violations=(), states=1)
         said: list[str] = []
-        found = shrink(cast(Any, None), finding, Named(), said.append)
+        found = shrink(cast(Any, Planned()), finding, Named(), said.append)
         assert not list(tmp_path.glob("candidate-*")), "logs do not pile up"
         return found, said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from harness.model import CaseId
 from harness.plan import Plan
 from harness.revisit.trust import Named, chosen_kernel, need_resumable
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 
@@ -51,7 +52,7 @@ def theirs(tmp_path: Path, plan: Plan) -> Path:
     with RunStore.create(tmp_path / "theirs", "test", run_info()) as store:
         store.add_case(CaseInfo(CASE))
         store.set_case_status(CASE, CaseStatus.DONE)
-        (store.path / "plan.json").write_bytes(msgspec.json.encode(plan))
+        store.put_plan(plan)
         return store.path
 
 
@@ -117,8 +118,8 @@ def test_a_run_goes_on_with_what_it_was_begun_with(named: Named) -> None:
 def test_the_commands_refuse_it(command: list[str], elf: Path, tmp_path: Path) -> None:
     """`repro --from DIR` and `run --resume DIR` executed an ELF that DIR named, on the host, as root."""
     run = theirs(tmp_path, plan_of(elf))
-    info = (run / "run.json").read_text().replace("debian-6.12", str(elf))
-    (run / "run.json").write_text(info)
+    with RunStore.open(run) as store:
+        store.update_info(replace(store.info, kernel=KernelInfo(str(elf))))
     done = powercut(*command, run)
     assert done.exit_code == ExitCode.USAGE, done.output
     assert f"--kernel {elf}" in done.stderr

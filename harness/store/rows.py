@@ -1,0 +1,169 @@
+"""Rows with digests: written inside a transaction, and held against each other when a run is opened.
+
+See `harness.store.digests` for what a digest covers.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+
+from harness.host.files import json_bytes, valid_text
+from harness.model import Violation
+from harness.store.database import Database, damaged, read_from
+from harness.store.digests import NOTHING, digest, moved, state_digest
+from harness.store.records import JudgedState, weight
+
+_DIGESTED = ("id", "name", "status", "reason", "seconds", "doubt", "known", "states")
+_CASE = (*_DIGESTED, "info", "timeline", "digest")  # `known` is the digest of info and timeline
+_STATE = "state, prefix, weight, content_hash, verdict, how, unknown"
+_VIOLATION = "number, oracle, signature, subject, summary, expected, found"
+
+
+def insert_case(db: sqlite3.Connection, **columns: object) -> int:
+    """Put in a case with all its columns but the number and the digest; returns the number."""
+    names = [*columns, "digest"]
+    marks = ", ".join("?" * len(names))
+    cursor = db.execute(
+        f"INSERT INTO cases ({', '.join(names)}) VALUES ({marks})",  # noqa: S608  # our own names
+        (*columns.values(), NOTHING),
+    )
+    number = int(cursor.lastrowid or 0)
+    _sign_case(db, number, before=None)
+    return number
+
+
+def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
+    """Replace columns of a case."""
+    ((before,),) = db.execute("SELECT digest FROM cases WHERE id = ?", (number,)).fetchall()
+    changes = ", ".join(f"{name} = ?" for name in columns)
+    db.execute(f"UPDATE cases SET {changes} WHERE id = ?", (*columns.values(), number))  # noqa: S608
+    _sign_case(db, number, before)
+
+
+def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
+    """The case's digest, and the root, after a change of the row."""
+    row = db.execute(f"SELECT {', '.join(_DIGESTED)} FROM cases WHERE id = ?", (number,)).fetchone()  # noqa: S608
+    signed = digest(*row)
+    db.execute("UPDATE cases SET digest = ? WHERE id = ?", (signed, number))
+    ((total,),) = db.execute("SELECT value FROM meta WHERE key = 'cases'").fetchall()
+    total = moved(total, out=[before] if before else [], into=[signed])
+    db.execute("UPDATE meta SET value = ? WHERE key = 'cases'", (total,))
+
+
+def move_states(
+    db: sqlite3.Connection, number: int, *, out: Iterable[str] = (), into: Iterable[str] = ()
+) -> None:
+    """Tell the case that states with these digests have gone and come."""
+    ((total,),) = db.execute("SELECT states FROM cases WHERE id = ?", (number,)).fetchall()
+    change_case(db, number, states=moved(total, out=out, into=into))
+
+
+def put_state(db: sqlite3.Connection, number: int, case: str, judged: JudgedState) -> tuple[list[str], str]:
+    """Put in a state of the case, or replace it; returns the digests that went and the one that came."""
+    name = str(judged.state)
+    old = db.execute("SELECT digest FROM states WHERE case_id = ? AND state = ?", (number, name)).fetchall()
+    db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
+    row = (
+        name,
+        judged.state.prefix,
+        weight(judged.state),
+        judged.content_hash,
+        judged.judgement.verdict.value,
+        judged.how.value,
+        json_bytes(judged.judgement.unknown),
+    )
+    violations = [(i, *_texts(v)) for i, v in enumerate(judged.judgement.violations)]
+    signed = state_digest((case, *row), violations)
+    db.execute("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (number, *row, signed))
+    db.executemany(
+        "INSERT INTO violations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ((number, name, *v) for v in violations)
+    )
+    return [d for (d,) in old], signed
+
+
+def _texts(v: Violation) -> tuple[str, ...]:
+    texts = (v.oracle, v.signature, v.subject, v.summary, v.expected, v.found)
+    return tuple(map(valid_text, texts))
+
+
+# --- holding a database against its digests --------------------------------------------------
+
+
+def root(database: Database) -> str:
+    """The digest over all cases and verdicts."""
+    ((total,),) = database.query("SELECT value FROM meta WHERE key = 'cases'")
+    return str(total)
+
+
+def verify(database: Database, seal: str) -> None:
+    """Raises StoreError for a row that is not what was written, or is missing; and, where the run is sealed,
+    for a database that is not the one that was sealed.
+    """
+    with read_from(database.file):
+        wrong = _wrong_meta(database) or _wrong_case(database) or _wrong_evidence(database)
+        sealed = not seal or root(database) == seal
+    if wrong:
+        raise damaged(database.file, f"{wrong} is not what was written")
+    if not sealed:
+        raise damaged(database.file, "it is not the database that the run was finished with")
+
+
+def _wrong_meta(database: Database) -> str:
+    meta = dict(database.query("SELECT key, value FROM meta"))
+    if meta.keys() != {"schema", "cases", "expectations"}:
+        return "the list of digests"
+    bodies = [body for (body,) in database.query("SELECT body FROM expectations ORDER BY number")]
+    return "" if digest(*bodies) == meta["expectations"] else "an expected failure"
+
+
+def _wrong_case(database: Database) -> str:
+    """The first case whose row, states or violations are wrong; or that some are missing."""
+    total, states, violations = NOTHING, 0, 0
+    for row in database.query(f"SELECT {', '.join(_CASE)} FROM cases ORDER BY id"):  # noqa: S608
+        case = dict(zip(_CASE, row, strict=True))
+        if case["known"] != digest(case["info"], case["timeline"]):
+            return f"what is known of the case {case['name']}"
+        if case["digest"] != digest(*(case[column] for column in _DIGESTED)):
+            return f"the case {case['name']}"
+        found = _States(database, case["id"], case["name"])
+        if found.wrong or found.total != case["states"]:
+            return f"{found.wrong or 'the set of states'} of the case {case['name']}"
+        total = moved(total, into=[case["digest"]])
+        states, violations = states + found.states, violations + found.violations
+    if total != root(database):
+        return "the set of cases"
+    ((all_states,),) = database.query("SELECT COUNT(*) FROM states")
+    ((all_violations,),) = database.query("SELECT COUNT(*) FROM violations")
+    return "" if (all_states, all_violations) == (states, violations) else "the set of states"
+
+
+class _States:
+    """The states of a case: their number, that of their violations, the sum of their digests, and the first
+    that is wrong, if one is.
+    """
+
+    def __init__(self, database: Database, number: int, case: str) -> None:
+        self.wrong = ""
+        of_state: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        for state, *texts in database.query(
+            f"SELECT state, {_VIOLATION} FROM violations WHERE case_id = ? ORDER BY state, number",  # noqa: S608
+            number,
+        ):
+            of_state[state].append(tuple(texts))
+        rows = database.query(f"SELECT {_STATE}, digest FROM states WHERE case_id = ?", number)  # noqa: S608
+        for *row, signed in rows:
+            if state_digest((case, *row), of_state[row[0]]) != signed:
+                self.wrong = f"state {row[0]}"
+                break
+        self.states = len(rows)
+        self.violations = sum(map(len, of_state.values()))
+        self.total = moved(NOTHING, into=[str(row[-1]) for row in rows] if not self.wrong else [])
+
+
+def _wrong_evidence(database: Database) -> str:
+    for *row, signed in database.query("SELECT finding, case_id, body, digest FROM evidence"):
+        if digest(*row) != signed:
+            return f"the evidence of finding {row[0]}"
+    return ""
