@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import __version__
 from harness.cases.casework import Casework
 from harness.cases.pool import Pool, Station
-from harness.cases.recording import is_kept, make_base
+from harness.cases.recording import copy_base, is_kept, make_base
 from harness.errors import EnvironmentLacks, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
@@ -57,7 +57,8 @@ def _execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         need_space(store.path, profiles, plan.jobs)
         # 2. Base images: poison, then mkfs on the host.
         if plan.recordings:
-            copy_bases(profiles, Path(plan.recordings), store.path)
+            for profile in profiles:
+                copy_base(profile, RunLayout(Path(plan.recordings)), store.layout)
         lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
         able = [p for p in profiles if p.name not in lacking]
         lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
@@ -67,12 +68,12 @@ def _execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if kernel.replaced:
             machine = profile_of(recording_machine(plan.machine, kernel))
             need_replaced(kernel, [*machine.modules, *(m for p in able for m in p.modules)])
-        bases = {p.name: make_base(p, _kept_base(store.path, p), scratch) for p in able}
+        bases = {p.name: make_base(p, store.layout.base(p.filesystem, p.mode), scratch) for p in able}
         # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)
         store.update_info(run_info(plan, store.info, kernel, kits))
         progress.say(f"{kernel.name}: {kits.description}, {plan.jobs} at once")
-        casework = Casework(plan, store, progress, scratch, bases)
+        casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan))
         with _pool(kits, scratch, plan) as pool:
             interrupted = False
             try:
@@ -189,7 +190,7 @@ def _git_head() -> str:
 def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Sequence[Workload]) -> None:
     """Raises StoreError where the run has not one of the recordings that are to be judged again."""
     with RunStore.open(source) as store:
-        kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source).cases)]
+        kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source))]
     wanted = {CaseId(p.filesystem, p.mode, w.name) for p in profiles for w in workloads}
     if wanted.isdisjoint(kept):
         has = ", ".join(map(str, kept[:6])) or "none"
@@ -199,17 +200,12 @@ def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Seque
         )
 
 
-def copy_bases(profiles: Sequence[Profile], source: Path, run: Path) -> None:
-    """Base images of another run's recordings: logs are worth nothing on any other base."""
-    for profile in profiles:
-        kept, own = _kept_base(source, profile), _kept_base(run, profile)
-        if kept.exists() and not own.exists():
-            own.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(kept, own)
-
-
-def _kept_base(run: Path, profile: Profile) -> Path:
-    return RunLayout(run).base(profile.filesystem, profile.mode)
+def recorded_files(plan: Plan) -> dict[CaseId, dict[str, str]]:
+    """Hashes of the recordings that are judged again, by case, as the run that made them has them."""
+    if not plan.recordings or not Path(plan.recordings).exists():  # all may have been taken over
+        return {}
+    with RunStore.open(Path(plan.recordings)) as source:
+        return {c.case: c.info.files for c in source.cases() if c.info.files}
 
 
 @contextlib.contextmanager

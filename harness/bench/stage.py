@@ -19,6 +19,7 @@ from harness.guests.worker import GuestKit, Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, find_kernel
 from harness.model import CaseId, CrashState
+from harness.store.layout import CaseLayout
 
 PROFILE = "ext4/ordered"
 LOG_BYTES = 256 << 20
@@ -131,7 +132,8 @@ def make_stage(
                 say(f"recording {count} operations under {chosen.profile.title} ({chosen.accel})")
                 workload = make_workload(count)
                 case = CaseId(profile.filesystem, profile.mode, workload.name)
-                return record(worker, profile, workload, case, base, scratch / workload.name, scratch)
+                kept = CaseLayout(base, scratch / workload.name)
+                return record(worker, profile, workload, case, base, kept, scratch)
 
             recording = recorded(effort.operations)
             same = effort.growth_operations == effort.operations

@@ -29,12 +29,20 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
 from harness.cases.examine import Examiner, Look
 from harness.cases.pool import Callback, Pool, Station, Task
-from harness.cases.recording import Recording, copy_recording, is_kept, load_recording, record
-from harness.errors import NotSupported, PowercutError
+from harness.cases.recording import (
+    NOTHING_KNOWN,
+    Recording,
+    copy_recording,
+    is_kept,
+    load_recording,
+    record,
+)
+from harness.errors import NotSupported, PowercutError, StoreError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
 from harness.host.progress import Progress
@@ -72,7 +80,7 @@ class JudgedGroup:
 @dataclass(frozen=True, slots=True)
 class _Case:
     """What is to be recorded. `doubt`: an earlier part of the run had about the memo. `settled`: that part
-    had the case DONE, without doubt.
+    had the case DONE, without doubt. `files`: hashes that the files of its recording had, where there is one.
     """
 
     profile: Profile
@@ -80,6 +88,7 @@ class _Case:
     id: CaseId
     doubt: str = ""
     settled: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -108,13 +117,21 @@ class Casework:
     """Steps 4 to 8, from the thread that owns the store. Stations only record, recover and judge."""
 
     def __init__(
-        self, plan: Plan, store: RunStore, progress: Progress, scratch: Path, bases: dict[str, Path]
+        self,
+        plan: Plan,
+        store: RunStore,
+        progress: Progress,
+        scratch: Path,
+        bases: dict[str, Path],
+        recorded: Mapping[CaseId, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
+        """`recorded`: of another run's recordings, if there are any to be judged again, the files' hashes."""
         self._plan = plan
         self._store = store
         self._progress = progress
         self._scratch = scratch
         self._bases = bases
+        self._recorded_files = recorded
         self._unrecorded: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callback], None] = {}
 
@@ -126,10 +143,12 @@ class Casework:
         """
         known = {record_.case: record_ for record_ in self._store.cases()}
         for profile, workload in wanted:
-            case = _Case(profile, workload, CaseId(profile.filesystem, profile.mode, workload.name))
+            name = CaseId(profile.filesystem, profile.mode, workload.name)
+            case = _Case(profile, workload, name, files=self._recorded_files.get(name, NOTHING_KNOWN))
             if before := known.get(case.id):
                 settled = before.status is CaseStatus.DONE and not before.doubt
-                case = replace(case, doubt=before.doubt, settled=settled)
+                files = before.info.files or case.files
+                case = replace(case, doubt=before.doubt, settled=settled, files=files)
             else:  # an existing row stays: it tells whether the recording is still the same
                 self._store.add_case(_info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
@@ -179,13 +198,15 @@ class Casework:
         return lambda: self._recorded(pool, work, group_by_content(states, hashes), seconds)
 
     def _recording(self, recorder: Worker, case: _Case) -> Recording:
-        cases = self._store.layout.cases
-        if self._plan.recordings and not is_kept(case.id, cases):
-            copy_recording(case.id, RunLayout(Path(self._plan.recordings)).cases, cases)
-        if is_kept(case.id, cases):
-            return load_recording(case.id, case.profile, case.workload, cases, self._scratch)
-        kept = self._store.case_directory(case.id)
-        base = self._bases[case.profile.name]
+        plan, run = self._plan, self._store.layout
+        if plan.recordings and not is_kept(case.id, run):
+            copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
+        if case.files or is_kept(case.id, run):
+            return load_recording(
+                case.id, case.profile, case.workload, run, self._scratch, plan.log_bytes, case.files
+            )
+        self._store.case_directory(case.id)
+        base, kept = self._bases[case.profile.name], run.case(case.id)
         return record(recorder, case.profile, case.workload, case.id, base, kept, self._scratch)
 
     def _examiner(self, case: _Case, recording: Recording) -> Examiner:
@@ -207,16 +228,20 @@ class Casework:
         work.seconds += seconds
         recording = work.examiner.recording
         generated = sum(len(g.states) for g in groups)
-        self._store.add_case(
-            replace(
-                _info(work.case),
-                generated=generated,
-                distinct=len(groups),
-                log_hash=recording.digest(),
-                steps=steps_of(recording.history),
-                timeline=timeline_of(recording.write_log.entries),
-            )
+        info = replace(
+            _info(work.case),
+            generated=generated,
+            distinct=len(groups),
+            log_hash=recording.digest(),
+            steps=steps_of(recording.history),
+            timeline=timeline_of(recording.write_log.entries),
+            files=dict(recording.files),
         )
+        try:
+            self._store.add_case(info)
+        except StoreError as e:  # it was judged on another recording; those verdicts stay as they are
+            self._not_recorded(pool, work.case, CaseStatus.UNKNOWN, e.line)
+            return
         left = self._left(work, groups)
         self._progress.advance("recorded", 1)
         self._progress.begin("states", generated)

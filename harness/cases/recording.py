@@ -1,26 +1,27 @@
 """Recordings: a base image, the write log of a workload on it, and the history that the log's marks tell.
 
-In a run directory: `cases/<fs>-<mode>/base.img.zst` (shared by the workloads of that mode), and
-`cases/<fs>-<mode>/<workload>/log.zst` with `history.json`. Worked on uncompressed, in a scratch folder.
+Kept packed in a run directory (`harness.store.layout`); worked on uncompressed, in a scratch folder. Nothing
+kept is believed unseen: packed files have checksums, the store knows the hash of each, and the history has to
+be the one that the marks in the log tell.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 import msgspec
-import zstandard
 
 from harness.errors import LogDiffers, StoreError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Target, Worker
-from harness.host.files import write_atomically
+from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
+from harness.host.packed import pack, unpack
 from harness.model import (
     Acknowledgement,
     CaseId,
@@ -32,10 +33,11 @@ from harness.model import (
     Workload,
 )
 from harness.oracles.pattern import poison
+from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
 
 COPY_BYTES = 1 << 20
-FRAME_HEADER_BYTES = 18  # at most; zstd.h, ZSTD_FRAMEHEADERSIZE_MAX
+NOTHING_KNOWN: Mapping[str, str] = MappingProxyType({})
 
 ATTEMPTS = 6
 """Recordings made before one whose log does not give the disk is an error. What is no matter of chance, as a
@@ -45,7 +47,9 @@ log device that is full, is an error at once.
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a case is judged on. `base` and `log` are uncompressed working copies."""
+    """What a case is judged on. `base` and `log` are uncompressed working copies; `files`: SHA-256 of the
+    files that are kept of it, by name.
+    """
 
     case: CaseId
     profile: Profile
@@ -54,6 +58,7 @@ class Recording:
     log: Path
     write_log: WriteLog
     history: History
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def digest(self) -> str:
         """Of the write log: verdicts belong to one recording."""
@@ -77,10 +82,8 @@ def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
     Poison, so that a block which no one has written shows when it turns up in a file.
     """
     image = scratch / f"{profile.filesystem}-{profile.mode}.base.img"
-    if image.exists():
-        return image
-    if kept.exists():
-        return unpack(kept, image)
+    if image.exists() or kept.exists():
+        return unpack(kept, image, profile.size_bytes)
     part = image.with_suffix(".part")
     with part.open("wb") as f:
         for chunk in poison(profile.size_bytes):
@@ -97,11 +100,11 @@ def record(
     workload: Workload,
     case: CaseId,
     base: Path,
-    kept: Path,
+    kept: CaseLayout,
     scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Recording:
-    """Run the workload in the worker's guest and keep its log and history in the folder `kept`.
+    """Run the workload in the worker's guest and keep its log and history as `kept`.
 
     Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
     """
@@ -118,47 +121,120 @@ def record(
         _copy_exactly(source, copy, read_log(worker.log_device).used_bytes)
     written = read_log(log)
     history = history_of(written.entries, workload.operations)
-    pack(log, kept / "log.zst")
-    shutil.copyfile(worker.directory / "console.txt", kept / "console.txt")
-    write_atomically(
-        kept / "history.json", msgspec.json.encode(history)
-    )  # last: it says that the rest is there
-    return Recording(case, profile, workload, base, log, written, history)
+    pack(log, kept.log)
+    copy_atomically(worker.directory / "console.txt", kept.console)
+    write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
+    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept))
 
 
 def load_recording(
-    case: CaseId, profile: Profile, workload: Workload, cases: Path, scratch: Path
+    case: CaseId,
+    profile: Profile,
+    workload: Workload,
+    run: RunLayout,
+    scratch: Path,
+    log_bytes: int,
+    known: Mapping[str, str] = NOTHING_KNOWN,
 ) -> Recording:
-    """One that a run directory keeps; `cases` is its folder of that name. Raises StoreError."""
-    folder = cases / f"{case.filesystem}-{case.mode}"
-    kept = folder / case.workload
+    """One that the run directory keeps. `log_bytes`: the size of the device that it was recorded on; `known`:
+    the hashes that its files had, where the store has them.
+
+    Raises StoreError for one that is not there, is damaged or was changed, WriteLogError for a log that is
+    none.
+    """
+    kept = run.case(case)
+    name = f"{case.filesystem}-{case.mode}"
     try:
-        history = msgspec.json.decode((kept / "history.json").read_bytes(), type=History)
-        base = unpack(folder / "base.img.zst", scratch / f"{case.filesystem}-{case.mode}.base.img")
-        log = unpack(kept / "log.zst", scratch / f"{case.filesystem}-{case.mode}.{case.workload}.log")
-    except (OSError, msgspec.MsgspecError) as e:
+        files = hashes_of(kept)
+        need_unchanged(kept, files, known)
+        history = _read_history(kept.history)
+        base = unpack(kept.base, scratch / f"{name}.base.img", profile.size_bytes)
+        log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
+    except OSError as e:
         raise StoreError(
-            f"the recording of {case} in {kept} cannot be read: {e}", "record it again: powercut run"
+            f"the recording of {case} in {kept.folder} cannot be read: {e}", "record the case again"
         ) from e
-    return Recording(case, profile, workload, base, log, read_log(log), history)
+    written = read_log(log)
+    _need_history(kept.history, history, history_of(written.entries, workload.operations))
+    return Recording(case, profile, workload, base, log, written, history, files)
 
 
-def copy_recording(case: CaseId, source: Path, cases: Path) -> None:
+def _read_history(file: Path) -> History:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=History)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise StoreError(f"{file} is damaged: {e}", "record the case again") from e
+
+
+def _need_history(file: Path, history: History, told: History) -> None:
+    """Raises StoreError where the history is not the one that the log's marks tell: with acknowledgements
+    taken out of it a recording that shows a fault would be judged to have promised nothing.
+    """
+    if history == told:
+        return
+    pairs = zip(history.steps, told.steps, strict=False)
+    number = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(history.steps), len(told.steps)))
+    what = f"operation {number}" if history.steps != told.steps else "what applications acknowledged"
+    raise StoreError(
+        f"{file} is not the history that the marks in the log tell: it differs in {what}",
+        "the history or the workload was changed: record the case again",
+    )
+
+
+def hashes_of(kept: CaseLayout) -> dict[str, str]:
+    """SHA-256 of the files that verdicts depend on, by name. Raises OSError."""
+    return {file.name: file_hash(file) for file in (kept.base, kept.log, kept.history)}
+
+
+def need_unchanged(kept: CaseLayout, files: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Raises StoreError for a file that is another than when the case was recorded: its verdicts are about
+    that one.
+    """
+    for file in (kept.base, kept.log, kept.history):
+        then, now = known.get(file.name, ""), files[file.name]
+        if then not in ("", now):
+            raise StoreError(
+                f"{file} was changed since the case was recorded: sha256 {then} then, {now} now",
+                "the verdicts that are kept are about the file as it was: start a new run",
+            )
+
+
+def copy_base(profile: Profile, source: RunLayout, run: RunLayout) -> None:
+    """Take over the base image of another run's recordings of this mode, if it has any: logs are worth
+    nothing on any other base. Raises StoreError where the image is missing.
+    """
+    kept = source.base(profile.filesystem, profile.mode)
+    own = run.base(profile.filesystem, profile.mode)
+    if own.exists():
+        return
+    if kept.exists():
+        own.parent.mkdir(parents=True, exist_ok=True)
+        copy_atomically(kept, own)
+    elif recorded := source.recordings(profile.filesystem, profile.mode):
+        raise StoreError(
+            f"{kept} is missing: {len(recorded)} recordings of {profile.name} are worth nothing without it",
+            "name a run whose base images are there",
+        )
+
+
+def copy_recording(case: CaseId, source: RunLayout, run: RunLayout) -> None:
     """Take over another run's recording of this case; its base image must have been taken over before.
 
     Raises StoreError where that run has none.
     """
     if not is_kept(case, source):
-        raise StoreError(f"{source.parent} has no recording of {case}", "name a run that recorded this case")
-    part = Path(f"{case.filesystem}-{case.mode}") / case.workload
-    (cases / part).mkdir(parents=True, exist_ok=True)
-    for name in ("log.zst", "console.txt", "history.json"):  # the last says that the rest is there
-        shutil.copyfile(source / part / name, cases / part / name)
+        raise StoreError(f"{source.path} has no recording of {case}", "name a run that recorded this case")
+    kept, own = source.case(case), run.case(case)
+    if not own.base.exists():
+        raise StoreError(f"{own.base} is missing: {case} was recorded on it", "start a new run")
+    own.folder.mkdir(parents=True, exist_ok=True)
+    for file, copy in zip(kept.files, own.files, strict=True):  # the last says that the rest is there
+        copy_atomically(file, copy)
 
 
-def is_kept(case: CaseId, cases: Path) -> bool:
+def is_kept(case: CaseId, run: RunLayout) -> bool:
     """Whether the run directory holds a whole recording of this case."""
-    return (cases / f"{case.filesystem}-{case.mode}" / case.workload / "history.json").exists()
+    return run.case(case).history.exists()
 
 
 def history_of(entries: Sequence[LogEntry], operations: Sequence[Operation]) -> History:
@@ -198,34 +274,6 @@ def _acknowledgements(marks: Sequence[tuple[int, str]]) -> tuple[Acknowledgement
         elif word == "app":
             found.append(Acknowledgement(operation, rest, index))
     return tuple(found)
-
-
-def pack(source: Path, kept: Path) -> None:
-    """Compress into `kept`, which appears whole or not at all."""
-    part = kept.with_suffix(".part")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as f, part.open("wb") as g:
-        zstandard.ZstdCompressor(level=1).copy_stream(f, g, size=source.stat().st_size)
-    part.rename(kept)
-
-
-def unpack(kept: Path, image: Path) -> Path:
-    """Inverse of `pack`; nothing where `image` is there already. Raises StoreError for a damaged file."""
-    if image.exists():
-        return image
-    part = image.with_suffix(".part")
-    try:
-        with kept.open("rb") as f, part.open("wb") as g:
-            size = zstandard.frame_content_size(f.read(FRAME_HEADER_BYTES))
-            f.seek(0)
-            _, written = zstandard.ZstdDecompressor().copy_stream(f, g)
-        if size not in (-1, written):  # -1: it does not say
-            raise zstandard.ZstdError(f"it ends after {written} of {size} bytes")
-    except zstandard.ZstdError as e:
-        part.unlink()
-        raise StoreError(f"{kept} is damaged: {e}", "record the case again: powercut run") from e
-    part.rename(image)
-    return image
 
 
 def _copy_exactly(source: BinaryIO, copy: BinaryIO, length: int) -> None:

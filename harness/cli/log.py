@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from harness.cases.recording import unpack
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
 from harness.host.folders import OwnedFolder
+from harness.host.packed import unpack
+from harness.plan import LOG_BYTES
 from harness.writelog import read_log, select
 
 _EXAMPLES = """\b
@@ -40,10 +41,19 @@ def log_group() -> None:
 @click.option("--end-mark", help="End with this mark.")
 @click.option("--next-flush", is_flag=True, help="Only up to the next flush.")
 @click.option("--next-fua", is_flag=True, help="Only up to the next FUA write.")
+@click.option(
+    "--log-size",
+    "log_mib",
+    type=click.IntRange(1),
+    default=LOG_BYTES >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="Refuse a packed log that would unpack to more.",
+)
 @guarded
-def log_ls(file: Path, **selection: Any) -> None:
+def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
     """List the entries of a write log: of a run (log.zst), or of any log device."""
-    with _plain_log(file) as path:
+    with _plain_log(file, log_mib << 20) as path:
         for entry in select(replace(read_log(path), path=file), **selection):
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
@@ -51,7 +61,7 @@ def log_ls(file: Path, **selection: Any) -> None:
 
 
 @contextlib.contextmanager
-def _plain_log(file: Path) -> Iterator[Path]:
+def _plain_log(file: Path, limit_bytes: int) -> Iterator[Path]:
     """`file`, unpacked where it is one of a run's compressed logs."""
     if not file.is_file() and not file.is_block_device():
         raise UsageError(
@@ -61,4 +71,4 @@ def _plain_log(file: Path) -> Iterator[Path]:
         yield file
         return
     with OwnedFolder("powercut-log-") as folder:
-        yield unpack(file, folder.path / "log")
+        yield unpack(file, folder.path / "log", limit_bytes)

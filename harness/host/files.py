@@ -6,10 +6,67 @@ surrogates (PEP 383). What is written here is valid UTF-8: such a byte is writte
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 import os
+import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
+
+
+@contextlib.contextmanager
+def replacement(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes `path` at the end, on the platter; nothing of it where an exception leaves the
+    block.
+
+    Its name until then ends in `.part`, and is of this process and thread alone: what a kill leaves of it is
+    never taken for the file.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def copy_atomically(source: Path, copy: Path) -> None:
+    """Copy a file so that `copy` is whole or not there. Raises OSError."""
+    with source.open("rb") as file, replacement(copy) as part:
+        shutil.copyfileobj(file, part)
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's contents, in hexadecimal digits; of one that has not changed since it was last
+    asked for, by its time and size, from memory. Raises OSError.
+    """
+    seen = path.stat()
+    return _hashed(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+
+@functools.lru_cache(maxsize=4096)
+def _hashed(path: Path, mtime_ns: int, size: int, inode: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """The names in it are on the platter."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:

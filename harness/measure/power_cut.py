@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cases.recording import make_base, pack
+from harness.cases.recording import make_base
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.kits import make_kits, missing_for
 from harness.guests.machine import default_name
 from harness.guests.worker import GuestKit
+from harness.host.packed import pack
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.cutting import AfterCut, cut_and_judge, plan_cut
 from harness.measurements.results import Cell, Results, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
-from harness.model import CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
+from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import Plan
 from harness.report.lines import run_again
 from harness.revisit.trust import Named, chosen_kernel
@@ -106,7 +106,8 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     folder = OwnedFolder("powercut-repro-")
     directory = folder.path
     try:
-        recording = load_recording(case, profile, workload, store.layout.cases, directory)
+        known = _files(store, case)
+        recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
         need_possible(point, recording.write_log.entries)
         plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
         kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
@@ -130,6 +131,11 @@ def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
     return msgspec.structs.replace(
         plan, kernel=kernel.name, modules=modules, replaced=replaced, machine=machine
     )
+
+
+def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
+    record = store.case(case)
+    return record.info.files if record else {}
 
 
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:

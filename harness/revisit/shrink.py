@@ -29,6 +29,7 @@ from harness.plan import Plan
 from harness.revisit.ddmin import ddmin
 from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
+from harness.store.layout import CaseLayout
 from harness.store.records import CaseStatus, Finding
 from harness.workloads.load import find_workload
 
@@ -156,7 +157,7 @@ class _Trial:
 
     def _violation(self, workload: Workload) -> str:
         bench, stop = self._bench, threading.Event()
-        kept = bench.directory / "kept"
+        kept = CaseLayout(bench.base, bench.directory / "kept")
         recording = record(
             bench.recorder, self._profile, workload, self._case, bench.base, kept, bench.directory
         )

@@ -92,6 +92,10 @@ class RunLayout:
         """The packed base image, which all workloads of a mode share."""
         return self.cases / f"{filesystem}-{mode}" / "base.img.zst"
 
+    def recordings(self, filesystem: str, mode: str) -> list[Path]:
+        """The folders of the whole recordings of a mode."""
+        return sorted(p.parent for p in self.base(filesystem, mode).parent.glob("*/history.json"))
+
     def case(self, case: CaseId) -> CaseLayout:
         base = self.base(case.filesystem, case.mode)
         return CaseLayout(base, base.parent / case.workload)

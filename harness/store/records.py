@@ -128,7 +128,8 @@ class CaseInfo:
     """What is known of a case beside its verdicts.
 
     `generated`, `distinct`: crash states enumerated, and different contents among them.
-    `log_hash`: of the recording; verdicts belong to one recording and go when it changes.
+    `log_hash`: of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the files that
+    are kept of it, by name.
     `steps`, `timeline`: from `steps_of` and `timeline_of`.
     """
 
@@ -142,6 +143,7 @@ class CaseInfo:
     log_hash: str = ""
     steps: tuple[Step, ...] = ()
     timeline: tuple[DrawnEntry, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

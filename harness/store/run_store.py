@@ -178,8 +178,9 @@ class RunStore:
     def add_case(self, info: CaseInfo, status: CaseStatus = CaseStatus.PLANNED, reason: str = "") -> int:
         """Put in a case, or replace what is known of it; answers with its row number.
 
-        Status and reason of a case that is already there stay. Its verdicts stay too, unless both recordings
-        are known and differ: verdicts about another log say nothing about this one.
+        Status, reason and verdicts of a case that is already there stay, and so does what is known of its
+        recording where `info` knows of none. Raises StoreError for another recording: verdicts about one log
+        say nothing about another.
         """
         name = str(info.case)
         known, timeline = json_bytes(replace(info, timeline=())), json_bytes(info.timeline)
@@ -192,10 +193,13 @@ class RunStore:
             number = int(row[0])
             with self._reading():
                 before = msgspec.json.decode(row[1], type=CaseInfo).log_hash
-            if before and info.log_hash and before != info.log_hash:
-                db.execute("DELETE FROM states WHERE case_id = ?", (number,))
-                db.execute("DELETE FROM evidence WHERE case_id = ?", (number,))
-                columns["states"] = NOTHING
+            if before and not info.log_hash:
+                return number
+            if before not in ("", info.log_hash):
+                raise StoreError(
+                    f"{info.case} was judged on another recording: log {before} then, {info.log_hash} now",
+                    "the verdicts that are kept are about that one: start a new run",
+                )
             change_case(db, number, **columns)
             return number
 
@@ -213,19 +217,6 @@ class RunStore:
         with self._writing() as db:
             change_case(db, self._number(case), doubt=valid_text(doubt))
         self._database.settle()
-
-    def forget_recalled(self, case: CaseId) -> int:
-        """Drop the verdicts on every content that was recalled rather than seen; returns how many states."""
-        with self._writing() as db:
-            number = self._number(case)
-            where = (
-                "FROM states WHERE case_id = ?1 AND content_hash IN"
-                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)"
-            )
-            out = [d for (d,) in db.execute(f"SELECT digest {where}", (number, How.MEMO.value))]
-            db.execute(f"DELETE {where}", (number, How.MEMO.value))
-            move_states(db, number, out=out)
-        return len(out)
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Say how long a case took, all parts of a resumed run together."""

@@ -37,6 +37,7 @@ from harness.model import (
 )
 from harness.plan import Plan
 from harness.store import RunStore
+from harness.store.layout import RunLayout
 from harness.store.records import CaseStatus, How, JudgedState
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
@@ -279,11 +280,16 @@ def test_of_one_content_with_an_open_state_all_is_looked_at_again(store: RunStor
     assert {v for v, _ in verdicts(store).values()} == {PASS}
 
 
-def test_another_recording_is_judged_anew(store: RunStore, run: Run) -> None:
-    run(Script())
+def test_another_recording_drops_no_verdict_and_makes_the_case_unknown(store: RunStore, run: Run) -> None:
+    """A changed log dropped the verdicts that were kept, without a word."""
+    run(Script(says=lambda prefix, _: ("x",) if prefix == 2 else ()))
+    before = verdicts(store)
     again = Script(entries=5)
     run(again)
-    assert len(again.looks) == 6
+    assert not again.looks
+    assert verdicts(store) == before
+    assert status(store)[0] is CaseStatus.UNKNOWN
+    assert "judged on another recording" in status(store)[1]
 
 
 def test_evidence_is_that_of_the_smallest_state(store: RunStore, run: Run) -> None:
@@ -356,17 +362,19 @@ def test_a_recording_that_is_kept_is_loaded_and_not_made(
     copied: list[tuple[CaseId, Path]] = []
 
     def keep() -> None:
-        kept = store.path / "cases" / "ext4-ordered" / "w"
-        kept.mkdir(parents=True)
-        (kept / "history.json").touch()
+        kept = store.layout.case(case_of("w"))
+        kept.folder.mkdir(parents=True)
+        kept.history.touch()
 
-    def copy(case: CaseId, source: Path, cases: Path) -> None:
-        assert cases == store.path / "cases"
-        copied.append((case, source))
+    def copy(case: CaseId, source: RunLayout, own: RunLayout) -> None:
+        assert own == store.layout
+        copied.append((case, source.path))
         keep()
 
-    def load(case: CaseId, profile: Any, workload: Workload, cases: Path, scratch: Path) -> Recording:
-        assert cases == store.path / "cases"
+    def load(
+        case: CaseId, profile: Any, workload: Workload, own: RunLayout, scratch: Path, *_: object
+    ) -> Recording:
+        assert own == store.layout
         write_log(scratch / "w.log", [MarkText("0")])
         return Recording(
             case, profile, workload, scratch, scratch / "w.log", read_log(scratch / "w.log"), History(())
@@ -379,7 +387,7 @@ def test_a_recording_that_is_kept_is_loaded_and_not_made(
     script = Script()
     run(script, "w", recordings=str(tmp_path / "other") if elsewhere else None)
     assert (script.recorded, len(script.looks)) == ([], 2)
-    assert copied == ([(case_of("w"), tmp_path / "other" / "cases")] if elsewhere else [])
+    assert copied == ([(case_of("w"), tmp_path / "other")] if elsewhere else [])
     run(script, "w", recordings=str(tmp_path / "other"))
     assert len(copied) == elsewhere, "once it is there it stays"
 

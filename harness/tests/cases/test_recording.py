@@ -1,34 +1,44 @@
-"""Histories from marks, and recordings that are kept and found again."""
+"""Histories from marks; recordings kept, found again, taken over, and refused where they were changed."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cases.recording import (
     ATTEMPTS,
+    Recording,
+    copy_base,
     copy_recording,
+    hashes_of,
     history_of,
     is_kept,
     load_recording,
-    pack,
     record,
-    unpack,
 )
 from harness.errors import GuestLost, LogDiffers, PowercutError, StoreError, WriteLogError
-from harness.filesystems.profiles import select_profiles
+from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.worker import Worker
+from harness.host.files import json_bytes
+from harness.host.packed import pack
 from harness.model import CaseId, EntryFlag, LogEntry, Workload
-from harness.workloads.load import load_workload, parse_operation
-from harness.writelog import MarkText, write_log
+from harness.store.layout import CaseLayout, RunLayout
+from harness.workloads.load import parse_operation
+from harness.writelog import read_log
+from harness.writelog.build import MarkText, write_log
 
-OPERATIONS = [parse_operation("create f"), parse_operation("fsync f")]
+OPERATIONS = (parse_operation("create f"), parse_operation("fsync f"))
+WORKLOAD = Workload("append-fsync", "", OPERATIONS)
+MARKS = ("begin 0", "ack 0", "begin 1", "ack 1")
 CASE = CaseId("ext4", "ordered", "append-fsync")
+LOG_BYTES = 1 << 20
 
 
 def entries(*marks: str) -> list[LogEntry]:
@@ -65,46 +75,203 @@ def test_marks_that_tell_another_history_are_refused(marks: tuple[str, ...]) -> 
     assert "record again" in str(caught.value)
 
 
-@given(data=st.binary(max_size=5000))
-def test_what_is_packed_unpacks_to_the_same(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    folder = tmp_path_factory.mktemp("pack")
-    (folder / "image").write_bytes(data)
-    pack(folder / "image", folder / "kept" / "image.zst")
-    assert unpack(folder / "kept" / "image.zst", folder / "again").read_bytes() == data
+# --- kept ------------------------------------------------------------------------------------
 
 
-def test_a_recording_that_is_not_there_says_so(tmp_path: Path) -> None:
-    (profile,) = select_profiles([CASE.configuration])
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    (found,) = select_profiles([CASE.configuration])
+    return found
+
+
+def keep(folder: Path) -> RunLayout:
+    """A run directory with one recording."""
+    run = RunLayout(folder / "run")
+    kept = run.case(CASE)
+    kept.folder.mkdir(parents=True)
+    (folder / "plain").write_bytes(bytes(4096))
+    pack(folder / "plain", kept.base)
+    write_log(folder / "plain", [MarkText(m) for m in MARKS])
+    pack(folder / "plain", kept.log)
+    kept.console.write_text("booted\n")
+    history = history_of(read_log(folder / "plain").entries, OPERATIONS)
+    kept.history.write_bytes(json_bytes(history))
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunLayout:
+    return keep(tmp_path)
+
+
+def load(run: RunLayout, profile: Profile, known: dict[str, str] | None = None) -> Recording:
+    scratch = run.path.parent / "scratch"
+    scratch.mkdir(exist_ok=True)
+    for left in scratch.iterdir():
+        left.unlink()
+    return load_recording(CASE, profile, WORKLOAD, run, scratch, LOG_BYTES, known or {})
+
+
+def test_a_recording_comes_back(run: RunLayout, profile: Profile) -> None:
+    recording = load(run, profile, hashes_of(run.case(CASE)))
+    assert recording.history == history_of(recording.write_log.entries, OPERATIONS)
+    assert recording.files == hashes_of(run.case(CASE))
+    assert set(recording.files) == {"base.img.zst", "log.zst", "history.json"}
+
+
+def test_a_recording_that_is_not_there_says_so(tmp_path: Path, profile: Profile) -> None:
+    run = RunLayout(tmp_path)
     with pytest.raises(StoreError) as caught:
-        load_recording(CASE, profile, load_workload(CASE.workload), tmp_path, tmp_path)
+        load_recording(CASE, profile, WORKLOAD, run, tmp_path, LOG_BYTES)
     assert str(CASE) in str(caught.value)
-    with pytest.raises(StoreError):
-        copy_recording(CASE, tmp_path, tmp_path / "cases")
+    with pytest.raises(StoreError, match="has no recording of"):
+        copy_recording(CASE, run, RunLayout(tmp_path / "other"))
 
 
-def test_a_recording_counts_as_kept_only_when_it_is_whole(tmp_path: Path) -> None:
-    folder = tmp_path / "ext4-ordered" / CASE.workload
-    folder.mkdir(parents=True)
-    (folder / "log.zst").write_bytes(b"")
-    assert not is_kept(CASE, tmp_path)
-    (folder / "console.txt").write_bytes(b"")
-    (folder / "history.json").write_bytes(b"{}")
-    assert is_kept(CASE, tmp_path)
-    copy_recording(CASE, tmp_path, tmp_path / "other")
-    assert is_kept(CASE, tmp_path / "other")
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("change", [{"ack": None}, {"begin": None}, {"ack": 0}, {"begin": 1}])
+def test_a_history_that_the_marks_do_not_tell_is_refused(
+    run: RunLayout, profile: Profile, step: int, change: dict[str, int | None]
+) -> None:
+    """With its acknowledgements set to null in history.json a recording that failed passed."""
+    file = run.case(CASE).history
+    told = msgspec.json.decode(file.read_bytes())
+    told["steps"][step].update(change)
+    file.write_bytes(msgspec.json.encode(told))
+    with pytest.raises(StoreError, match=f"not the history that the marks .* differs in operation {step}"):
+        load(run, profile)
 
 
-@pytest.mark.parametrize("wrong", [b"no zstd at all, and long enough for a header", b"", b"torn"])
-def test_a_damaged_file_is_named_and_leaves_nothing(tmp_path: Path, wrong: bytes) -> None:
-    (tmp_path / "image").write_bytes(bytes(range(256)) * 4096)
-    pack(tmp_path / "image", tmp_path / "log.zst")
-    if wrong == b"torn":
-        wrong = (tmp_path / "log.zst").read_bytes()[:-20]
-    (tmp_path / "log.zst").write_bytes(wrong)
-    with pytest.raises(StoreError, match=r"log\.zst is damaged"):
-        unpack(tmp_path / "log.zst", tmp_path / "log")
-    assert not list(tmp_path.glob("log*.part"))
-    assert not (tmp_path / "log").exists()
+def test_a_history_of_other_operations_or_acknowledgements_is_refused(
+    run: RunLayout, profile: Profile
+) -> None:
+    file = run.case(CASE).history
+    sound = msgspec.json.decode(file.read_bytes())
+    changed = {**sound, "acknowledgements": [{"operation": 0, "text": "k0", "entry": 1}]}
+    file.write_bytes(msgspec.json.encode(changed))
+    with pytest.raises(StoreError, match="what applications acknowledged"):
+        load(run, profile)
+    sound["steps"][1]["operation"]["path"] = "g"
+    file.write_bytes(msgspec.json.encode(sound))
+    with pytest.raises(StoreError, match="operation 1"):
+        load(run, profile)
+    file.write_bytes(msgspec.json.encode({**sound, "steps": sound["steps"][:1]}))
+    with pytest.raises(StoreError, match="operation 1"):
+        load(run, profile)
+
+
+@pytest.mark.parametrize("name", ["base.img.zst", "log.zst", "history.json"])
+def test_a_file_that_was_changed_since_is_named_with_both_hashes(
+    run: RunLayout, profile: Profile, name: str, tmp_path: Path
+) -> None:
+    """A changed log dropped its verdicts without a word, and was judged anew."""
+    kept = run.case(CASE)
+    before = hashes_of(kept)
+    file = next(f for f in (kept.base, kept.log, kept.history) if f.name == name)
+    if file == kept.history:
+        file.write_bytes(file.read_bytes() + b" ")
+    else:
+        (tmp_path / "plain").write_bytes(bytes(8192))
+        pack(tmp_path / "plain", file)
+    now = hashes_of(kept)[name]
+    with pytest.raises(StoreError) as caught:
+        load(run, profile, before)
+    assert f"{file} was changed" in caught.value.what
+    assert f"sha256 {before[name]} then, {now} now" in caught.value.what
+
+
+@given(
+    name=st.sampled_from(["base.img.zst", "log.zst", "history.json"]),
+    seed=st.integers(0, 10**6),
+    cut=st.booleans(),
+)
+def test_a_damaged_recording_is_refused_in_one_line_or_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, cut: bool
+) -> None:
+    """Also without a hash to hold it against: UnicodeDecodeError, ValueError, and false passes."""
+    (profile,) = select_profiles([CASE.configuration])
+    run = keep(tmp_path_factory.mktemp("damaged"))
+    sound = load(run, profile)
+    image = sound.base.read_bytes()
+    kept, chance = run.case(CASE), random.Random(seed)  # noqa: S311  # no secret
+    file = next(f for f in (kept.base, kept.log, kept.history) if f.name == name)
+    data = bytearray(file.read_bytes())
+    at = chance.randrange(len(data))
+    if cut:
+        del data[at:]
+    else:
+        data[at] = (data[at] + chance.randrange(1, 256)) % 256
+    file.write_bytes(data)
+    try:
+        again = load(run, profile)
+    except PowercutError as e:
+        assert "\n" not in e.what
+        return
+    assert (again.history, again.write_log) == (sound.history, sound.write_log)
+    assert again.base.read_bytes() == image
+
+
+# --- taken over ------------------------------------------------------------------------------
+
+
+def test_a_recording_counts_as_kept_only_when_it_is_whole(run: RunLayout, tmp_path: Path) -> None:
+    own = RunLayout(tmp_path / "own")
+    assert not is_kept(CASE, own)
+    own.case(CASE).folder.mkdir(parents=True)
+    own.case(CASE).log.write_bytes(b"")
+    assert not is_kept(CASE, own)
+    own.base("ext4", "ordered").write_bytes(b"")
+    copy_recording(CASE, run, own)
+    assert is_kept(CASE, own)
+    assert hashes_of(own.case(CASE))["log.zst"] == hashes_of(run.case(CASE))["log.zst"]
+
+
+def test_recordings_without_their_base_image_are_refused(
+    run: RunLayout, tmp_path: Path, profile: Profile
+) -> None:
+    """A new base image was made, and the log replayed on it: another disk."""
+    run.case(CASE).base.unlink()
+    own = RunLayout(tmp_path / "own")
+    with pytest.raises(StoreError, match=r"base\.img\.zst is missing: 1 recordings of ext4/ordered"):
+        copy_base(profile, run, own)
+    with pytest.raises(StoreError, match="is missing"):
+        copy_recording(CASE, run, own)
+    assert not is_kept(CASE, own)
+
+
+def test_the_base_image_is_taken_over_once(run: RunLayout, tmp_path: Path, profile: Profile) -> None:
+    own = RunLayout(tmp_path / "own")
+    copy_base(profile, run, own)
+    first = own.case(CASE).base.read_bytes()
+    assert first == run.case(CASE).base.read_bytes()
+    run.case(CASE).base.write_bytes(b"other")
+    copy_base(profile, run, own)
+    assert own.case(CASE).base.read_bytes() == first
+    copy_base(profile, RunLayout(tmp_path / "nothing"), RunLayout(tmp_path / "more"))
+    assert not (tmp_path / "more").exists()
+
+
+def test_a_copy_that_a_kill_left_half_done_is_done_again(
+    run: RunLayout, tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a base image was taken for a whole one."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*_: object) -> None:
+        raise Killed
+
+    own = RunLayout(tmp_path / "own")
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr("os.fsync", dies)
+        copy_base(profile, run, own)
+    assert not own.case(CASE).base.exists()
+    copy_base(profile, run, own)
+    assert own.case(CASE).base.read_bytes() == run.case(CASE).base.read_bytes()
+
+
+# --- made ------------------------------------------------------------------------------------
 
 
 class FakeRecorder:
@@ -127,10 +294,18 @@ def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError |
     recorder = FakeRecorder(folder, errors)
     workload = Workload("w", "", (parse_operation("sync"),))
     (profile,) = select_profiles([CASE.configuration])
-    (folder / "kept").mkdir()
+    (folder / "base").touch()
     worker = cast(Worker, cast(Any, recorder))
     try:
-        record(worker, profile, workload, CASE, folder / "base", folder / "kept", folder)
+        record(
+            worker,
+            profile,
+            workload,
+            CASE,
+            folder / "base",
+            CaseLayout(folder / "base", folder / "kept"),
+            folder,
+        )
     except PowercutError as e:
         return recorder.tried, e
     return recorder.tried, None

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.cases.recording import pack
 from harness.errors import ExitCode
+from harness.host.packed import pack
 from harness.model import EntryFlag
 from harness.tests.cli.runner import powercut
 from harness.writelog import MarkText, Write, write_log

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import StoreError
 from harness.model import CrashState, Judgement, Verdict
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Evidence, How, JudgedState, finding_id
+from harness.store.records import CaseInfo, CaseStatus, How, JudgedState, finding_id
 from harness.summary import summarise
 from harness.tests.store.samples import CASE, OTHER, broken, put
 
@@ -65,20 +65,24 @@ def test_verdicts_come_with_how_and_why_by_prefix(store: RunStore) -> None:
     assert store.counts_by_how(CASE) == {How.JUDGED: 1, How.SAME_CONTENT: 1, How.MEMO: 1}
 
 
-def test_adding_a_case_again_keeps_its_verdicts_unless_it_was_recorded_anew(store: RunStore) -> None:
+def test_adding_a_case_again_keeps_its_verdicts(store: RunStore) -> None:
     store.add_case(CaseInfo(CASE, log_hash="one"))
     put(store, JudgedState(CrashState(3), "h", broken()))
-    (finding,) = store.findings()
-    store.put_evidence(finding, Evidence(finding.state, "oops"))
     store.set_case_status(CASE, CaseStatus.DONE)
     number = store.add_case(CaseInfo(CASE, log_hash="one", generated=4))
-    assert number == store.add_case(CaseInfo(CASE, log_hash="one", generated=4))
+    assert number == store.add_case(CaseInfo(CASE))
     assert store.judged_states(CASE) == {"@3"}
     assert store.cases()[0].status is CaseStatus.DONE
-    store.add_case(CaseInfo(CASE, log_hash="two"))
-    assert store.judged_states(CASE) == set()
-    assert store.findings() == ()
-    assert store.evidence(finding) is None
+    assert store.cases()[0].info.generated == 4
+
+
+def test_another_recording_drops_no_verdict(store: RunStore) -> None:
+    """Its verdicts, of whatever colour, went without a word, and the case was judged anew."""
+    store.add_case(CaseInfo(CASE, log_hash="one"))
+    put(store, JudgedState(CrashState(3), "h", broken()))
+    with pytest.raises(StoreError, match="log one then, two now"):
+        store.add_case(CaseInfo(CASE, log_hash="two"))
+    assert len(store.findings()) == 1
 
 
 def test_a_doubt_is_there_after_reopening_and_until_it_is_withdrawn(store: RunStore) -> None:
@@ -92,19 +96,6 @@ def test_a_doubt_is_there_after_reopening_and_until_it_is_withdrawn(store: RunSt
         assert summarise(again).cases[0].undecided == "two outcomes"
         again.set_case_doubt(CASE, "")
         assert again.cases()[0].doubt == ""
-
-
-def test_forgetting_what_was_recalled_forgets_every_state_of_that_content(store: RunStore) -> None:
-    put(
-        store,
-        JudgedState(CrashState(1), "seen", Judgement()),
-        JudgedState(CrashState(2), "seen", broken(), How.SAME_CONTENT),
-        JudgedState(CrashState(3), "recalled", broken(), How.MEMO),
-        JudgedState(CrashState(4), "recalled", Judgement(), How.SAME_CONTENT),
-    )
-    assert store.forget_recalled(CASE) == 2
-    assert store.judged_states(CASE) == {"@1", "@2"}
-    assert [f.state for f in store.findings()] == [CrashState(2)]
 
 
 def test_a_case_that_was_never_added_is_named(store: RunStore) -> None:
