@@ -100,5 +100,9 @@ class StoreError(PowercutError):
     """A run directory that cannot be read, or was written by another version."""
 
 
+class RunChanged(StoreError):
+    """A run is to be gone on with, and something that its verdicts depend on is not what it was."""
+
+
 class RunLocked(StoreError):
     """Another process is writing into the run directory."""

@@ -11,22 +11,24 @@ import itertools
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import __version__
 from harness.cases.casework import Casework
+from harness.cases.pins import pin, pins_of
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import copy_base, is_kept, make_base
-from harness.errors import EnvironmentLacks, StoreError
+from harness.errors import EnvironmentLacks, RunChanged, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
 from harness.guests.worker import Worker
+from harness.host.files import file_hash
 from harness.host.progress import Progress
-from harness.kernels.find import Kernel, find_kernel, look_up_kernel, need_replaced
+from harness.kernels.find import Kernel, find_chosen, look_up_chosen, need_replaced
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports
@@ -41,71 +43,113 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
     """Carry out what of `plan` the run in `store` does not hold yet. Findings are data: see Summary.
 
     On KeyboardInterrupt what was judged is kept, reports are written, and the summary says so.
-    Raises RunLocked where another process writes into that run directory.
+    Raises RunLocked where another process writes into that run directory, RunChanged where the run was begun
+    with other parts.
     """
-    with store.lock(" ".join(["powercut", *plan.argv])):
-        return _execute(plan, store, progress)
-
-
-def _execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
-    # 1. What is asked for: names become profiles, workloads, a kernel.
-    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
-    kernel = find_kernel(
-        plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
-    )
-    with _scratch(store) as scratch:
-        need_space(store.path, profiles, plan.jobs)
-        # 2. Base images: poison, then mkfs on the host.
-        if plan.recordings:
-            for profile in profiles:
-                copy_base(profile, RunLayout(Path(plan.recordings)), store.layout)
-        lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
-        able = [p for p in profiles if p.name not in lacking]
-        lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
-        loaded = [w for w in workloads if w.name not in lacking]
-        if not able or not loaded:
-            return _tell_why_not(store, kernel, profiles, workloads, lacking)
-        if kernel.replaced:
-            machine = profile_of(recording_machine(plan.machine, kernel))
-            need_replaced(kernel, [*machine.modules, *(m for p in able for m in p.modules)])
-        bases = {p.name: make_base(p, store.layout.base(p.filesystem, p.mode), scratch) for p in able}
-        # 3. The guests' kits: an initramfs around the agent; machines, tried on the real kernel.
-        kits = make_kits(plan, kernel, able, loaded, next(iter(bases.values())), scratch)
-        store.update_info(run_info(plan, store.info, kernel, kits))
-        progress.say(f"{kernel.name}: {kits.description}, {plan.jobs} at once")
+    with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
+        # 1. Look up what is asked for: names become profiles, workloads, a kernel.
+        asked = _look_up(plan)
+        need_space(store.path, asked.profiles, plan.jobs)
+        if not asked.able or not asked.loaded:
+            _note_why_not(store, asked)
+            return _tell(store)
+        # 2. Make base images: poison, then mkfs on the host.
+        bases = _base_images(plan, asked, store, scratch)
+        # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel.
+        able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
+        kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
+        # 4. Pin what verdicts depend on: a run goes on with what it was begun with.
+        pin(store, pins_of(asked.kernel, kits, able, loaded))
+        store.update_info(run_info(plan, store.info, asked.kernel, kits))
+        progress.say(f"{asked.kernel.name}: {kits.description}, {plan.jobs} at once")
         casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan))
         with _pool(kits, scratch, plan) as pool:
-            interrupted = False
-            try:
-                # 4. Record every case. 5. Enumerate its crash states. 6. Recover each in a guest,
-                # fsck it on the host. 7. Judge. 8. Store. Tasks of all cases share one pool.
-                casework.work(pool, [(p, w) for p in profiles for w in workloads], lacking)
-            except KeyboardInterrupt:
-                progress.say("interrupted: guests are ended, and what was judged is written down")
-                interrupted = True
+            # 5. Record each case. 6. Look at its crash states, and judge them. 7. Confirm its findings.
+            # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.
+            interrupted = _interrupted(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
         store.finish(interrupted=interrupted)
-    # 9. Tell.
+        # 9. Tell.
+        return _tell(store)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the names of a plan stand for. `lacking`: modes and workloads, by name, that cannot be run here
+    with this kernel, and why.
+    """
+
+    profiles: Sequence[Profile]
+    workloads: Sequence[Workload]
+    kernel: Kernel
+    lacking: Mapping[str, str]
+
+    @property
+    def able(self) -> list[Profile]:
+        """The modes that can be run."""
+        return [p for p in self.profiles if p.name not in self.lacking]
+
+    @property
+    def loaded(self) -> list[Workload]:
+        """The workloads that can be run."""
+        return [w for w in self.workloads if w.name not in self.lacking]
+
+    @property
+    def cases(self) -> list[tuple[Profile, Workload]]:
+        """Every mode under every workload."""
+        return list(itertools.product(self.profiles, self.workloads))
+
+
+def _look_up(plan: Plan) -> Asked:
+    """Raises UsageError or KernelError for what is not there, or would not be tested."""
+    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
+    kernel = find_chosen(plan.kernel_choice)
+    lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
+    lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
+    asked = Asked(profiles, workloads, kernel, lacking)
+    if kernel.replaced and asked.able:
+        machine = profile_of(recording_machine(plan.machine, kernel))
+        need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
+    return asked
+
+
+def _base_images(plan: Plan, asked: Asked, store: RunStore, scratch: Path) -> dict[str, Path]:
+    """Of every mode that can be run, by name: of the recordings judged again, the run's own, or new."""
+    if plan.recordings:
+        for profile in asked.profiles:
+            copy_base(profile, RunLayout(Path(plan.recordings)), store.layout)
+    return {p.name: make_base(p, store.layout.base(p.filesystem, p.mode), scratch) for p in asked.able}
+
+
+def _interrupted(progress: Progress, work: Callable[[], None]) -> bool:
+    """Whether the user stopped the work before its end."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        progress.say("interrupted: guests are ended, and what was judged is written down")
+        return True
+    return False
+
+
+def _tell(store: RunStore) -> Summary:
+    """Reports into the run directory, and what they say."""
     write_reports(store)
     return summarise(store)
 
 
-def _tell_why_not(
-    store: RunStore,
-    kernel: Kernel,
-    profiles: Sequence[Profile],
-    workloads: Sequence[Workload],
-    lacking: Mapping[str, str],
-) -> Summary:
-    """The end of a run of which nothing can be run here: every case is there with what it lacks."""
-    for profile, workload in itertools.product(profiles, workloads):
+def _note_why_not(store: RunStore, asked: Asked) -> None:
+    """The end of a run of which nothing can be run here: every case is there with what it lacks. Raises
+    RunChanged for one of which something could be run when it was begun.
+    """
+    if store.info.pins:
+        why = "; ".join(dict.fromkeys(asked.lacking.values()))
+        raise RunChanged(f"nothing of {store.path} can be run any more: {why}", "put back what was there")
+    for profile, workload in asked.cases:
         case = CaseId(profile.filesystem, profile.mode, workload.name)
         store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))
-        reason = lacking.get(profile.name) or lacking[workload.name]
+        reason = asked.lacking.get(profile.name) or asked.lacking[workload.name]
         store.set_case_status(case, CaseStatus.NOT_RUN, reason)
-    store.update_info(replace(store.info, kernel=kernel_info(kernel)))
+    store.update_info(replace(store.info, kernel=kernel_info(asked.kernel)))
     store.finish(interrupted=False)
-    write_reports(store)
-    return summarise(store)
 
 
 @contextlib.contextmanager
@@ -132,7 +176,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     Raises UsageError, KernelError or StoreError for what cannot be run.
     """
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
-    look_up_kernel(plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)])
+    look_up_chosen(plan.kernel_choice)
     if plan.recordings:
         _need_recordings(Path(plan.recordings), profiles, workloads)
     asked = profile_of(default_name() if plan.machine == "auto" else plan.machine)
@@ -173,9 +217,10 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
 
 def kernel_info(kernel: Kernel) -> KernelInfo:
     """What is kept of a kernel."""
-    details = {str(p): "replaces the kernel's own module" for p in kernel.replaced}
+    replaced = {str(p): file_hash(p) for p in kernel.replaced}
+    details = {path: f"replaces the kernel's own module; sha256 {sha}" for path, sha in replaced.items()}
     release = kernel.modules.name if kernel.modules else ""
-    return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details)
+    return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details, replaced)
 
 
 def _git_head() -> str:
@@ -195,8 +240,8 @@ def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Seque
     if wanted.isdisjoint(kept):
         has = ", ".join(map(str, kept[:6])) or "none"
         raise StoreError(
-            f"--recordings {source} has none of the {len(wanted)} cases that were asked for",
-            f"name its modes (-c) and workloads (-w); its recordings: {has}",
+            f"{source} has none of the {len(wanted)} recordings that were asked for",
+            f"ask for modes and workloads that it recorded: {has}",
         )
 
 
@@ -228,5 +273,5 @@ def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
     if free < need:
         raise EnvironmentLacks(
             f"{path} has {free >> 20} MiB free; this run needs about {need >> 20} MiB for images and logs",
-            "free some space, or put the run elsewhere: --out DIR",
+            "free some space, or put the run elsewhere",
         )

@@ -1,4 +1,4 @@
-"""Steps 4 to 8 of a run: every case is recorded, and each of its crash states looked at, judged and stored.
+"""Steps 5 to 8 of a run: every case is recorded, and each of its crash states looked at, judged and stored.
 
 A case takes four steps: *record* its workload, *look* at the contents of its crash states, *confirm* its
 findings on the machine that people run, *finish*. Each step is a task that runs in a station's thread and
@@ -114,7 +114,7 @@ class _Work:
 
 
 class Casework:
-    """Steps 4 to 8, from the thread that owns the store. Stations only record, recover and judge."""
+    """Steps 5 to 8, from the thread that owns the store. Stations only record, recover and judge."""
 
     def __init__(
         self,

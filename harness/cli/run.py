@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
+from click.core import ParameterSource
 
 from harness.cli.bisect import (
     FLAG,
@@ -35,7 +37,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
-from harness.kernels.find import find_kernel
+from harness.kernels.find import find_chosen
 from harness.plan import SAMPLE_RATE, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
@@ -184,14 +186,38 @@ def run_command(**given: Any) -> ExitCode:
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
     if given["resume"]:
+        jobs = _jobs_beside_resume(given)
         with open_run(given["resume"]) as store:
             plan = store.plan()
             need_resumable(plan, named_kernel(given))
+            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs)
             return shell_code(_execute(plan, store))
     plan = _plan(given)
     if given["no_action"]:
         return _show(plan)
     return shell_code(_run(plan, given))
+
+
+KEPT_BESIDE_RESUME = ("resume", "jobs", "kernel", "modules", "replaced")
+"""A kernel's files only to say that they may be used: the run goes on with those that it was begun with."""
+
+
+def _jobs_beside_resume(given: Mapping[str, Any]) -> int | None:
+    """Guests at once, where the user named a number. Raises UsageError for options that a run which is
+    resumed cannot follow: it would go on as it was begun, and seem to have done what they ask for.
+    """
+    context = click.get_current_context()
+    named = [p for p in context.command.params if p.name and _is_named(context, p.name)]
+    if ignored := [p.opts[-1] for p in named if p.name not in KEPT_BESIDE_RESUME]:
+        raise UsageError(
+            f"a run is resumed as it was begun: {', '.join(ignored)} cannot change it",
+            "leave that out beside --resume, or start a new run",
+        )
+    return int(given["jobs"]) if _is_named(context, "jobs") else None
+
+
+def _is_named(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
 
 
 def _bisect(given: Mapping[str, Any]) -> ExitCode:
@@ -243,9 +269,7 @@ def _execute(plan: Plan, store: RunStore) -> Summary:
 
 def _show(plan: Plan) -> ExitCode:
     """--no-action."""
-    kernel = find_kernel(
-        plan.kernel, Path(plan.modules) if plan.modules else None, [*map(Path, plan.replaced)]
-    )
+    kernel = find_chosen(plan.kernel_choice)
     chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     console.say(f"kernel: {kernel.name} ({kernel.image})")
     for profile in chosen:

@@ -18,7 +18,7 @@ from harness.guests.worker import GuestKit, Worker, find_agent
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel, pins, resolve_modules
 from harness.model import Workload
-from harness.plan import Plan
+from harness.plan import GuestChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +31,27 @@ class Kits:
 
 
 def make_kits(
-    plan: Plan,
+    asked: GuestChoice,
     kernel: Kernel,
     profiles: Sequence[Profile],
     workloads: Sequence[Workload],
     base: Path,
     scratch: Path,
 ) -> Kits:
-    """Pack initramfs archives and choose machines: see `Plan.machine`.
+    """Pack initramfs archives and choose machines: see `GuestChoice`.
 
     The machine that is named records and judges. `auto`: the default machine records, and another judges
     whose findings it confirms, where a kernel of the same source has been built for that one; it is there
     because it is faster. Raises KernelError for a missing module, or where the machine has no such kernel.
     """
-    name = recording_machine(plan.machine, kernel)
+    name = recording_machine(asked.machine, kernel)
     if profile_of(name).host_process:
         kit = _own_kit(name, _own_kernel(name, kernel), profiles, workloads, scratch)
         return Kits(kit, kit, _with_release(kit))
-    recorder, reason = _recorder(plan, name, kernel, profiles, workloads, base, scratch)
+    recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
     description = f"{machine.profile.title} ({machine.accel}: {reason})"
-    if plan.machine != "auto":
+    if asked.machine != "auto":
         return Kits(recorder, recorder, description)
     judges = machine.profile.confirms
     for judge in judges:
@@ -118,7 +118,7 @@ def pack(
 
 
 def _recorder(
-    plan: Plan,
+    asked: GuestChoice,
     name: str,
     kernel: Kernel,
     profiles: Sequence[Profile],
@@ -131,9 +131,9 @@ def _recorder(
     made = kit_of(machine_of(name), kernel, profiles, workloads, archive)
 
     def comes_up(machine: Machine) -> None:
-        boot_once(GuestKit(machine, kernel.image, archive), base, scratch / "trial", plan.log_bytes)
+        boot_once(GuestKit(machine, kernel.image, archive), base, scratch / "trial", asked.log_bytes)
 
-    chosen = choose_accel(name, plan.accel, comes_up, known_good=bool(kernel.package_version))
+    chosen = choose_accel(name, asked.accel, comes_up, known_good=bool(kernel.package_version))
     return GuestKit(chosen.machine, made.kernel_image, archive), chosen.reason
 
 

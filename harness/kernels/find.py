@@ -24,6 +24,7 @@ import zstandard
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.cache import cache_dir
 from harness.host.resources import resource
+from harness.plan import KernelChoice
 
 DOWNLOAD_TIMEOUT_S = 1800
 
@@ -80,6 +81,20 @@ def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path]
     if pinned is None:
         return _own_kernel(Path(spec), modules, tuple(replaced))
     return _pinned_kernel(*pinned, modules, tuple(replaced))
+
+
+def find_chosen(choice: KernelChoice) -> Kernel:
+    """`find_kernel` of what was asked for in one word."""
+    return find_kernel(choice.spec, _modules_of(choice), [*map(Path, choice.replaced)])
+
+
+def look_up_chosen(choice: KernelChoice) -> tuple[Pin, str] | None:
+    """`look_up_kernel` of what was asked for in one word."""
+    return look_up_kernel(choice.spec, _modules_of(choice), [*map(Path, choice.replaced)])
+
+
+def _modules_of(choice: KernelChoice) -> Path | None:
+    return Path(choice.modules) if choice.modules else None
 
 
 def look_up_kernel(

@@ -22,7 +22,7 @@ from harness.measure.cutting import AfterCut, cut_and_judge, plan_cut
 from harness.measurements.results import Cell, Results, Table
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
-from harness.plan import Plan
+from harness.plan import GuestChoice
 
 MODES = (
     "ext4/journal",
@@ -78,8 +78,8 @@ class PowerCut(Comparison[Plug]):
         profiles = [c.profile for c in self.configurations() if not lacks[c.name]]
         if not profiles:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacks.values())))
-        plan = Plan(configurations=[], workloads=[], machine=default_name(), accel=host.accel)
-        kits = make_kits(plan, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
+        asked = GuestChoice(machine=default_name(), accel=host.accel)
+        kits = make_kits(asked, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
         yield Plug(host, kits.recorder)
 
     def surroundings(self, rig: Plug) -> Surroundings:

@@ -75,8 +75,13 @@ def shown_path(path: Path, cwd: Path | None = None) -> str:
 
 
 def kernel_name(info: RunInfo) -> str:
-    """`Linux 6.12.117`, or what the user called the kernel while no guest has named its release."""
-    return f"Linux {info.kernel.release}" if info.kernel.release else info.kernel.name
+    """`Linux 6.12.117`, or what the user called the kernel while no guest has named its release; with the
+    modules of the user's, and the hash of each: a module that is built again has the same name.
+    """
+    kernel = info.kernel
+    name = f"Linux {kernel.release}" if kernel.release else kernel.name
+    modules = [f"{Path(path).name} (sha256 {sha[:12]})" for path, sha in kernel.replaced.items()]
+    return f"{name} with {', '.join(modules)}" if modules else name
 
 
 def machine_name(info: RunInfo) -> str:

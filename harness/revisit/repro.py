@@ -22,7 +22,7 @@ from harness.guests.worker import GuestKit, Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
-from harness.plan import Plan
+from harness.plan import GuestChoice, Plan
 from harness.report.lines import run_again
 from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
@@ -109,8 +109,8 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
         known = _files(store, case)
         recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
         need_possible(point, recording.write_log.entries)
-        plan = msgspec.structs.replace(plan, accel=accel, machine=machine)
-        kits = make_kits(plan, found, [profile], [workload], recording.base, directory)
+        asked = GuestChoice(machine, accel, plan.log_bytes)
+        kits = make_kits(asked, found, [profile], [workload], recording.base, directory)
         yield Scene(
             point,
             recording,

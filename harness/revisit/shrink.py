@@ -121,7 +121,7 @@ def _bench(
         directory = folder.path
         kept = store.layout.base(profile.filesystem, profile.mode)
         base = make_base(profile, kept, directory)
-        kits = make_kits(plan, kernel, [profile], [workload], base, directory)
+        kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(Worker(kits.judge, directory / "judge", plan.log_bytes))
         recorder = judge
         if kits.recorder is not kits.judge:

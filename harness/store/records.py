@@ -30,13 +30,16 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """The kernel under test. `name`: as the user named it; `release`, `version`: as uname(2) says."""
+    """The kernel under test. `name`: as the user named it; `release`, `version`: as uname(2) says.
+    `replaced`: SHA-256 of the modules that stand in for the kernel's own, by file.
+    """
 
     name: str
     version: str = ""
     release: str = ""
     sha256: str = ""
     details: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ class MachineInfo:
 class RunInfo:
     """What is in run.json. Times carry a time zone; `finished` None: the run goes on, or died.
     `require_all`: a case for which this host or kernel lacks something ends the run in a code of its own.
-    `plan`: digest of plan.json; `seal`: of the cases and verdicts of a run that is finished; `digest`: of all
-    the rest of this (`harness.store.digests`; the store writes these three).
+    `pins`: hashes of what the verdicts depend on (`harness.cases.pins`). `plan`: digest of plan.json; `seal`:
+    of the cases and verdicts of a run that is finished; `digest`: of all the rest of this
+    (`harness.store.digests`; the store writes these three).
     """
 
     name: str
@@ -73,6 +77,7 @@ class RunInfo:
     require_all: bool = False
     finished: datetime | None = None
     interrupted: bool = False
+    pins: dict[str, str] = field(default_factory=dict)
     plan: str = ""
     seal: str = ""
     digest: str = ""

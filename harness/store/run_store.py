@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +136,14 @@ class RunStore:
 
     def update_info(self, info: RunInfo, seal: str = "") -> None:
         """Replace run.json, when more has become known (a guest's release) or the run is resumed."""
-        self._info = write_info(self.path, replace(info, seal=seal, plan=self._info.plan))
+        info = replace(info, seal=seal, plan=self._info.plan, pins=self._info.pins)
+        self._info = write_info(self.path, info)
+
+    def put_pins(self, pins: Mapping[str, str]) -> None:
+        """Keep the hashes of what the verdicts depend on; once. Raises StoreError where there are some."""
+        if self._info.pins:
+            raise StoreError(f"{self.path} has its pins", "a run's parts are pinned once")
+        self._info = write_info(self.path, replace(self._info, pins=dict(pins)))
 
     def put_plan(self, plan: Plan) -> None:
         """Keep what was asked for; once."""
@@ -217,6 +224,19 @@ class RunStore:
         with self._writing() as db:
             change_case(db, self._number(case), doubt=valid_text(doubt))
         self._database.settle()
+
+    def forget_recalled(self, case: CaseId) -> int:
+        """Drop the verdicts on every content that was recalled rather than seen; returns how many states."""
+        with self._writing() as db:
+            number = self._number(case)
+            where = (
+                "FROM states WHERE case_id = ?1 AND content_hash IN"
+                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)"
+            )
+            out = [d for (d,) in db.execute(f"SELECT digest {where}", (number, How.MEMO.value))]
+            db.execute(f"DELETE {where}", (number, How.MEMO.value))
+            move_states(db, number, out=out)
+        return len(out)
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Say how long a case took, all parts of a resumed run together."""

@@ -9,7 +9,9 @@ import pytest
 from harness.cli import run
 from harness.errors import ExitCode, UsageError
 from harness.plan import Plan
+from harness.store import RunStore
 from harness.tests.cli.runner import powercut
+from harness.tests.store.samples import INFO
 
 
 @pytest.mark.parametrize(
@@ -114,3 +116,47 @@ def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: py
     (plan,) = seen
     assert (plan.machine, plan.accel, plan.kernel) == ("uml", "tcg", str(tmp_path / "bzImage"))
     assert (plan.replaced, plan.modules) == ([str(tmp_path / "a.ko")], str(tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["-c", "ext4/journal"], "--config"),
+        (["-w", "stale"], "--workload"),
+        (["--random", "3"], "--random"),
+        (["--shard", "1/2"], "--shard"),
+        (["--fault-model", "drop"], "--fault-model"),
+        (["--machine", "auto"], "--machine"),
+        (["--no-memo"], "--memo"),
+        (["--log-size", "2048"], "--log-size"),
+        (["--name", "other"], "--name"),
+        (["-n"], "--no-action"),
+        (["-c", "xfs", "-w", "stale"], "--config, --workload"),
+    ],
+)
+def test_what_a_resumed_run_cannot_follow_is_refused(
+    arguments: list[str], named: str, tmp_path: Path
+) -> None:
+    """`-c` and `-w` beside `--resume` were ignored: the run went on, and seemed to have done as told."""
+    done = powercut("run", "--resume", tmp_path, *arguments)
+    assert done.exit_code == ExitCode.USAGE
+    assert f"a run is resumed as it was begun: {named} cannot change it" in done.stderr
+    assert "start a new run" in done.stderr
+
+
+def test_a_resumed_run_takes_another_number_of_guests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    def note(plan: Plan, _: object) -> object:
+        plans.append(plan)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(run, "_execute", note)
+    asked = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=2)
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.put_plan(asked)
+    powercut("run", "--resume", tmp_path / "latest", "-j", "5")
+    powercut("run", "--resume", tmp_path / "latest")
+    assert [p.jobs for p in plans] == [5, 2]

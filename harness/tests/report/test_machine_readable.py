@@ -21,6 +21,7 @@ from harness.report import write_reports
 from harness.report.findings import repro_script
 from harness.report.junit import junit_xml
 from harness.report.results import results, results_json
+from harness.report.words import headline, kernel_name
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Evidence, JudgedState
 from harness.summary import Summary, summarise
@@ -236,3 +237,13 @@ def test_hostile_text_stays_in_its_files(hostile: RunStore) -> None:
     assert len((folder / "description").read_text().splitlines()) == 1
     assert "\x1b" not in (folder / "report.txt").read_text()
     assert (folder / "report.txt").read_text().splitlines()[-1].startswith("reproduce: powercut repro ")
+
+
+def test_a_module_of_the_users_is_named_with_its_hash(summary: Summary) -> None:
+    """A module that was built again has the same name: nobody could tell which of the two had been tested."""
+    kernel = replace(summary.info.kernel, replaced={"/home/me/linux/fs/ext4/ext4.ko": "0123456789abcdef" * 4})
+    mine = replace(summary, info=replace(summary.info, kernel=kernel))
+    named = f"{kernel_name(summary.info)} with ext4.ko (sha256 0123456789ab)"
+    assert headline(mine).startswith(named)
+    assert results(mine, SOURCE)["headline"].startswith(named)
+    assert f'name="KERNEL" value="{named}"' in junit_xml(mine, SOURCE)

@@ -1,0 +1,121 @@
+"""What a run is made of, pinned: hashes of everything that a verdict depends on, beside the recordings.
+
+They are written when the run is first carried out, and never replaced. A run is gone on with only where all
+of them are the same: otherwise verdicts of one kernel, contract or harness would stand beside those of
+another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness import __version__
+from harness.cases.fsck_reads import find_library
+from harness.errors import PowercutError, RunChanged
+from harness.filesystems.profiles import Profile
+from harness.guests.disk import find_binary
+from harness.guests.kits import Kits
+from harness.guests.machine import Machine
+from harness.guests.worker import find_agent
+from harness.host.files import file_hash, json_bytes
+from harness.kernels.find import Kernel, resolve_modules
+from harness.model import CaseId, Workload
+from harness.store import RunStore
+
+SHOWN_DIGITS = 12
+_PACKAGE = Path(__file__).resolve().parent.parent
+_NOT_JUDGING = ("tests", "bench", "measure", "tracing", "report")
+"""Rooms of the package that no verdict depends on."""
+
+
+def pin(store: RunStore, pins: Mapping[str, str]) -> None:
+    """Keep the pins of a run that has none, and hold those of one that has against them. Raises RunChanged,
+    with everything that differs, where the run was begun with other parts.
+    """
+    before = store.info.pins
+    if not before:
+        store.put_pins(pins)
+        return
+    names = dict.fromkeys([*before, *pins])
+    differ = [(n, before.get(n, ""), pins.get(n, "")) for n in names if before.get(n) != pins.get(n)]
+    if differ:
+        listed = "; ".join(f"{name}: {_shown(then)} then, {_shown(now)} now" for name, then, now in differ)
+        raise RunChanged(
+            f"{store.path} was begun with other parts than there are now: {listed}",
+            "start a new run, or put back what was there; the verdicts that are kept stay as they are",
+        )
+
+
+def _shown(value: str) -> str:
+    """A hash by its first digits; other words as they are."""
+    is_hash = len(value) == 2 * hashlib.sha256().digest_size
+    return (value[:SHOWN_DIGITS] if is_hash else value) or "none"
+
+
+def pins_of(
+    kernel: Kernel, kits: Kits, profiles: Sequence[Profile], workloads: Sequence[Workload]
+) -> dict[str, str]:
+    """SHA-256, or a version, of everything that the run depends on, by a name for people."""
+    machines = {kit.machine.name: kit for kit in (kits.recorder, kits.judge)}
+    pins = {"powercut": __version__, "powercut's source": source_hash()}
+    pins[f"kernel {kernel.name}"] = kernel.sha256
+    for name, kit in machines.items():
+        pins[f"kernel that {name} boots"] = file_hash(kit.kernel_image)
+        pins[f"initramfs for {name}"] = file_hash(kit.initramfs)
+        pins |= _machine_pins(kit.machine)
+    of_machine, of_modes = kits.recorder.machine.profile.modules, [m for p in profiles for m in p.modules]
+    wanted = list(dict.fromkeys([*of_machine, *of_modes]))
+    pins |= {f"module {p.name}": file_hash(p) for p in resolve_modules(kernel, wanted)}
+    pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}
+    pins["readtrace"] = _found(find_library)
+    for profile in profiles:
+        pins[f"mode {profile.name}"] = _hash(profile)
+        pins |= {f"{t.program} of {profile.filesystem}": file_hash(Path(t.path())) for t in profile.tools}
+    return pins | _workload_pins(workloads)
+
+
+def _machine_pins(machine: Machine) -> dict[str, str]:
+    """Its profile, and what it needs of this host: a file by its contents, else what is said of it."""
+    name = machine.name
+    pins = {f"machine {name}": _hash(machine.profile)}
+    for requirement in machine.requirements():
+        pins[f"{requirement.what} of {name}"] = _found(lambda look=requirement.look: Path(look()))  # type: ignore[misc]
+    return pins
+
+
+def _found(look: Callable[[], Path]) -> str:
+    """The hash of a file, where there is one; else what `look` says."""
+    try:
+        path = look()
+    except PowercutError:
+        return ""
+    return file_hash(path) if path.is_file() else str(path)
+
+
+def _workload_pins(workloads: Iterable[Workload]) -> dict[str, str]:
+    """One each; generated ones, which may be a hundred thousand, have one together."""
+    pins: dict[str, str] = {}
+    generated = hashlib.sha256()
+    for workload in workloads:
+        if CaseId("any", "any", workload.name).is_generated:
+            generated.update(_hash(workload).encode())
+            pins["generated workloads"] = generated.hexdigest()
+        else:
+            pins[f"workload {workload.name}"] = _hash(workload)
+    return pins
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json_bytes(value)).hexdigest()
+
+
+def source_hash() -> str:
+    """Of the package's own source, as far as a verdict may depend on it."""
+    found = hashlib.sha256()
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        place = file.relative_to(_PACKAGE)
+        if place.parts[0] not in _NOT_JUDGING:
+            found.update(f"{place} {file_hash(file)}\n".encode())
+    return found.hexdigest()
