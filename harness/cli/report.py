@@ -17,7 +17,7 @@ from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.words import number, plural
 from harness.revisit.compare import Comparison, compare
-from harness.store.layout import runs
+from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
@@ -111,7 +111,7 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
         case "kernels":
             return [(pin.name, pin.summary) for pin in pins().values()]
         case _:
-            return [_run_row(path) for path in sorted(runs(out).glob("*/run.json"))]
+            return [_run_row(path) for path in sorted(runs(out).glob(f"*/{RUN}"))]
 
 
 def _run_row(path: Path) -> tuple[str, ...]:
