@@ -129,10 +129,10 @@ class _Reader:
             case _:
                 self._command(["list", "runs", "--out", self._runs_above()], None)
         more: list[tuple[float, Callable[[], None]]] = [
-            (0.03, self._resume),
+            (0.03, self._fresh_report),
             (0.02, self._repro),
             (0.02, self._recordings),
-            (0.03, self._fresh_report),
+            (0.03, self._resume),  # last: it may decide what was open
         ]
         for share, asked in more:
             if chance.random() < share and self._reference.guests:
