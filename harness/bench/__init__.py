@@ -1,11 +1,11 @@
-"""What a crash state costs: the project's own speed, measured beside what it could be at best.
+"""The cost of a crash state: Powercut's own speed, measured beside a lower bound.
 
-Each measurement is a function that gives a dataclass, or NotMeasured with the reason; the figures'
-meaning stands in the dataclasses. Everything is measured on one generated workload, recorded once, on
-ext4/ordered. Times are medians of single states with their quartiles, and beside the clock's rate stands
-the one by processor time, on which the machine's other users have less influence.
+Each measurement is a function that returns a dataclass, or NotMeasured with the reason; the dataclasses
+define the figures. Everything is measured on one generated workload, recorded once, on ext4/ordered. Times
+are medians over single states, with quartiles. Rates are given by wall-clock time and by processor time, on
+which other users of the machine have less influence.
 
-Not measured here: how rates add up over several guests, other file systems, other machines than one host's.
+Not measured here: how rates add up over several guests, other file systems, other hosts.
 """
 
 from __future__ import annotations

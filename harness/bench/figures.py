@@ -1,4 +1,4 @@
-"""What is measured: every figure with its meaning, and what stands in for one that could not be had."""
+"""The figures of the bench, each with its definition, and NotMeasured in place of a missing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """There is no figure, and why."""
+    """A figure is missing, and why."""
 
     reason: str
 
@@ -27,19 +27,20 @@ class Quartiles:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Quartiles:
-        """Of at least one value."""
+        """The quartiles of `values`, of which there must be at least one."""
         low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
         return cls(median(values), low, high, len(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """States that were recovered, walked, fsck'd and judged on one worker, no two sharing an answer. All
-    machines and the floor take turns at each state, so that a busy minute hits them alike.
+    """States recovered, walked, checked by fsck and judged on one worker, without memo or cached answers. All
+    machines and the floor take turns at each state, so that other load affects them alike.
 
-    `split_ms`: of one state. mount, walk and unmount are the guest's own times, `channel` the rest of the
-    round trip to it; `image` makes the recovered disk a file. `cpu_ms`: processor time of all processes
-    for one state. `per_second`: by the clock. `per_core`: by whichever of the two is longer.
+    `split_ms`: the parts of one state's time. mount, walk and unmount are measured in the guest, `channel` is
+    the rest of the round trip to it; `image` writes the recovered disk to a file. `cpu_ms`: processor time
+    of all processes for one state. `per_second`: by wall-clock time. `per_core`: by wall-clock or processor
+    time, whichever is longer.
     """
 
     machine: str
@@ -52,8 +53,8 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The least that can be done for the same states: mount(2) and umount(2) by the host's kernel on a
-    loop device over memory, then fsck of what that left. `cpu_ms` leaves out the loop device's own thread.
+    """The least work for the same states: mount(2) and umount(2) by the host's kernel on a loop device over
+    memory, then fsck of the result. `cpu_ms` does not include the loop device's own thread.
     """
 
     state_ms: Quartiles
@@ -64,8 +65,8 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """Without a disk that switches: copy the base, replay the log from its start, mount, unmount, fsck,
-    each a process of its own.
+    """The usual way, without a disk that switches between states: copy the base, replay the log from its
+    start, mount, unmount, fsck, the last three as separate processes.
     """
 
     state_ms: Quartiles
@@ -75,9 +76,9 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process, or of a machine's several, MiB. `peak`: VmHWM, with what it shares and maps. The others
-    are its share now (smaps_rollup, Pss): `own` and `shared` memory, `mapped` files; None where the kernel
-    does not tell.
+    """Memory of one process, or of all processes of a machine, in MiB. `peak`: VmHWM, including shared and
+    mapped memory. The others are the current proportional share (smaps_rollup, Pss): `own` and `shared`
+    memory, `mapped` files. None where the kernel does not report it.
     """
 
     peak: float | None
@@ -88,11 +89,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class GrowthPoint:
-    """A log of `entries` entries: the same recording, padded. `switch_us`: to another state;
-    `switch_and_read_us`: to a neighbouring one, and reading what changed. `state_ms`, `cpu_ms`: one state as
-    in Raw, its neighbour having been looked at before it, as in a run. `memory`: by process; `powercut` is
-    there once in a run. `beyond_image_mib`: of one worker, guest and disk, all but the files that the disk
-    maps (base image and log).
+    """The same recording, padded to a log of `entries` entries. `switch_us`: switching to a distant state;
+    `switch_and_read_us`: switching and reading the blocks that changed. `state_ms`, `cpu_ms`: one state as
+    in Raw, right after its neighbour, as in a run. `memory`: by process; a run has one `powercut`, whatever
+    the number of workers. `beyond_image_mib`: memory of one worker (guest and disk) without the files that
+    the disk maps (base image and log).
     """
 
     entries: int
@@ -107,6 +108,8 @@ class GrowthPoint:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
+    """Figures by the length of the log. `real_entries`: the length of the recording without padding."""
+
     machine: str
     real_entries: int
     points: tuple[GrowthPoint, ...]
@@ -114,9 +117,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The whole way of `powercut run` with one job: crash states with a verdict per second, from the end of
-    the recording to the last verdict. `with_recording_s`: all of it, with boot, recording and reports.
-    `cpu_s`: processor time of it all.
+    """A whole `powercut run` with one job. `seconds`: from the end of the recording to the last verdict;
+    `per_second`: crash states decided per second of that. `with_recording_s`: the whole run, with boot,
+    recording and reports; `cpu_s`: its processor time. `by_how`: how many verdicts were reached in each way.
     """
 
     machine: str
@@ -131,7 +134,9 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """`load`: of the last minute, before and after; much above 1, others have had a part in the times."""
+    """The host that was measured. `load`: load average over one minute, before and after; if it is well above
+    1, other processes have affected the times.
+    """
 
     cpu: str
     cores: int
@@ -143,7 +148,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """All of it. `entries`: of the recorded log; `states`: that raw and floor were measured on."""
+    """All figures. `entries`: of the recorded log. `states`: how many `raw` and `floor` were measured on."""
 
     host: HostFacts
     tested_kernel: str
@@ -158,5 +163,5 @@ class BenchResult:
 
 
 def bench_json(bench: BenchResult) -> bytes:
-    """All figures for programs; a figure that was not measured is an object with a `reason`."""
+    """All figures as JSON; a figure that was not measured is an object with a `reason`."""
     return msgspec.json.format(msgspec.json.encode(bench), indent=2) + b"\n"

@@ -1,4 +1,4 @@
-"""What the host tells and does: its own mounts, processor time and memory of processes, what it is."""
+"""Measurements of the host: its own mounts, processor time and memory of processes, its description."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Loop:
     mount_point: Path
 
     def mount_and_unmount(self, profile: Profile) -> dict[str, float]:
-        """By system calls; ms. Raises OSError."""
+        """Mount and unmount by system calls; the times in ms. Raises OSError."""
         libc = ctypes.CDLL(None, use_errno=True)
         words = [self.device, str(self.mount_point), profile.fstype, 0, profile.mount_options]
         arguments = [w.encode() if isinstance(w, str) else w for w in words]
@@ -49,7 +49,7 @@ class Loop:
         return {"mount": (mounted - begun) * 1000, "unmount": (ended - mounted) * 1000}
 
     def mount_by_processes(self, profile: Profile) -> dict[str, float]:
-        """By mount(8) and umount(8); ms. Raises CalledProcessError."""
+        """Mount and unmount by mount(8) and umount(8); the times in ms. Raises CalledProcessError."""
         options = ["-t", profile.fstype, "-o", profile.mount_options or "defaults"]
         begun = time.perf_counter()
         subprocess.run(
@@ -62,9 +62,10 @@ class Loop:
 
 @contextlib.contextmanager
 def open_loop(base: Path, scratch: Path) -> Iterator[Loop]:
-    """Over memory where the host has /dev/shm: a flush then costs nothing, as it does on our disk.
+    """A loop device over a copy of `base`, in memory where the host has /dev/shm: a flush then costs nothing,
+    as on Powercut's disk.
 
-    Raises EnvironmentLacks where this user may not, or this host has none.
+    Raises EnvironmentLacks if this user may not mount, or the host has no free loop device.
     """
     if os.geteuid():
         raise EnvironmentLacks("mounting a loop device on the host needs root")
@@ -101,7 +102,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pids_of(worker: Worker) -> dict[str, int]:
-    """The processes of one worker."""
+    """Process ids of one worker, by name."""
     worker.guest()
     guest = worker.guest_pid
     assert guest is not None  # noqa: S101  # it was started above; tells mypy
@@ -109,7 +110,7 @@ def pids_of(worker: Worker) -> dict[str, int]:
 
 
 def worker_cpu_s(worker: Worker) -> float:
-    """Processor time so far of the three, and of all programs that were run and have ended."""
+    """Processor time so far, in seconds, of the worker's processes and of all programs that have ended."""
     pids = pids_of(worker)
     guests = [pids["guest"], *_group(pids["guest"])]
     return own_cpu_s() + sum(map(_process_cpu_s, {pids["disk"], *guests}))
@@ -121,7 +122,7 @@ def own_cpu_s() -> float:
 
 
 def _process_cpu_s(pid: int) -> float:
-    """utime and stime of /proc/PID/stat (proc(5)); 0 for one that has ended."""
+    """utime plus stime of /proc/PID/stat (proc(5)), in seconds; 0 for a process that has ended."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / _TICKS
@@ -129,7 +130,7 @@ def _process_cpu_s(pid: int) -> float:
 
 
 def _group(leader: int) -> list[int]:
-    """Processes of the group that `leader` leads: a machine's own processes. None where it leads no group."""
+    """Processes of the group that `leader` leads, such as a machine's; empty if it leads none."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -140,13 +141,13 @@ def _group(leader: int) -> list[int]:
 
 
 def forget_peak(pid: int) -> None:
-    """Let VmHWM begin anew (proc(5), clear_refs). Where that cannot be, the peak includes what was before."""
+    """Reset VmHWM (proc(5), clear_refs). Where that is not possible, the peak includes earlier use."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def memory_of(pid: int) -> Memory:
-    """Of a process, and of the group that it leads: their shares add up, their peaks do not."""
+    """Memory of a process, and of the group that it leads: shares are summed, the peak is the process's."""
     peak = _kibibytes(Path(f"/proc/{pid}/status")).get("VmHWM")
     shares = [_kibibytes(Path(f"/proc/{p}/smaps_rollup")) for p in {pid, *_group(pid)}]
     told = [share for share in shares if share]
@@ -156,7 +157,7 @@ def memory_of(pid: int) -> Memory:
 
 
 def _kibibytes(file: Path) -> dict[str, int]:
-    """Lines such as `VmHWM:   81472 kB`."""
+    """The values of lines such as `VmHWM:   81472 kB`, by name."""
     with contextlib.suppress(OSError):
         lines = [line.split() for line in file.read_text().splitlines()]
         return {words[0].rstrip(":"): int(words[1]) for words in lines if words[2:] == ["kB"]}
@@ -164,7 +165,9 @@ def _kibibytes(file: Path) -> dict[str, int]:
 
 
 def beyond_image(memory: Mapping[str, Memory]) -> float | None:
-    """MiB of one worker, guest and disk, what they share counted once, less the files that the disk maps."""
+    """Memory of one worker (guest and disk) without the files that the disk maps, in MiB; shared memory
+    counts once. None where the kernel does not report it.
+    """
     guest, disk = memory["guest"], memory["disk"]
     parts = (guest.own, guest.shared, guest.mapped, disk.own, disk.shared)
     return None if None in parts else sum(p for p in parts if p is not None)
@@ -174,7 +177,7 @@ def beyond_image(memory: Mapping[str, Memory]) -> float | None:
 
 
 def describe_host(load_before: float) -> HostFacts:
-    """This machine, as far as its figures depend on it."""
+    """The properties of this host on which the figures depend."""
     cpus = [
         line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")
     ]

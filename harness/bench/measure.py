@@ -65,8 +65,8 @@ def run_bench(
     own_kernel: Path | None,
     say: Callable[[str], None],
 ) -> BenchResult:
-    """Everything, one after another. What cannot be measured says why; raises PowercutError only where
-    nothing can be (no machine, no kernel).
+    """Take all measurements, one after another. One that fails is NotMeasured, with the reason; raises
+    PowercutError only if none is possible (no machine, no kernel). `say` receives progress messages.
     """
     load = load_now()
     with make_stage(effort, kernel, machines, accel, own_kernel, say) as stage:
@@ -106,9 +106,10 @@ PARTS = ("switch", "mount", "walk", "unmount", "channel", "image", "fsck", "judg
 def time_state(
     worker: Worker, target: Target, state: CrashState, examiner: Examiner, judged_at: CrashState
 ) -> dict[str, float]:
-    """One state the whole way, ms by part of PARTS. `judged_at`: the same place in the examiner's recording.
+    """The times of one state, from the switch to the judgement: ms, by part of PARTS. `judged_at`: the same
+    state in the examiner's recording.
 
-    Raises GuestError where it does not mount, for then less was done than is measured.
+    Raises PowercutError if the state does not mount or violates a promise: the times would mean nothing.
     """
     disk = worker.show(target.base, target.log)
     worker.guest()
@@ -150,8 +151,8 @@ def _totals(times: Sequence[Mapping[str, float]]) -> Quartiles:
 
 
 def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
-    """a. and b. On one worker of each machine, no memo, an fsck for every state; and the same states' images
-    mounted by the host's kernel.
+    """Measure Raw on one worker of each machine, without a memo and with an fsck for every state; and Floor,
+    on images of the same states.
     """
     raw: dict[str, Raw | NotMeasured] = {}
     with contextlib.ExitStack() as stack:
@@ -177,7 +178,7 @@ def _visit(worker: Worker, examiner: Examiner, state: CrashState) -> dict[str, f
 
 
 def _floor_racer(stage: Stage, stack: contextlib.ExitStack) -> _Racer:
-    """The host's kernel; what it needs is closed with `stack`."""
+    """The floor's racer: the host's kernel. `stack` closes what it opens."""
     try:
         loop = stack.enter_context(open_loop(stage.base, stage.scratch))
     except (OSError, EnvironmentLacks) as e:
@@ -206,7 +207,9 @@ def _no_visit(_: CrashState) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _Racer:
-    """One of those that take turns; the first failure ends its part, and is told instead of figures."""
+    """One participant of the measurements that take turns. The first failure ends its part, and becomes its
+    NotMeasured.
+    """
 
     visit: _Visit
     worker: Worker | None = None
@@ -247,7 +250,7 @@ class _Racer:
 
 
 def measure_usual(stage: Stage) -> Usual | NotMeasured:
-    """c. Replay from the start, and a process for every step."""
+    """Measure Usual: replay each state's log from the start, and run a process for every step."""
     recording = stage.recording
     times = []
     try:
@@ -270,7 +273,7 @@ def measure_usual(stage: Stage) -> Usual | NotMeasured:
 
 
 def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
-    """Write the entries of a prefix to `image`, one after another."""
+    """Write the entries of the state's prefix to `image`, one after another."""
     with log.path.open("rb") as source, image.open("r+b") as target:
         for entry in filter(changes, log.entries[: state.prefix]):
             length = entry.sectors * SECTOR_BYTES
@@ -280,7 +283,9 @@ def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
 
 
 def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
-    """d. The same recording in logs of growing length, in rounds, so that a busy minute hits all alike."""
+    """Measure Growth: the same recording in logs of growing length, in rounds, so that other load affects all
+    lengths alike.
+    """
     kit = stage.kits[name]
     if isinstance(kit, NotMeasured):
         return kit
@@ -307,7 +312,7 @@ def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
 
 @dataclass(slots=True)
 class _Series:
-    """What is collected of one length of log. `where`: the recording's prefixes in the padded log."""
+    """The measurements for one length of log. `where[n]`: prefix n of the recording in the padded log."""
 
     size: int
     where: Sequence[int]
@@ -321,7 +326,7 @@ class _Series:
 
     @classmethod
     def begin(cls, small: Recording, blocks: Sequence[int], size: int, worker: Worker) -> _Series:
-        """Pad, boot, make the image; none of it is counted."""
+        """Pad the log, boot the guest, make the image; none of this is measured."""
         log = worker.directory / "padded.log"
         where = pad_log(small.write_log, blocks, size, log)
         one = cls(size, where, dataclasses.replace(small.target, log=log), worker, Examiner(small))
@@ -374,7 +379,7 @@ class _Series:
 
 
 def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
-    """e. As a user's run does it."""
+    """Measure Decided: a run as a user starts it."""
     if isinstance(kit := stage.kits[name], NotMeasured):
         return kit
     plan = Plan(
@@ -405,13 +410,13 @@ def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
 
 
 def _kernel_name(stage: Stage, machine: str) -> str:
-    """As a user names the kernel for that machine."""
+    """The kernel for that machine, as a user would name it."""
     own = own_kernel_of(machine, stage.kernel, stage.own_kernel) if profile_of(machine).host_process else None
     return str(own.image) if own else stage.kernel.name
 
 
 class _Watch:
-    """A run's Progress that notes when the first states became known, and when the last was decided."""
+    """A Progress that records when the first states became known, and when the last was decided."""
 
     def __init__(self) -> None:
         self._begun = self._ended = 0.0
@@ -421,7 +426,7 @@ class _Watch:
         return self._ended - self._begun
 
     def say(self, text: str) -> None:
-        """Nobody looks."""
+        """Ignore messages."""
 
     def begin(self, what: str, total: int) -> None:
         if what == "states" and total and not self._begun:

@@ -1,4 +1,4 @@
-"""Guests to measure with, and the recordings to measure on."""
+"""The guests and recordings on which the bench measures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _OWN_FIX = "build one (powercut kernel build), or name one"
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured. `growth_operations`: the workload that is padded must fit the smallest log."""
+    """How much to measure. `growth_operations`: length of the workload whose log is padded; that log must
+    not be longer than the smallest of `log_sizes`, in entries.
+    """
 
     operations: int = 1000
     states: int = 300
@@ -47,8 +49,9 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is measured on. `kits`: by the machine's name, or why that machine is not to be had. `own_kernel`:
-    for machines whose kernels are programs, where the user named it.
+    """What the measurements work with. `kits`: by the machine's name; NotMeasured says why that machine is
+    not available. `own_kernel`: the user's kernel, for machines whose kernels are programs. `small`: the
+    recording whose log is padded.
     """
 
     effort: Effort
@@ -76,7 +79,7 @@ def make_kits(
     own_kernel: Path | None,
     scratch: Path,
 ) -> tuple[GuestKit, dict[str, GuestKit | NotMeasured]]:
-    """The kit of the default machine, which records; and of every machine that is measured."""
+    """The kit of the default machine, which records, and those of all machines to measure, by name."""
 
     def comes_up(machine: Machine) -> None:
         kit = kit_of(machine, kernel, [profile], [], scratch / "trial.cpio")
@@ -106,7 +109,9 @@ def make_kits(
 
 
 def own_kernel_of(name: str, kernel: Kernel, given: Path | None) -> Kernel | None:
-    """The kernel for a machine whose kernels are programs: the user's, or one built of the same source."""
+    """The kernel for a machine whose kernels are programs: the user's, or one built from the same source as
+    `kernel`; None if there is neither.
+    """
     return Kernel(str(given), given, None, "") if given else built_kernel(name, kernel.package_version)
 
 
@@ -119,7 +124,7 @@ def make_stage(
     own_kernel: Path | None,
     say: Callable[[str], None],
 ) -> Iterator[Stage]:
-    """Boot the default machine, record both workloads; everything in a folder that goes again."""
+    """Boot the default machine and record both workloads, in a folder that is removed at the end."""
     with OwnedFolder("powercut-bench-") as folder:
         scratch = folder.path
         kernel, profile = find_kernel(kernel_name), profiles()[PROFILE]

@@ -24,7 +24,7 @@ from harness.bench.stage import PROFILE
 from harness.guests.machine import profile_of
 
 Row: TypeAlias = tuple[str, str, str]
-"""What, the figure, and the target with whether it is met."""
+"""The figure's name, its value, and its target with whether it is met."""
 
 
 def rows(bench: BenchResult) -> list[Row]:
@@ -147,7 +147,7 @@ def _peaks(memory: Mapping[str, Memory]) -> str:
 
 
 def table(bench: BenchResult) -> Table:
-    """Everything for people; what the words mean stands below it."""
+    """All figures as a table for people, with a legend below it."""
     host = bench.host
     title = (
         f"{bench.tested_kernel}, {PROFILE}, 64 MiB: {bench.operations:,} operations, "
@@ -157,7 +157,7 @@ def table(bench: BenchResult) -> Table:
     )
     caption = (
         "Medians, quartiles in brackets. Per core: by the clock or by processor time, whichever is slower; "
-        "with a load above 1, other processes have had a part in the times."
+        "with a load above 1, other processes have affected the times."
     )
     shown = Table(
         title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"

@@ -1,4 +1,4 @@
-"""What is measured on: a workload that is the same every time, and logs padded to a length."""
+"""The bench's material: a workload that is always the same, and logs padded to a given length."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _MIX = (
 
 
 def make_workload(count: int) -> Workload:
-    """`count` operations over a few files; the same ones every time, and legal one after another."""
-    random = Random(SEED)  # noqa: S311  # to be the same every time is the point
+    """`count` operations on a few files: the same ones every time, each possible after those before it."""
+    random = Random(SEED)  # noqa: S311  # it has to be the same every time
     sizes: dict[str, int] = {}
     operations = [_next_operation(random, sizes) for _ in range(count)]
     return Workload(
@@ -50,7 +50,7 @@ def make_workload(count: int) -> Workload:
 
 
 def _next_operation(random: Random, sizes: dict[str, int]) -> Operation:
-    """One that the files in `sizes` allow; `sizes` follows it."""
+    """An operation that the files in `sizes` allow; updates `sizes`, which is in bytes by path."""
     # only random() gives the same sequence in every version of Python
     kind = _pick(random, [k for k, weight in _MIX for _ in range(weight)])
     free = [name for name in (f"f{i}" for i in range(_FILES)) if name not in sizes]
@@ -86,7 +86,7 @@ def _pick(random: Random, choices: Sequence[Any]) -> Any:
 
 
 def write_workload(workload: Workload, folder: Path) -> Path:
-    """As a file that `powercut run -w` takes."""
+    """Write the workload as a file for `powercut run -w`, and return its path."""
     path = folder / f"{workload.name}.toml"
     lines = [f'    "{operation}",' for operation in workload.operations]
     path.write_text("\n".join([f'summary = "{workload.summary}"', "operations = [", *lines, "]", ""]))
@@ -94,7 +94,7 @@ def write_workload(workload: Workload, folder: Path) -> Path:
 
 
 def spaced(last: int, count: int) -> list[CrashState]:
-    """`count` crash states evenly over the prefixes 1 to `last`, without repeats."""
+    """`count` crash states spread evenly over the prefixes 1 to `last`, without repeats."""
     step = last / min(count, last)
     return [CrashState(round(step * (i + 1))) for i in range(min(count, last))]
 
@@ -103,8 +103,8 @@ def spaced(last: int, count: int) -> list[CrashState]:
 
 
 def unused_blocks(base: Path, log: WriteLog) -> list[int]:
-    """4 KiB blocks of the device that mkfs left as poison and that no entry of the log touches: no
-    recovery, walk or fsck ever looks at them.
+    """Numbers of the 4 KiB blocks that mkfs left as poison and no entry of the log touches: no recovery, walk
+    or fsck reads them.
     """
     touched: set[int] = set()
     per_block = BLOCK_BYTES // SECTOR_BYTES
@@ -120,10 +120,11 @@ def unused_blocks(base: Path, log: WriteLog) -> list[int]:
 
 
 def pad_log(log: WriteLog, blocks: Sequence[int], entries: int, path: Path) -> list[int]:
-    """Write `log` to `path` with writes to `blocks`, in turn, spread between its entries, `entries` in all.
+    """Write `log` to `path`, padded to `entries` entries: writes to each of `blocks` in turn are spread
+    between its own.
 
-    Returns for each prefix of `log` (0 to its length) the prefix of the padded log that holds the same
-    besides `blocks`. Raises ValueError for a log that is longer already.
+    Returns for each prefix of `log` (0 to its length) the prefix of the padded log whose state is the same
+    except for `blocks`. Raises ValueError if `log` is longer than that, or there are no blocks.
     """
     real = log.entry_count
     pads = entries - real
@@ -145,13 +146,13 @@ def pad_log(log: WriteLog, blocks: Sequence[int], entries: int, path: Path) -> l
 
 
 def _pad_entry(number: int, block: int, unit: int) -> bytes:
-    """A write of one block; its data says which, so that no two states agree by accident."""
+    """A write of one block. Its data is its number, so that no two states have equal contents by accident."""
     header = HEADER.pack(block * BLOCK_BYTES // unit, BLOCK_BYTES // unit, EntryFlag(0), 0)
     return header.ljust(unit, b"\0") + struct.pack("<Q", number) * (BLOCK_BYTES // 8)
 
 
 def _raw_entry(file: int, entry: LogEntry, unit: int) -> bytes:
-    """An entry as it stands in its log, header and data."""
+    """The bytes of an entry in its log, header and data."""
     has_data = changes(entry) and EntryFlag.DISCARD not in entry.flags
     length = entry.sectors * SECTOR_BYTES if has_data else 0
     return os.pread(file, unit + length, entry.data_offset - unit)

@@ -1,1 +1,1 @@
-"""Kernels under test: found, unpacked, built."""
+"""Kernels under test: find, unpack, build."""

@@ -1,5 +1,5 @@
-"""Build kernels for judging, for one machine or another, from a distribution's source package or from a
-user's tree. Kept in the cache by the content of what they were built from.
+"""Build kernels for judging, each for one machine, from a distribution's source package or from a user's
+tree. The cache keeps them by a hash of what they were built from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ TOOLS = {
 
 class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
-    `headers`: of the host's C library folder, with the package that each is in.
+    `image`: where the result is in the build folder. `headers`: files of /usr/include that it needs, each
+    with its Debian package.
     """
 
     arch: str
@@ -43,7 +44,9 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Built(msgspec.Struct, frozen=True):
-    """`built.json` beside an image. `source_version`: of the package that it was built from, or empty."""
+    """`built.json` beside an image. `source_version`: of the source package; empty for a user's tree. `key`:
+    the hash of what it was built from.
+    """
 
     machine: str
     source: str
@@ -53,21 +56,21 @@ class Built(msgspec.Struct, frozen=True):
 
 
 def built_kernels() -> list[tuple[Path, Built]]:
-    """Images in the cache with what they are, newest last."""
+    """The images in the cache with their descriptions, newest last."""
     files = sorted(cache_dir("kernels").glob("built-*/built.json"), key=lambda p: p.stat().st_mtime)
     return [(p.parent / "image", msgspec.json.decode(p.read_bytes(), type=Built)) for p in files]
 
 
 def matching_kernel(machine: str, flavour: Flavour, package_version: str) -> Path | None:
-    """The kernel for a machine, of the source that a distribution's kernel was built from, if it is in the
-    cache with the configuration of today: an older one may lack a file system.
+    """The cached kernel for a machine that was built from the same source as a distribution's kernel, with
+    the current configuration; None if there is none. An older configuration may lack a file system.
     """
     found = [p for p, b in _of_version(machine, package_version) if b.key == key_of(b, flavour)]
     return found[-1] if found else None
 
 
 def outdated_kernel(machine: str, flavour: Flavour, package_version: str) -> bool:
-    """Whether there is one of the right source, but of another configuration only."""
+    """Whether the cache has kernels of that source, but none with the current configuration."""
     found = _of_version(machine, package_version)
     return bool(found) and matching_kernel(machine, flavour, package_version) is None
 
@@ -81,7 +84,7 @@ def _of_version(machine: str, package_version: str) -> list[tuple[Path, Built]]:
 
 
 def key_of(built: Built, flavour: Flavour) -> str:
-    """The key that a build of the same package has today."""
+    """The key that a build of the same package has with the current configuration."""
     return _key(_package_identity(built.source, built.source_version), flavour)
 
 
@@ -93,9 +96,10 @@ def build(
     source: str, machine: str, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None]
 ) -> tuple[Path, Built]:
     """Build for a machine from `source`: a source package's name (linux-source-6.12) or a user's tree.
+    Returns the image, from the cache if it has been built before.
 
-    What make prints goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError where the
-    source cannot be had, is not clean, or does not build.
+    The output of make goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError if the source
+    cannot be downloaded, is not clean, or does not build.
     """
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
     missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
@@ -121,7 +125,7 @@ def build(
 
 
 def _keep(out: Path, flavour: Flavour, built: Built) -> Path:
-    """Into the cache, whole or not at all."""
+    """Move the build into the cache, atomically. Returns the image."""
     final = cache_dir("kernels") / f"built-{built.machine}-{built.release}-{built.key[:12]}"
     part = out.parent / "keep"
     part.mkdir()
@@ -155,7 +159,7 @@ def _make(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None
 
 
 def _check_options(config: Path, fragments: list[Path]) -> None:
-    """What cannot be done without must have come out: olddefconfig drops what a tree does not know."""
+    """Raises KernelError if an essential option is missing: olddefconfig drops options that a tree lacks."""
     have = set(config.read_text().splitlines())
     wanted = [line for f in fragments for line in f.read_text().splitlines() if line.startswith("CONFIG_")]
     lost = [line for line in wanted if not line.endswith("=n") and line not in have]
@@ -168,7 +172,7 @@ def _check_options(config: Path, fragments: list[Path]) -> None:
 
 @contextmanager
 def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tuple[Path, str, str]]:
-    """The source tree, its package's version (or empty), and what identifies its content."""
+    """The source tree, the version of its package (or empty), and a string that identifies its contents."""
     if Path(source).is_dir():
         tree = Path(source).resolve()
         if not (tree / "Kconfig").exists():
@@ -202,7 +206,9 @@ def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tu
 
 
 def _identity(tree: Path) -> str:
-    """What a user's tree holds: its commit and what is changed against it, or every file's size and time."""
+    """Identifies the contents of a user's tree: its commit and a hash of the changes to it or, without git, a
+    hash of every file's size and time.
+    """
     git = ["git", "-C", str(tree)]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     if head.returncode == 0:

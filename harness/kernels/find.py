@@ -1,8 +1,8 @@
-"""Kernels: find, download, unpack, and say which modules a guest must load in which order.
+"""Kernels: find, download and unpack them, and resolve which modules a guest must load, in order.
 
-A kernel is a pin of `kernels/` (`debian-6.12`, or one exact version of it, `debian-6.12.117`) or a
-file: bzImage or vmlinux. A pin's package is downloaded with apt and unpacked into the cache; it is
-never installed. Nothing here boots anything.
+A kernel is a pin of `kernels/` (`debian-6.12`, or one exact version of it, `debian-6.12.117`) or a file:
+bzImage or vmlinux. A pin's package is downloaded with apt and unpacked into the cache, never installed.
+Nothing here boots a kernel.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ DOWNLOAD_TIMEOUT_S = 1800
 
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A series of distribution kernels, a file of `kernels/`. Group 1 of `package_pattern`, if it has one, is
-    the version that may be asked for. `machine`: the one that it is made for; empty: any that boots a PC's
-    kernel. `image`, `modules`: where they are in the package, as glob patterns.
+    """A series of distribution kernels, a file of `kernels/`. Group 1 of the regular expression
+    `package_pattern`, if it has one, matches the version, which users may name. `machine`: the only one that
+    can boot it; empty: any that boots a PC's kernel. `image`, `modules`: glob patterns of their places in the
+    package.
     """
 
     summary: str
@@ -48,9 +49,9 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Kernel:
     """A kernel image and its modules, on this host.
 
-    `name` finds it again (`debian-6.12.117`, or the file's path); `package_version` is empty for a
-    user's own file. `modules`: the directory that holds modules.dep, or None (everything built in).
-    `replaced`: single modules that stand in for those of the same name.
+    `name`: names it for `find_kernel` (`debian-6.12.117`, or the file's path). `package_version`: empty for
+    a user's file. `modules`: the directory with modules.dep; None if everything is built in. `replaced`:
+    single modules that replace those of the same name.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Kernel:
     sha256: str
     package_version: str = ""
     replaced: tuple[Path, ...] = ()
-    machine: str = ""  # that a pin is made for; empty: any, as far as one knows
+    machine: str = ""  # the only one that can boot it, by its pin; empty: any, as far as is known
 
 
 def pins() -> dict[str, Pin]:
@@ -74,8 +75,8 @@ def pins() -> dict[str, Pin]:
 def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path] = ()) -> Kernel:
     """The kernel that `spec` names; downloads it on first use.
 
-    Raises UsageError for a name that is neither a pin nor a file, KernelError for a file that is no
-    kernel or a package that cannot be had.
+    Raises UsageError for a name that is neither a pin nor a file, KernelError for a file that is not a kernel
+    and for a package that is not available.
     """
     pinned = look_up_kernel(spec, modules, replaced)
     if pinned is None:
@@ -100,9 +101,9 @@ def _modules_of(choice: KernelChoice) -> Path | None:
 def look_up_kernel(
     spec: str, modules: Path | None = None, replaced: Sequence[Path] = ()
 ) -> tuple[Pin, str] | None:
-    """The pin, and the version of it ("": the newest), that `spec` names; None where it names a file.
+    """The pin that `spec` names, with the version ("": the newest); None if it names a file.
 
-    Downloads nothing. Raises what `find_kernel` raises for names that cannot be used.
+    Downloads nothing. Raises as `find_kernel` does for names that cannot be used.
     """
     for path in replaced:
         if not path.is_file() or path.suffix != ".ko":
@@ -124,7 +125,7 @@ def look_up_kernel(
 
 
 def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:
-    """`look_up_kernel` for what needs a whole PC. Raises UsageError for a pin made for one machine alone."""
+    """`look_up_kernel` where only a PC's kernel will do. Raises UsageError for a pin made for one machine."""
     pinned = look_up_kernel(spec, modules)
     if pinned and pinned[0].machine:
         others = ", ".join(name for name, pin in pins().items() if not pin.machine)
@@ -135,7 +136,7 @@ def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:
 
 
 def _asked_version(pin: Pin, spec: str) -> str | None:
-    """ "" where `spec` is the pin itself, the version where it is one of the pin's, None otherwise."""
+    """ "" if `spec` names the pin itself, the version if it names one of the pin's versions, else None."""
     if spec == pin.name:
         return ""
     version = spec.removeprefix("debian-")
@@ -160,7 +161,7 @@ def _need_image(image: Path) -> None:
 
 
 def _modules_dir(given: Path) -> Path:
-    """The directory with `kernel/` in it: what is given, or its only lib/modules/RELEASE."""
+    """The directory that contains `kernel/`: `given`, or the first such one in it or in its lib/modules."""
     if not given.is_dir():
         raise UsageError(f"{given} is no directory, so it holds no modules", "correct the path")
     candidates = [given, *sorted((given / "lib/modules").glob("*")), *sorted(given.glob("*"))]
@@ -191,7 +192,7 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
 
 
 def _choose_package(pin: Pin, version: str) -> str:
-    """The newest package of the pin, or the one of that version: of those in the cache and in apt."""
+    """The newest package of the pin, or the one of that version, among those in the cache and in apt."""
     cached = {p.parent.name for p in cache_dir("kernels").glob("*/complete")}
     offered = cached if _matching(pin, version, cached) and version else cached | _apt_packages(pin)
     matching = _matching(pin, version, offered)
@@ -207,14 +208,14 @@ def _choose_package(pin: Pin, version: str) -> str:
 
 
 def _matching(pin: Pin, version: str, packages: set[str]) -> list[str]:
-    """Those of the pin, of that version where one is asked for; oldest first."""
+    """The packages of the pin, only those of `version` if it is not empty; oldest first."""
     mine = [p for p in packages if re.fullmatch(pin.package_pattern, p)]
     wanted = [p for p in mine if version in ("", _version(pin, p))]
     return sorted(wanted, key=lambda p: [int(n) for n in re.findall(r"\d+", _version(pin, p))])
 
 
 def _version(pin: Pin, package: str) -> str:
-    """ "" for a pin of one version at a time."""
+    """The version in the package's name; "" for a pin whose pattern has no version."""
     match = re.fullmatch(pin.package_pattern, package)
     return match[1] if match and match.re.groups else ""
 
@@ -229,7 +230,7 @@ def _apt_packages(pin: Pin) -> set[str]:
 
 
 def _download(package: str, root: Path) -> None:
-    """Fetch and unpack into `root`; `root/complete` is written last and holds the package's version."""
+    """Download and unpack into `root`, atomically; `root/complete` contains the package's version."""
     for program in ("apt-get", "dpkg-deb", "depmod"):
         if not shutil.which(program):
             raise EnvironmentLacks(f"{program} is needed to fetch a Debian kernel", "run: make setup")
@@ -260,7 +261,7 @@ def _download(package: str, root: Path) -> None:
 
 
 def _depmod(directory: Path) -> None:
-    """Make modules.dep, where missing (Debian's 6.1 packages leave it to the installation)."""
+    """Make modules.dep if it is missing (Debian's 6.1 packages leave it to the installation)."""
     if (directory / "modules.dep").exists():
         return
     base = directory.parents[2] if directory.parent.name == "modules" else None
@@ -281,10 +282,10 @@ def _sha256(path: Path) -> str:
 
 
 def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
-    """Files to load, in order, so that every module of `wanted` is there.
+    """The module files to load, in order, for every module of `wanted`.
 
-    Follows hard dependencies (modules.dep) and soft ones (modules.softdep, through modules.alias).
-    Built-in modules need nothing. Raises KernelError for a module that the kernel does not have.
+    Follows hard dependencies (modules.dep) and soft ones (modules.softdep, through modules.alias). Built-in
+    modules need no file. Raises KernelError for a module that the kernel does not have.
     """
     if kernel.modules is None:
         return list(kernel.replaced)
@@ -303,8 +304,8 @@ def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
 
 
 def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
-    """Raises UsageError for a module of `kernel.replaced` that does not stand in for one of those that are
-    loaded for `wanted`: a run without it would seem to have tested it.
+    """Raises UsageError for a module of `kernel.replaced` that replaces none of the modules loaded for
+    `wanted`: the run would not test it, and would seem to.
     """
     loaded = resolve_modules(kernel, wanted)
     for path in kernel.replaced:
@@ -317,7 +318,7 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
 
 
 def _config_name(module: str) -> str:
-    """The option that builds a module, as our own kernels' configuration names it; else a good guess."""
+    """The option that builds a module, by Powercut's own kernel configurations; otherwise a guess."""
     name = "CONFIG_" + module.replace("-", "_").upper()
     lines = (line for file in resource("kernels").glob("*.config") for line in file.read_text().splitlines())
     known = {line.partition("=")[0] for line in lines}
@@ -328,7 +329,7 @@ class _ModuleIndex:
     """modules.dep, modules.softdep, modules.alias and modules.builtin of one kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
-        assert kernel.modules is not None  # noqa: S101 - resolve_modules has looked
+        assert kernel.modules is not None  # noqa: S101 - resolve_modules has checked
         self._dir = kernel.modules
         self._replaced = {_key(p): p for p in kernel.replaced}
         self._depends: dict[str, list[Path]] = {}
@@ -380,7 +381,7 @@ def _key(path: Path) -> str:
 
 
 def read_module(path: Path) -> bytes:
-    """The module's ELF bytes, decompressed where it is a .ko.xz or .ko.zst."""
+    """The module's ELF bytes, decompressed if it is a .ko.xz or .ko.zst."""
     data = path.read_bytes()
     if path.suffix == ".xz":
         return lzma.decompress(data)

@@ -45,7 +45,7 @@ K = OperationKind
 
 
 def test_the_workload_is_the_same_every_time() -> None:
-    """Figures of two versions can be compared only while this digest stands."""
+    """Figures of two versions can be compared only as long as this digest is the same."""
     text = "\n".join(str(operation) for operation in make_workload(1000).operations)
     assert (
         hashlib.sha256(text.encode()).hexdigest()
@@ -55,7 +55,7 @@ def test_the_workload_is_the_same_every_time() -> None:
 
 
 def run_through(operations: tuple[Operation, ...]) -> dict[str, int]:
-    """What the operations leave, file by size; asserts that each can be done."""
+    """The sizes of the files that the operations leave, by path; asserts that each operation is possible."""
     sizes: dict[str, int] = {}
     for op in operations:
         if op.kind is K.CREATE:

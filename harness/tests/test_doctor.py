@@ -1,4 +1,4 @@
-"""powercut doctor: what hinders every run, and what only some modes and workloads lack."""
+"""powercut doctor: what every run needs, and what only some modes and workloads need."""
 
 from __future__ import annotations
 

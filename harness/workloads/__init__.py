@@ -1,1 +1,1 @@
-"""Workloads, from files and generated."""
+"""Workloads: read from files, or generated."""

@@ -1,8 +1,8 @@
 """Applications as workloads: a directory with a `run` and a `check` program (`workloads/README.md`).
 
-`run` is one operation, in the recorded file system; each `powercut-ack TEXT` of it puts a mark into the log.
-`check` judges every crash state, told what had been acknowledged by then. Both are programs of the guest,
-found at `/workload/<directory's name>/` with all that lies beside them.
+`run` is one operation, in the recorded file system; each `powercut-ack TEXT` that it calls puts a mark into
+the log. `check` judges every crash state, and is given what had been acknowledged by then. Both run in the
+guest, at `/workload/<directory's name>/`, together with the directory's other files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.model import Check, Operation, OperationKind, Workload
 
 DESCRIPTION = "workload.toml"
 SHELL = "busybox:busybox-static"
-"""What `#!/bin/sh` and the commands of a script are in the guest."""
+"""Provides `/bin/sh` and the usual commands of scripts in the guest."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _STARTABLE = (b"#!", b"\x7fELF")
@@ -32,9 +32,9 @@ class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`programs`: of the host, each with its Debian package where that has another name:
-    `redis-cli:redis-tools`. `reads`: glob patterns of the files that `check` reads. `variants`: one workload
-    each, by what is appended to the directory's name.
+    """The file DESCRIPTION. `programs`: programs of the host, each with its Debian package if that has
+    another name: `redis-cli:redis-tools`. `reads`: glob patterns of the files that `check` reads. `variants`:
+    each is a workload; its key is appended to the directory's name.
     """
 
     summary: str
@@ -44,13 +44,13 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_application(path: Path) -> bool:
-    """Whether a directory says that it is a workload."""
+    """Whether a directory is an application: it contains DESCRIPTION."""
     return (path / DESCRIPTION).is_file()
 
 
 def load_application(directory: Path) -> list[Workload]:
-    """A workload for each variant, or one of the directory's own name. Raises UsageError that says what is
-    missing.
+    """One workload for each variant; without variants, one named after the directory. Raises UsageError,
+    which says what is missing.
     """
     directory = directory.resolve()
     described = _read(directory)
@@ -117,7 +117,7 @@ def _need_program(path: Path, programs: Sequence[str]) -> None:
 
 
 def _interpreter(head: bytes) -> str:
-    """The program that a script names, without its directory; empty for what is no script."""
+    """The interpreter that a script names, without its directory; empty if `head` is not of a script."""
     words = head.splitlines()[0].removeprefix(b"#!").decode(errors="replace").split()
     if not head.startswith(b"#!") or not words:
         return ""

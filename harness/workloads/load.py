@@ -1,8 +1,8 @@
-"""Workloads: what is run before the power fails. Files of `workloads/`, or of the user.
+"""Load workloads, which run before the power fails, from files of `workloads/` or of the user.
 
-`*.toml` is a list of operations; `*.fio` is a job file of fio(1), taken as it is: each of its sections
-is one operation, and fio's own verification judges what came back of it. A directory is an application:
-see `harness.workloads.applications`.
+`*.toml` is a list of operations. `*.fio` is an unchanged job file of fio(1): each of its sections is one
+operation, and fio's own verification judges what is recovered. A directory is an application: see
+`harness.workloads.applications`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_operation(text: str) -> Operation:
-    """Inverse of `str(operation)`, RUN excepted. Sizes may end in K or M; `.` is the root directory.
+    """Inverse of `str(operation)`, except for RUN. Sizes may end in K or M; `.` is the root directory.
 
-    Raises UsageError that names the operation, the word and what is expected.
+    Raises UsageError, which names the operation, the word and what is expected.
     """
     kind_word, *words = text.split() or [""]
     try:
@@ -171,7 +171,7 @@ def workload_files() -> dict[str, Path]:
 
 
 def applications() -> dict[str, Path]:
-    """The directories of `workloads/`, by the workloads that they hold."""
+    """The directories of `workloads/`, by the names of the workloads in them."""
     folders = [p for p in sorted(resource("workloads").iterdir()) if is_application(p)]
     return {w.name: folder for folder in folders for w in load_application(folder)}
 
@@ -205,8 +205,8 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
 
 
 def workload_sets() -> dict[str, list[str]]:
-    """Names that stand for several workloads: `all` files, all `applications`, each directory of those, and
-    each `workloads/NAME.set`, one name a line.
+    """The names of the workloads in each set, by the set's name: `all` files, all `applications`, each
+    directory with several, and each `workloads/NAME.set`, which has one name per line.
     """
     sets = {"all": list(workload_files()), "applications": list(applications())}
     for name, folder in applications().items():
@@ -219,10 +219,11 @@ def workload_sets() -> dict[str, list[str]]:
 
 
 def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:
-    """Those named, by themselves, by a set, or by the path of an application's directory.
+    """The workloads that `wanted` names: by their own names, by a set's, or by the path of a file or of an
+    application's directory.
 
-    `shard`: `2/5` takes the second of five parts: every fifth name, beginning with the second. Raises
-    UsageError where it holds none.
+    `shard`: `2/5` selects the second of five parts: every fifth name, beginning with the second. Raises
+    UsageError for an unknown name and for an empty part.
     """
     sets = workload_sets()
     names = list(dict.fromkeys(n for name in wanted for n in _expanded(name, sets)))
@@ -237,7 +238,7 @@ def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterable[str]:
 
 
 def _slice_of(shard: str) -> slice:
-    """Raises UsageError for anything but `i/n` with 1 <= i <= n; nothing is everything."""
+    """The names in part `i/n`; all if `shard` is empty. Raises UsageError unless 1 <= i <= n."""
     if not shard:
         return slice(None)
     m = re.fullmatch(r"(\d+)/(\d+)", shard)
@@ -247,7 +248,7 @@ def _slice_of(shard: str) -> slice:
 
 
 def find_workload(wanted: Sequence[str], name: str) -> Workload:
-    """The one of that name among those that `select_workloads` would give."""
+    """The workload of that name among those that `select_workloads` would return."""
     if is_generated(name):
         return generate(name)
     others = [w for w in wanted if w not in GENERATED_SETS]
@@ -255,7 +256,7 @@ def find_workload(wanted: Sequence[str], name: str) -> Workload:
 
 
 def _load_all(name: str) -> list[Workload]:
-    """A directory may hold several."""
+    """The workloads of one name; a directory may have several."""
     if "/" in name and Path(name).is_dir():
         return load_application(Path(name))
     return [load_workload(name)]

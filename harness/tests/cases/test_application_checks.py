@@ -1,4 +1,4 @@
-"""The checks of `workloads/`, on the host: content with what `run` leaves, and with nothing harmed."""
+"""The checks of `workloads/`, on the host: they pass on what `run` leaves, and fail on anything damaged."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def test_more_contents_than_one_task_takes_are_all_looked_at(store: RunStore, ru
 
 
 def test_nothing_is_recorded_once_no_guest_that_judges_comes_up(store: RunStore, run: Run) -> None:
-    """Every further case was recorded for nothing, and none of its states could be looked at."""
+    """Every further case was recorded in vain: none of its states could be looked at."""
     script = Script(hopeless=True)
     run(script, "v", "w")
     assert script.recorded == []
@@ -555,7 +555,7 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
 def test_an_error_that_nobody_foresaw_in_recording_costs_its_case_only(
     store: RunStore, run: Run, error: Exception
 ) -> None:
-    """It ended the run."""
+    """The exception ended the run."""
     run(Script(refuses={"a": error}), "a", "b")
     found, reason = status(store, "a")
     assert found is CaseStatus.UNKNOWN
@@ -603,7 +603,7 @@ def test_every_case_is_worked_on_however_few_the_stations(store: RunStore, run: 
 def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stations added to one number side by side, and lost some of it."""
+    """Stations added to one number concurrently, and lost updates."""
     clock = itertools.count()
     monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     run(Script(lost={2}), chunk=1)  # one second for the recording, and one for each of 5 tasks

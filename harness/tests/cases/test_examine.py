@@ -164,7 +164,7 @@ def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
 def test_nothing_of_an_attempt_that_went_wrong_reaches_the_next_one(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """A disk that died under fsck's feet was asked again, twice, before anybody replaced it."""
+    """A disk that died during fsck was asked again, twice, before it was replaced."""
     worker = FakeWorker({1: [GOOD]})
     failing = [error]
 
@@ -260,7 +260,7 @@ def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
 
 
 def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
-    """Odd prefixes above 3 that are, or are not, looked at all the same at this rate."""
+    """Odd prefixes above 3 that are, or are not, recovered in a guest anyway at this rate."""
     drawn = {p: zlib.crc32(f"{recording.case}@{p}".encode()) / 2**32 for p in range(5, 200, 2)}
     return [p for p, share in drawn.items() if (share < rate) == wanted]
 
@@ -310,7 +310,7 @@ def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(r
 def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looked at side by side, so that neither could be recalled."""
+    """Both were looked at concurrently, so that neither could be recalled."""
     monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
     for other, doubt in ((GOOD, False), (OTHER, True)):
         worker = FakeWorker({1: [GOOD], 3: [other]})
@@ -453,7 +453,7 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
 def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_before(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has read what nobody knows of, and may have done so before."""
+    """It has read blocks that are not known, and may have done so before."""
     answers_of_fsck(monkeypatch, CLEAN, FsckReads(CLEAN.result, None), CLEAN)
     worker = FakeWorker({1: [GOOD], 2: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
@@ -498,7 +498,7 @@ def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
 
 
 def test_a_bad_frame_that_got_past_the_channel_makes_its_state_unknown(recording: Recording) -> None:
-    """As a rule the channel makes GuestLost or DiskError of it, and the state is looked at again."""
+    """Usually the channel turns it into GuestLost or DiskError, and the state is tried again."""
     worker = FakeWorker({1: [WireError("a frame of 2 GiB")]})
     assert look(Examiner(recording), worker, 1).seen == Unseen("a frame of 2 GiB")
 
@@ -793,7 +793,7 @@ YES = CheckResult(0, 0, "yes")
 
 
 def test_two_threads_that_want_one_answer_ask_once() -> None:
-    """Both asked: between the look-up and the answer nobody held the question."""
+    """Both asked: no lock was held between the look-up and the answer."""
     answers, asked, second = CheckAnswers(), list[str](), threading.Event()
 
     def ask(who: str) -> CheckResult:

@@ -1,4 +1,4 @@
-"""What is asked of fsck, and that what it read is known only where the trace says that it is whole."""
+"""How fsck is run, and that its reads are known only if the trace says that it is complete."""
 
 from __future__ import annotations
 

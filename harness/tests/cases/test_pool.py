@@ -1,4 +1,4 @@
-"""Stations that are told to stop, whatever they are doing."""
+"""Stations stop when they are told to, whatever they are doing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repair before the mount: the program gets an image of the crash state, and its word counts."""
+"""Repair before the mount: the program gets an image of the crash state, and its exit code counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = CrashState(7)
 
 
 class PretendDisk:
-    """Writes into an image which state it was made of."""
+    """Writes into an image the state from which it was made."""
 
     def __init__(self) -> None:
         self.state = ""

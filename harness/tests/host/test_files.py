@@ -1,4 +1,4 @@
-"""Files replaced as a whole, and JSON of text that is no UTF-8."""
+"""Files replaced atomically, and JSON of text that is not UTF-8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says while it goes on."""
+"""What a run reports while it is in progress."""
 
 from __future__ import annotations
 

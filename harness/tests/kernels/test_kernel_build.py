@@ -1,4 +1,4 @@
-"""Which built kernel may judge: one of the same source, in the configuration of today."""
+"""Which built kernel may judge: one built from the same source, with the current configuration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def today(version: str, machine: str = "uml") -> Built:
-    """As a build of the package would be kept today."""
+    """As a build of the package with the current configuration would be kept."""
     built = Built(machine, "linux-source-6.12", version, "6.12.117", "")
     return msgspec.structs.replace(built, key=kernel_build.key_of(built, flavour_of(machine)))
 

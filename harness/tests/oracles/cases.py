@@ -44,7 +44,7 @@ ORDERED = Contract(
 
 
 def variant(**changes: object) -> Contract:
-    """The ordered contract with changes."""
+    """The ordered contract with some fields changed."""
     table = {name: getattr(ORDERED, name) for name in CHOICES}
     return Contract.from_table({**table, **changes})
 

@@ -1,6 +1,6 @@
 """A journaling file system in miniature, written independently of the oracles, to try them on.
 
-It works as ext4 does and not as the rules of `allowance` say: a page cache, a block map, delayed
+It imitates ext4, not the rules of `allowance`: a page cache, a block map, delayed
 allocation, unwritten extents, transactions that commit whole, a disk with a volatile cache that loses
 sectors. Every operation is a generator that yields between its transaction handles; at each of these
 places anything that a kernel does in the background may happen, and the power may fail. What it shows
@@ -64,7 +64,7 @@ class PowerCut(Exception):
 
 
 class SimpleDisk:
-    """`steps` counts down to the power cut. `bugs`: see the places that ask for them."""
+    """`steps` counts down to the power cut. `bugs`: names of planted bugs; see where each is tested."""
 
     def __init__(self, contract: Contract, random: Random, steps: int, bugs: frozenset[str] = frozenset()):
         self.contract, self.random, self.steps, self.bugs = contract, random, steps, bugs
@@ -213,7 +213,7 @@ class SimpleDisk:
         yield
 
     def do_mmap(self, index: int, op: Operation) -> Iterator[None]:
-        """The fault that makes a page writable takes a handle of its own; the store comes after it."""
+        """The page fault that makes a page writable takes its own handle; the store comes after it."""
         inode, at, end = self.meta.names[op.path], op.offset, op.offset + op.length
         while at < end:
             n = min(PAGE - at % PAGE, end - at)

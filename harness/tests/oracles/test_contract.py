@@ -1,4 +1,4 @@
-"""Contracts are data: what does not parse says what would."""
+"""Contracts are data: an error says what would be valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge as a whole: three-valued, quiet on every legal power cut, awake to planted bugs."""
+"""The judge as a whole: three-valued, silent on every legal power cut, and sensitive to planted bugs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
 def test_where_nothing_was_mounted_nothing_else_is_missed(
     outcome: Outcome, expected: tuple[Verdict, set[str]], contract: Contract
 ) -> None:
-    """No names, no contents, no readable tree and no check's answer is held against it."""
+    """Neither its names and contents nor an unreadable tree nor a check's result counts against it."""
     steps = history(["create f", "append f 8", "sync", RUN])
     known = Judge(contract, history(["create f", "append f 8", "sync"]), error_patterns=())
     opaque = Judge(contract, steps, checks=(Check(3, ("x",), ()),), error_patterns=())
@@ -291,7 +291,7 @@ def test_an_oracle_that_raises_is_unknown_and_hides_nobody_else() -> None:
 
 
 def test_a_tree_that_breaks_the_oracles_is_unknown() -> None:
-    """A run that no agent sends: bytes out of nowhere."""
+    """A run that no agent sends: bytes of no origin."""
     odd = file("f", Run(RunKind.LITERAL, 0, 8, data=None))  # type: ignore[arg-type]  # that is the point
     one = Judge(ORDERED, history(["create f", "append f 8"]), error_patterns=())
     assert one.judge(Position(2, 2), good(tree=tree(odd))).verdict is UNKNOWN
@@ -435,7 +435,7 @@ def test_a_name_that_comes_before_what_was_written_to_it_is_found() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_judging_twice_gives_the_same(seed: int) -> None:
-    """What the judge remembers of earlier states does not show."""
+    """What the judge has cached from earlier states does not change a judgement."""
     random = dice(seed)
     operations = Writer(random).write(15)
     one = Judge(ORDERED, history(operations), error_patterns=PATTERNS)

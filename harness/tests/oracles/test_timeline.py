@@ -1,4 +1,4 @@
-"""A file's contents through time, against the plainest model of them."""
+"""A file's contents over time, compared with the simplest model of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault models on a small log, and the plain replay that everything else is measured by."""
+"""The fault models on a small log, and the naive replay that is the reference for everything else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_prefixes_of_w1_w2_f_w3(tmp_path: Path) -> None:
 
 
 def test_only_volatile_writes_are_dropped(tmp_path: Path) -> None:
-    """Nothing that stands before a completed flush is dropped, and no FUA write."""
+    """Nothing that precedes a completed flush is dropped, and no FUA write."""
     log = _log(tmp_path, W1, W2, Flush(), W3, Write(3, b"4" * S, EntryFlag.FUA), MarkText("ack 0"), W1)
     assert _names(log, "drop") == ["@2-0", "@5-3", "@6-3", "@7-3"]
 

@@ -1,4 +1,4 @@
-"""Applications: directories with `run` and `check`, errors that say what to do, and what the guest gets."""
+"""Applications: directories with `run` and `check`, errors with a next step, and what the guest gets."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_description_that_is_no_text_is_refused(directory: Path) -> None:
 
 
 def test_a_program_may_be_named_by_its_path() -> None:
-    """It was put at /bin//usr/bin/env, where the guest found it under no name."""
+    """It was put at /bin//usr/bin/env, where the guest could not find it."""
     path = shutil.which("env")
     assert path
     found = initramfs_with(path)

@@ -1,5 +1,5 @@
-"""Logs that are none any more, or never were one: refused in one line, or read alike by both readers, that of
-the host (`harness.writelog`) and that of the disk (`vms/disk/src/log.rs`).
+"""Damaged logs, and files that never were logs: both readers, the host's (`harness.writelog`) and the disk's
+(`vms/disk/src/log.rs`), refuse them in one line or read them alike.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _read(path: Path) -> WriteLog | WriteLogError:
 def test_a_damaged_log_is_read_or_refused(
     tmp_path: Path, steps: list[Step], changes: list[tuple[int, int]], cut: int | None, more: int
 ) -> None:
-    """What is read lies within the file, and everything that works on entries can work on these."""
+    """What is read lies within the file, and everything that takes entries works with these."""
     path = tmp_path / "log"
     _damage(path, steps, changes, cut, more)
     log = _read(path)

@@ -1,4 +1,4 @@
-"""The format: what was built is read back, and what is no log is refused by name."""
+"""The format: what was built is read back, and errors name a file that is not a log."""
 
 from __future__ import annotations
 

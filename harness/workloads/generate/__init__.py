@@ -1,6 +1,6 @@
-"""Workloads that nobody wrote: every short sequence of operations, and long ones by chance.
+"""Generated workloads: every short sequence of operations, and long random ones.
 
-Their names tell the whole of them, so nothing but the name need be kept to run one again.
+A name determines its workload completely, so the name is enough to run it again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ SETS: Mapping[str, tuple[int, str]] = {
     "ace1": (1, "every operation with every persistence point: 207 workloads"),
     "ace2": (2, "every two of those, one after the other: 101,644 workloads, best in parts (--shard)"),
 }
-"""Sets of workloads: the number of steps, and in words."""
+"""Sets of workloads: the number of steps in each sequence, and a description."""
 
 
 def is_generated(name: str) -> bool:
-    """Whether a workload of this name is made from its name."""
+    """Whether a workload of this name is generated."""
     return chance.NAME.fullmatch(name) is not None or (name.startswith(sequences.PREFIX) and "+" in name)
 
 

@@ -1,7 +1,7 @@
-"""Longer workloads by chance: `random1-17-20` is twenty operations from seed 17.
+"""Longer random workloads: `random1-17-20` is twenty operations from seed 17.
 
-The name tells the whole workload: 1 is the version of what is written here. Whoever changes which operations
-come out of a seed counts it up, so that an old name never stands for another workload.
+The name determines the whole workload: 1 is the version of this module. A change to the operations that a
+seed gives must increase the version, so that an old name never means another workload.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PREFIX = f"random{VERSION}-"
 NAME = re.compile(r"random(\d+)-(\d+)-(\d+)")
 MAX_LENGTH = 10_000
 _PERSISTS = 0.35  # of the operations are followed by a persistence point
-_TRIES = 10_000  # for one operation; without an answer by then there is a defect here
+_TRIES = 10_000  # for one operation; more would mean a defect here
 _MAKE = ("creat", "tmpfile", "mkdir")
 
 K = OperationKind
 
 
 class _Dice:
-    """`random.Random.random` gives the same numbers for a seed in every version of Python; what is built on
-    it there (`choice`, `randrange`) need not.
+    """Random choices that are the same for a seed in every version of Python. Only `random.Random.random`
+    promises that, not the functions built on it (`choice`, `randrange`).
     """
 
     def __init__(self, seed: int) -> None:
@@ -50,7 +50,7 @@ def name_of(seed: int, length: int) -> str:
 
 
 def workload(name: str) -> Workload:
-    """The workload of that name. Raises UsageError, also for another version's name."""
+    """The workload of that name. Raises UsageError, also for a name of another version."""
     m = NAME.fullmatch(name)
     if not m or int(m[1]) != VERSION:
         raise UsageError(f"no random workload {name!r}", f"they are named {name_of(17, 20)}: SEED and LENGTH")
@@ -73,9 +73,9 @@ def _operations(dice: _Dice, length: int) -> list[Operation]:
 
 
 def _one(dice: _Dice, world: World) -> tuple[Operation, Sequence[str], World]:
-    """An operation that is possible, and the world after it."""
+    """A random operation that is possible, its paths, and the world after it."""
     for _ in range(_TRIES):
-        # Often a write somewhere, or something new: most steps need a file that is there.
+        # Often a write, or something new: most steps need an existing file.
         if dice.chance(0.3):
             paths: Sequence[str] = (dice.one(FILES),)
             act = _somewhere(dice)
@@ -91,7 +91,7 @@ def _one(dice: _Dice, world: World) -> tuple[Operation, Sequence[str], World]:
 
 
 def _somewhere(dice: _Dice) -> Act:
-    """A write, a truncate or a hole at any place, mostly of small files."""
+    """A write, truncate or hole at a random offset, such that files mostly stay small."""
     offset, length = dice.below(TAIL_START), 1 + dice.below(3 * BLOCK_BYTES)
     kind = dice.one(["write", "write", "append", "truncate", "punch-hole", "zero-range", "mmap-write"])
 
@@ -125,7 +125,7 @@ def _store(file: File, path: str, offset: int, length: int) -> Operation:
 
 
 def _persistence(dice: _Dice, world: World, paths: Sequence[str], operation: Operation) -> Operation:
-    """One that the steps know for this operation, but msync and none, which are no operations."""
+    """A random persistence point for this operation; not msync or none, which are not operations."""
     possible = [p for p in persistences(world, paths, operation) if p.kind not in ("none", "msync")]
     chosen: Persistence = possible[dice.below(len(possible))]
     return Operation(K(chosen.kind), chosen.path or "")

@@ -1,11 +1,11 @@
 """Bounded exhaustive workloads, after ACE (Mohan et al., OSDI 2018): every short sequence of steps.
 
-Each step is an operation and what makes it durable. What the operations depend on is put in front of them
-and made durable with `sync`; sequences in which one makes the next impossible are left out. So are all but
-the first of those that are one another under other names: directories are equal among each other, and so are
-the files of one directory. (Where a directory is renamed only the exchange of A and B counts.)
+Each step is an operation and what makes it durable. A setup in front of them creates what they depend on and
+makes it durable with `sync`. Sequences in which one operation makes the next impossible are left out. Of
+sequences that differ only in names, all but the first are left out: directories are interchangeable, and so
+are the files of one directory. (In sequences that rename a directory, only the exchange of A and B counts.)
 
-A name tells the whole workload: `ace-rename-over.A_foo.B_foo+fsync.B_foo`, and with two steps
+A name determines the whole workload: `ace-rename-over.A_foo.B_foo+fsync.B_foo`, and with two steps
 `ace-creat.A_foo+none--link.A_foo.A_bar+fsync.A_bar`. `A_foo` is A/foo; `root` is the root directory.
 """
 
@@ -28,7 +28,7 @@ BETWEEN = "--"
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A step with its paths and what makes it durable."""
+    """A step of a sequence: its kind, its paths, and what makes it durable. `str`: its part of the name."""
 
     step: StepKind
     paths: tuple[str, ...]
@@ -45,7 +45,7 @@ def _coded(path: str) -> str:
 
 
 def sequences(length: int) -> Iterator[str]:
-    """The names of all workloads of so many steps, in order."""
+    """The names of all workloads of `length` steps, in order."""
     yield from (_name(chosen) for chosen, _ in _sequences(length))
 
 
@@ -72,20 +72,20 @@ def _sequences(length: int) -> Iterator[tuple[tuple[PlacedStep, ...], World]]:
 
 
 def _is_first(before: Sequence[PlacedStep], step: StepKind, paths: tuple[str, ...]) -> bool:
-    """Whether no renaming turns these paths into ones that come earlier."""
+    """Whether no exchange of names turns these paths into ones that come earlier."""
     moves = step.moves or any(c.step.moves for c in before)
     told = [p for c in before for p in c.paths] + list(paths)
     return all(_ranks(told) <= _ranks(told, *swaps) for swaps in _SWAPS if not (moves and any(swaps[1:])))
 
 
 _SWAPS = list(itertools.product((False, True), repeat=3))
-"""Directories; files of A; files of B: exchanged or not."""
+"""Whether to exchange the directories, the files of A, and the files of B."""
 
 
 def _ranks(
     paths: Sequence[str], directories: bool = False, in_a: bool = False, in_b: bool = False
 ) -> list[int]:
-    """The places of the names in their order, after the exchanges."""
+    """The rank of each path in the order of names, after the exchanges."""
     ranks = []
     for path in paths:
         directory, _, name = path.partition("/")
@@ -96,7 +96,7 @@ def _ranks(
 
 
 def workload(name: str) -> Workload:
-    """The workload that a name of `sequences` tells, of any length. Raises UsageError."""
+    """The workload of a name as in `sequences`, of any length. Raises UsageError."""
     chosen = [_parse(name, part) for part in name.removeprefix(PREFIX).split(BETWEEN)]
     world = World()
     operations: list[Operation] = []

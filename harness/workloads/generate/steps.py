@@ -1,4 +1,4 @@
-"""The steps that sequences are made of: one operation each, in every variant that is worth telling apart."""
+"""The kinds of steps in generated workloads: one operation each, in every variant worth distinguishing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.workloads.generate.world import (
 
 K = OperationKind
 Act = Callable[[World, Sequence[str]], Operation]
-"""Does it to the world, or raises Invalid and leaves the world of no use."""
+"""Applies an operation to the world and returns it; or raises Invalid, after which the world is unusable."""
 
 _FILE = [(path,) for path in FILES]
 _DIRECTORY = [(path,) for path in DIRECTORIES]
@@ -34,8 +34,8 @@ _DIRECTORY_INTO = [("A", "B/foo"), ("B", "A/foo")]
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """`name` stands in workloads' names. `places`: the paths that it can be given, in order. `moves`: it
-    changes what the names below a directory are.
+    """A kind of step. `name`: its word in workloads' names. `places`: the paths that it can take, in order.
+    `moves`: it moves a directory, and so changes the names below it.
     """
 
     name: str
@@ -57,7 +57,7 @@ def _on_file(change: Callable[[File, str], Operation]) -> Act:
 
 
 def _write(where: Callable[[File], tuple[int, int]], kind: K = K.WRITE, *flags: str) -> Act:
-    """A write of the bytes that `where` tells: offset and length."""
+    """A write of the range that `where` returns: offset and length in bytes."""
 
     def change(file: File, path: str) -> Operation:
         offset, length = where(file)
@@ -83,7 +83,7 @@ def _overlap(file: File) -> tuple[int, int]:
 
 
 def _in_hole(file: File) -> tuple[int, int]:
-    """Inside the hole, and not on a block's edge."""
+    """Inside the hole, not aligned to blocks."""
     _needs(file.hole, "there is no hole")
     return HEAD_BYTES + 1000, 3000
 
@@ -181,7 +181,7 @@ def _link(world: World, paths: Sequence[str]) -> Operation:
 
 
 def _no_directory(world: World, path: str) -> None:
-    """There is a file or a symbolic link; what is open becomes a file."""
+    """Require a file or a symbolic link at `path`; an undecided name becomes a file."""
     if not isinstance(world.now.get(path), Symlink):
         world.file(path)
 
@@ -217,7 +217,7 @@ def _rename_over(world: World, paths: Sequence[str]) -> Operation:
 
 
 def _settle(world: World, path: str) -> None:
-    """A directory that is to be moved has something in it, unless that has been decided otherwise."""
+    """Put a file into a directory that is about to be moved, unless its contents are decided already."""
     if f"{path}/foo" not in world.now:
         world.file(f"{path}/foo")
     world.inside(path)
@@ -250,7 +250,7 @@ def _setxattr(world: World, paths: Sequence[str]) -> Operation:
 
 
 def _setxattr_replace(world: World, paths: Sequence[str]) -> Operation:
-    """By one that no longer fits into the inode of any of the file systems."""
+    """Replace the attribute by a value too large for the inode of any file system."""
     world.with_attribute(paths[0])
     return Operation(K.SETXATTR, paths[0], name=ATTRIBUTE, value=b"larger" * 64)
 
@@ -305,7 +305,7 @@ STEPS: Mapping[str, StepKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """What comes after an operation: `kind` is fsync or fdatasync of `path`, sync, msync or none."""
+    """How an operation is made durable: `kind` is fsync or fdatasync of `path`, sync, msync or none."""
 
     kind: str
     path: str | None = None
@@ -322,9 +322,9 @@ class Persistence:
 
 
 def persistences(world: World, paths: Sequence[str], operation: Operation) -> list[Persistence]:
-    """What can make the operation durable: fsync and fdatasync of each name that is now a file, fsync of each
-    that is a directory, fsync of the directories that hold them, sync, msync of a store into a mapping; and
-    none. Of directories fdatasync says nothing that fsync does not.
+    """What can make the operation durable: fsync and fdatasync of each path that is now a file, fsync of each
+    that is a directory, fsync of their parent directories, sync, msync after a store into a mapping; and
+    none. On directories, fdatasync would add nothing to fsync.
     """
     files = [p for p in paths if isinstance(world.now[p], File)]
     found = [Persistence(kind, p) for kind in ("fsync", "fdatasync") for p in files]

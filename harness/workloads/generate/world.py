@@ -1,8 +1,8 @@
-"""The file system as a workload under construction will find it, decided no earlier than it must be.
+"""The file system in which a workload under construction will run, decided as late as possible.
 
-Two directories, A and B, with two files in each, foo and bar. What no operation has asked for yet is open;
-the first that needs a name to be there, or not, decides how it was at the beginning, and `setup` makes it so.
-So every operation finds what it depends on, and nothing else is there.
+There are two directories, A and B, with two files in each, foo and bar. A name that no operation has needed
+yet is *open*; the first operation that needs it to exist, or not to, decides how it was at the beginning, and
+`setup` creates that. So every operation finds what it depends on, and nothing else exists.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Invalid(Exception):
 
 @dataclass(slots=True, eq=False)
 class File:
-    """A regular file; two names of one inode are one File. `attribute`: whether it has ATTRIBUTE; None while
-    that is open.
+    """A regular file; two names of one inode share one File. `attribute`: whether it has ATTRIBUTE; None
+    while that is open.
     """
 
     size: int = 0
@@ -40,7 +40,7 @@ class File:
 
 
 class Directory:
-    """A directory; what is in it is told by the names."""
+    """A directory; the names in `World.now` say what is in it."""
 
 
 class Symlink:
@@ -52,7 +52,7 @@ Thing = File | Directory | Symlink
 
 @dataclass(slots=True)
 class World:
-    """What each name is now; None where there is nothing, no entry where that is open."""
+    """What each name is now: None where nothing exists, no entry where that is open."""
 
     now: dict[str, Thing | None] = field(default_factory=dict)
     _made: dict[str, Thing] = field(default_factory=dict)  # by the setup, in order
@@ -65,14 +65,14 @@ class World:
     # --- asking ---
 
     def directory(self, path: str) -> None:
-        """There is a directory of that name. Raises Invalid; so do the other questions."""
+        """Require a directory of that name. Raises Invalid, as do the other methods of this section."""
         if path and path not in self.now:
             self.now[path] = self._made[path] = Directory()
         if path and not isinstance(self.now[path], Directory):
             raise Invalid(f"{path} is no directory")
 
     def absent(self, path: str) -> None:
-        """There is nothing of that name, and a directory to put it in."""
+        """Require that the name does not exist, and that its parent directory does."""
         self.directory(parent(path))
         if path not in self.now:
             self.now[path] = None
@@ -83,7 +83,7 @@ class World:
             raise Invalid(f"{path} exists")
 
     def file(self, path: str) -> File:
-        """There is a regular file of that name."""
+        """Require a regular file of that name, and return it."""
         self.directory(parent(path))
         if path not in self.now:
             self.now[path] = self._made[path] = File(TAIL_START + TAIL_BYTES, hole=True, attribute=None)
@@ -93,7 +93,7 @@ class World:
         return found
 
     def linked(self, path: str, other: str) -> None:
-        """Both are names of one file."""
+        """Require that both are names of one file."""
         self.directory(parent(other))
         fresh = path not in self.now and other not in self.now
         file = self.file(path)
@@ -103,7 +103,7 @@ class World:
             raise Invalid(f"{path} and {other} are not names of one file")
 
     def with_attribute(self, path: str) -> File:
-        """There is a file of that name, and it has ATTRIBUTE."""
+        """Require a file of that name which has ATTRIBUTE, and return it."""
         file = self.file(path)
         if file.attribute is None:
             file.attribute = file.had_attribute = True
@@ -112,7 +112,7 @@ class World:
         return file
 
     def inside(self, path: str) -> list[str]:
-        """What there is below a directory, none of its names being open any more."""
+        """The names that exist below a directory; those that were open do not exist from now on."""
         self.directory(path)
         for inner in FILES:
             if parent(inner) == path:
@@ -125,7 +125,7 @@ class World:
         self.now[path] = thing
 
     def move(self, path: str, target: str) -> None:
-        """A name, and all below it."""
+        """Move a name, with everything below it."""
         moved = [p for p in self.now if p == path or p.startswith(f"{path}/")]
         things = {target + p.removeprefix(path): self.now[p] for p in moved}
         self.now.update(dict.fromkeys(moved))
@@ -134,7 +134,7 @@ class World:
     # --- what must have been there ---
 
     def setup(self) -> list[Operation]:
-        """What makes the beginning, durable; nothing where the beginning is empty."""
+        """The operations that create the beginning and make it durable; none if the beginning is empty."""
         operations: list[Operation] = []
         names: dict[int, str] = {}
         for path in sorted(self._made, key=lambda p: isinstance(self._made[p], File)):  # directories first
@@ -154,5 +154,5 @@ class World:
 
 
 def parent(path: str) -> str:
-    """The directory that holds it; the root is the empty path."""
+    """The parent directory; the root is the empty path."""
     return path.rpartition("/")[0]
