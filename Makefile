@@ -1,7 +1,7 @@
-# `make run` and `make test` need nothing but this checkout and, for set-up, root or sudo.
+# `make run` and `make test` need only this checkout and, for setup, root or sudo.
 .PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify rootfs clean
 
-help:  ## what can be made
+help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
 setup:  ## install what is missing (idempotent)
@@ -19,11 +19,11 @@ test: setup lint  ## every test, with real guests
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm'
 
-fuzz: setup  ## property tests of everything that is read from elsewhere, with a hundred times the examples
+fuzz: setup  ## property tests of every parser, with a hundred times the examples
 	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
 
 MINUTES ?= 20
-chaos: setup  ## the attack: kills, damage, hostile guests, full disks; make chaos MINUTES=20 SEED=1
+chaos: setup  ## attack the harness: kills, damage, hostile guests, full disks; make chaos MINUTES=20 SEED=1
 	.venv/bin/python -m harness.tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --json reports/chaos.json
 
 lint: setup  ## types and style
@@ -39,10 +39,10 @@ deny: setup  ## licences, sources and known vulnerabilities of the crates
 smoke: setup  ## one mode, one workload
 	@.venv/bin/powercut smoke
 
-bench: setup  ## states per second, and what a switch costs as the log grows
+bench: setup  ## states per second, and the cost of a switch as the log grows
 	@.venv/bin/powercut bench --json reports/bench.json
 
-verify: setup  ## memo on and off, emulation and UML: every workload's verdicts must agree, state for state
+verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, state by state
 	@set -e; ask='.venv/bin/powercut run --out reports/verify'; \
 	cases='-w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier'; \
 	run() { $$ask "$$@" >/dev/null || [ $$? = 1 ]; readlink -f reports/verify/latest; }; \
@@ -53,8 +53,8 @@ verify: setup  ## memo on and off, emulation and UML: every workload's verdicts 
 		.venv/bin/powercut compare "$$first" "$$second"; \
 	done
 
-rootfs: setup  ## the root image of the guest with tools, for powercut trace and measure (minutes, once)
+rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
 	@.venv/bin/powercut rootfs
 
-clean:  ## what was built; runs and the cache stay
+clean:  ## delete what was built; keep runs and the cache
 	rm -rf target .venv

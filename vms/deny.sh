@@ -1,10 +1,10 @@
 #!/bin/sh
-# What the Rust parts are linked with: licences, sources and duplicates by deny.toml, and known
-# vulnerabilities by RustSec's database. cargo-deny is built where it is not installed: 5 minutes of
-# processor time, once, below target/.
+# Check the crates that the Rust parts link: licences, sources and duplicates against deny.toml, known
+# vulnerabilities against RustSec's database. Builds cargo-deny below target/ if it is not installed:
+# 5 minutes of processor time, once.
 #
-# The database comes from a git host. Where that cannot be reached, this says that vulnerabilities were NOT
-# CHECKED and, unless POWERCUT_REQUIRE_ADVISORIES=1, goes on.
+# The database comes from a git host. If that cannot be reached, this says that vulnerabilities were NOT
+# CHECKED and, unless POWERCUT_REQUIRE_ADVISORIES=1, continues.
 set -eu
 cd "$(dirname "$0")/.."
 version=0.20.2

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Install what powercut needs: programs (apt), a virtual environment, the agent and the disk.
-# Idempotent; seconds when nothing is missing. Root (or sudo) is needed only where a program is.
+# Idempotent; takes seconds when nothing is missing. Only missing programs need root (or sudo).
 set -eu
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# program:package, for each program that is not there
+# need PROGRAM PACKAGE: adds the package if the program is missing
 missing=
 need() {
 	PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
@@ -49,7 +49,7 @@ as_root() {
 
 kernels_known() { apt-cache pkgnames linux-image-6.12 2>/dev/null | grep -q . ; }
 
-# Each file system's programs, as its profile names them, less what this distribution does not have.
+# The packages of missing programs that file systems' profiles name, except those this distribution lacks.
 filesystems() {
 	awk -F'"' '/^program = /{program = $2} /^package = /{print program ":" $2}' vms/filesystems/*/*.toml | sort -u |
 		while IFS=: read -r program package; do
@@ -71,14 +71,14 @@ fi
 
 stamp=$(cksum <pyproject.toml)
 if [ "$(cat .venv/powercut-stamp 2>/dev/null)" != "$stamp" ]; then
-	say "virtual environment in .venv"
+	say "creating a virtual environment in .venv"
 	python3 -m venv .venv
 	.venv/bin/pip install -q --disable-pip-version-check -e '.[dev]'
 	printf '%s\n' "$stamp" >.venv/powercut-stamp
 fi
 
-# The agent is PID 1 of a guest without libraries: linked statically, for the gnu target by name, so
-# that the flag does not reach build scripts and procedural macros.
+# The agent is PID 1 of a guest without libraries, so it is linked statically. Naming the gnu target keeps
+# the flag away from build scripts and procedural macros.
 cargo build -q --locked --release -p powercut-disk -p powercut-readtrace -p powercut-umlshim
 RUSTFLAGS='-C target-feature=+crt-static' \
 	cargo build -q --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu

@@ -1,4 +1,4 @@
-// The page reads the same without this: it adds copy buttons, opens what is linked to, and for print all that is not folded.
+// The page is complete without this script, which adds copy buttons, opens the targets of links, and opens every case for print.
 (() => {
   const folds = [...document.querySelectorAll("details.case, details.group")];
   const reveal = (target) => {

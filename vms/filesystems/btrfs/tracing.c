@@ -1,4 +1,4 @@
-// btrfs tells the end of a transaction's commit and not its beginning: counted, not timed.
+// btrfs has an event for the end of a commit and none for its start: commits are counted, not timed.
 TRACEPOINT_PROBE(btrfs, btrfs_transaction_commit)
 {
 	struct record r = {};

@@ -1,4 +1,4 @@
-// f2fs: a checkpoint. Its tracepoint tells the stage in words: "start block_ops", "finish block_ops",
+// f2fs: a checkpoint. Its tracepoint names the stage: "start block_ops", "finish block_ops",
 // "start checkpoint", "finish checkpoint" (fs/f2fs/checkpoint.c).
 TRACEPOINT_PROBE(f2fs, f2fs_write_checkpoint)
 {

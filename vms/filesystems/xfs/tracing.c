@@ -1,5 +1,5 @@
-// XFS: a write of the log, from its in-core buffer's hand-over to the disk until it is there. Log sequence
-// numbers never repeat; the highest bit keeps them apart from the keys of others.
+// XFS: a log write, from the submission of its in-core buffer to its completion. Log sequence numbers never
+// repeat; the highest bit separates them from other keys.
 TRACEPOINT_PROBE(xfs, xlog_iclog_syncing)
 {
 	if (args->dev == DISK)
