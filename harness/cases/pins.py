@@ -65,9 +65,10 @@ def pins_of(
         pins[f"kernel that {name} boots"] = file_hash(kit.kernel_image)
         pins[f"initramfs for {name}"] = file_hash(kit.initramfs)
         pins |= _machine_pins(kit.machine)
-    of_machine, of_modes = kits.recorder.machine.profile.modules, [m for p in profiles for m in p.modules]
-    wanted = list(dict.fromkeys([*of_machine, *of_modes]))
-    pins |= {f"module {p.name}": file_hash(p) for p in resolve_modules(kernel, wanted)}
+    if kits.recorder.kernel_image == kernel.image:  # else the modules of a built kernel are in its initramfs
+        of_machine, of_modes = kits.recorder.machine.profile.modules, [m for p in profiles for m in p.modules]
+        wanted = list(dict.fromkeys([*of_machine, *of_modes]))
+        pins |= {f"module {p.name}": file_hash(p) for p in resolve_modules(kernel, wanted)}
     pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}
     pins["readtrace"] = _found(find_library)
     for profile in profiles:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.cases import pins as module
 from harness.cases.pins import pin, pins_of, source_hash
-from harness.errors import RunChanged, StoreError
+from harness.errors import KernelError, RunChanged, StoreError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import Kits
 from harness.guests.machine import Machine, default_name, machine_of
@@ -48,11 +48,12 @@ class Setting:
         monkeypatch.setattr(module, "find_binary", lambda: folder / "disk")
         monkeypatch.setattr(module, "find_library", lambda: folder / "readtrace")
         self.judge = "linux"
+        self.recorder = "bzImage"
 
     def pins(self) -> dict[str, str]:
         machine = machine_of(default_name())
         other = cast(Machine, cast(Any, _Other()))
-        recorder = GuestKit(machine, self.folder / "bzImage", self.folder / "initramfs")
+        recorder = GuestKit(machine, self.folder / self.recorder, self.folder / "initramfs")
         judge = GuestKit(other, self.folder / self.judge, self.folder / "initramfs")
         sha = file_hash(self.folder / "bzImage")
         kernel = Kernel("k", self.folder / "bzImage", None, sha)
@@ -168,3 +169,18 @@ def test_the_source_is_what_verdicts_depend_on(tmp_path: Path, monkeypatch: pyte
     assert source_hash() == before
     (tmp_path / "harness" / "oracles" / "each.py").write_text("")
     assert source_hash() != before
+
+
+def test_a_machine_with_a_kernel_of_its_own_needs_no_module_of_the_kernel_that_was_named(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run with `--machine uml` ended in "kernel debian-6.12 has no module virtio_uml"."""
+
+    def refuses(kernel: Kernel, wanted: object) -> list[Path]:
+        raise KernelError(f"kernel {kernel.name} has no module virtio_uml")
+
+    monkeypatch.setattr(module, "resolve_modules", refuses)
+    setting.recorder = "linux"
+    pins = setting.pins()
+    assert not [name for name in pins if name.startswith("module ")]
+    assert any(name.startswith("initramfs") for name in pins)
