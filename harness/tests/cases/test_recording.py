@@ -180,6 +180,7 @@ def test_a_file_that_was_changed_since_is_named_with_both_hashes(
     assert f"sha256 {before[name]} then, {now} now" in caught.value.what
 
 
+@pytest.mark.fuzz
 @given(
     name=st.sampled_from(["base.img.zst", "log.zst", "history.json"]),
     seed=st.integers(0, 10**6),

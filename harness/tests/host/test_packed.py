@@ -43,6 +43,7 @@ def test_what_is_no_packed_file_is_named_and_leaves_nothing(kept: Path, wrong: b
     assert sorted(p.name for p in kept.parent.iterdir()) == ["image", "log.zst"]
 
 
+@pytest.mark.fuzz
 @given(at=st.integers(0, 10**9), bit=st.integers(0, 7), cut=st.booleans())
 def test_a_damaged_file_is_refused_or_gives_what_was_packed(
     tmp_path_factory: pytest.TempPathFactory, at: int, bit: int, cut: bool
