@@ -1,13 +1,13 @@
-"""pytest: one test for every pair of file system mode and workload that a test names.
+"""pytest plugin: one test for every pair of mode and workload that a test names.
 
     @pytest.mark.crash_consistency(configurations=["ext4/ordered"], workloads=["append-fsync"])
     def test_crash(crash_case):
         crash_case.check()
 
 gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
-guests; it takes place when the first of their tests asks. Undecided is a failure, never a pass; so is what
-this host or kernel cannot run, with what it lacks: a test suite of nothing but skips would be green. What
-cannot be asked of a file system at all, since it does not have an operation of the workload, is skipped.
+guests, which starts with the first of their tests. An undecided case fails, and so does a case that this host
+or kernel cannot run, naming what is missing: a test suite of nothing but skips would be green. A case is
+skipped only if the file system lacks an operation of the workload.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--powercut-kernel", default="debian-6.12", metavar="K", help="pin, version, bzImage or vmlinux"
     )
-    group.addoption("--powercut-modules", default=None, metavar="DIR", help="modules of a kernel of your own")
+    group.addoption("--powercut-modules", default=None, metavar="DIR", help="modules of your own kernel")
     group.addoption(
         "--powercut-accel",
         default="auto",
         choices=["auto", *accelerators()],
-        help="The machine's accelerator",
+        help="the machine's accelerator",
     )
     group.addoption("--powercut-reports", default="reports", metavar="DIR", help="where runs are kept")
     group.addoption(
-        "--powercut-jobs", default=os.cpu_count() or 1, type=int, metavar="N", help="guests at once"
+        "--powercut-jobs", default=os.cpu_count() or 1, type=int, metavar="N", help="guests to run at once"
     )
 
 
@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Only what was selected (-k, -m) is run."""
+    """Run only what was selected (-k, -m)."""
     runs = session.config.stash[_RUNS]
     for item in session.items:
         call = getattr(item, "callspec", None)
@@ -116,7 +116,9 @@ class CrashCase:
         return self._runs.result(self.case)
 
     def check(self) -> None:
-        """Fail the test with the findings and how to reproduce them, or with why nothing could be decided."""
+        """Fail the test with the findings and how to reproduce them, or with the reason the case is
+        undecided.
+        """
         seen = self.summary()
         if seen.was_not_run and not seen.lacks:
             pytest.skip(f"{seen.case}: {seen.reason}")
@@ -139,7 +141,7 @@ def _fail(seen: CaseSummary, source: str) -> NoReturn:
 
 
 class _Runs:
-    """One run for each configuration, of all its selected workloads, when the first is asked for."""
+    """One run per mode with all its selected workloads, started by the first test that needs it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

@@ -1,6 +1,7 @@
 """The command line: arguments become a frozen Plan, the Plan is run, the result becomes an exit code.
 
-A module a command, or a family of them. A new command is a module here and a line in COMMANDS.
+Each command, or group of related commands, has its own module. To add one, write a module here and a line in
+COMMANDS.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def main() -> None:
     """Does this kernel's file system keep its promises when the power fails at any moment?
 
     \b
-    powercut doctor                              what this host lacks
+    powercut doctor                              what this host is missing
     powercut smoke                               one mode, one workload, under a minute
-    powercut run -c ext4/ordered -w all          every crash state of every workload
-    powercut repro ext4-ordered/append-fsync@41  one crash state again
-    powercut report reports/latest               the summary of a run again
+    powercut run -c ext4/ordered -w all          test every crash state of every workload
+    powercut repro ext4-ordered/append-fsync@41  judge one crash state again
+    powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs
 
-    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness,
-    4 nothing was run, or not everything that was required, 130 interrupted.
+    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error,
+    4 nothing was run or a required case was not, 130 interrupted.
     """
 
 

@@ -16,15 +16,15 @@ from harness.host.files import write_atomically
 
 
 @click.command("bench")
-@click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for run.")
+@click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
 @click.option("--machine", "machines", multiple=True, type=OneOf(names), help="Default: all.")
 @accel_option
 @click.option("--uml-kernel", "own_kernel", type=click.Path(path_type=Path, exists=True), metavar="FILE")
-@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="All figures.")
-@click.option("--quick", is_flag=True, help="A few states: does it work? The figures mean little.")
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write all figures as JSON.")
+@click.option("--quick", is_flag=True, help="A few states, to check that it works; the figures mean little.")
 @guarded
 def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...], **given: Any) -> None:
-    """Measure what a crash state costs, beside what it could cost at best, and as logs grow.
+    """Measure the cost per crash state, against the best possible cost and as logs grow.
 
     \b
     powercut bench --quick

@@ -1,7 +1,7 @@
-"""Exit codes as `git bisect run` takes them: 0 good, 1 bad, 125 this commit cannot be tested, 128 stop.
+"""Exit codes for `git bisect run`: 0 good, 1 bad, 125 this commit cannot be tested, 128 stop.
 
-Every other code from 1 to 127 would say that the commit is bad: a mistake on the command line, a program that
-this host lacks, a defect of ours.
+git reads every other code from 1 to 127 as "bad", so a mistake on the command line, a program missing on this
+host or a defect of ours must not end in one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FLAG = "--bisect"
 
 
 class BisectCommand(click.Command):
-    """A command with `--bisect`, whose usage errors then stop the bisection."""
+    """A command with `--bisect`, whose usage errors stop the bisection when it is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asked = FLAG in args  # click takes words out as it goes
+        asked = FLAG in args  # click consumes args while parsing
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as e:
@@ -38,7 +38,7 @@ class BisectCommand(click.Command):
 
 
 def for_bisect(work: Callable[[], ExitCode]) -> ExitCode:
-    """What `work` returns; what it raises as the code that is true of this commit."""
+    """Returns what `work` returns, and maps what it raises to a code for git."""
     try:
         return work()
     except OutputClosed:
@@ -46,21 +46,21 @@ def for_bisect(work: Callable[[], ExitCode]) -> ExitCode:
     except PowercutError as e:
         say_error(e)
         return _code(e)
-    except Exception:  # never 1, which accuses the commit
+    except Exception:  # never 1, which git reads as "bad"
         errors.print(traceback.format_exc(), highlight=False)
         return ExitCode.BISECT_STOP
 
 
 def _code(e: PowercutError) -> ExitCode:
-    """A name, a run or a program that is not there is the same at the next commit: to skip them all would
-    take hours and find nothing.
+    """A missing name, run or program is still missing at the next commit: skipping every commit would take
+    hours and find nothing.
     """
     always = isinstance(e, (UsageError, StoreError, EnvironmentLacks))
     return ExitCode.BISECT_STOP if always else ExitCode.BISECT_SKIP
 
 
 def need_host(plan: Plan) -> None:
-    """Raises EnvironmentLacks for what this host lacks at every commit, before anything is recorded."""
+    """Raises EnvironmentLacks, before anything is recorded, if this host lacks something at every commit."""
     lacks = [p.lacks() for p in select_profiles(plan.configurations)]
     lacks += [missing_program(w) for w in select_workloads(plan.workloads, plan.shard)]
     if reasons := [reason for reason in lacks if reason]:
@@ -68,7 +68,7 @@ def need_host(plan: Plan) -> None:
 
 
 def verdict_code(summary: Summary) -> ExitCode:
-    """What a run says of the commit. A kernel that cannot run it, or leaves it undecided, is skipped."""
+    """The code for a run on this commit. A kernel that cannot run it, or leaves it undecided, is skipped."""
     code = shell_code(summary)
     if code in (ExitCode.CONSISTENT, ExitCode.INCONSISTENT, ExitCode.INTERRUPTED):
         return code
@@ -76,14 +76,14 @@ def verdict_code(summary: Summary) -> ExitCode:
 
 
 def _never_runs(summary: Summary) -> bool:
-    """Whether no kernel could run it: the file systems do not have the operations of the workloads."""
+    """Whether no kernel could run it, because the file systems lack operations of the workloads."""
     return bool(summary.cases) and all(c.was_not_run and not c.lacks for c in summary.cases)
 
 
 def refuse_beside_bisect(options: Sequence[str]) -> None:
-    """Raises UsageError for options with which nothing would be recorded on the kernel in question."""
+    """Raises UsageError for options that prevent a new recording on the kernel under test."""
     if options:
         raise UsageError(
             f"{FLAG} records anew on every kernel; {', '.join(options)} would judge an old recording",
-            "leave one of the two out",
+            "leave out one of the two",
         )

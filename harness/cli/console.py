@@ -1,7 +1,7 @@
-"""Where the commands write to: `console` for what was asked for, `errors` for what went wrong.
+"""Where commands write: `console` for results, `errors` for errors.
 
-What is shown may come from a guest, or from somebody else's run directory. So both escape control characters
-in whatever they are given, and `say` escapes newlines too.
+Text may come from a guest or from somebody else's run directory, so both escape control characters, and
+`say` escapes newlines too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from harness.host.text import one_line, printable
 
 
 class OutputClosed(Exception):
-    """Nobody reads what is written any more: `powercut ... | head`."""
+    """The reader of standard output is gone: `powercut ... | head`."""
 
 
 class SafeConsole(Console):
-    """A console that no text can steer; only rich's own colours and cursor movements reach the terminal."""
+    """A console whose text cannot contain terminal controls; only rich's own colours and cursor movements
+    reach the terminal.
+    """
 
     def print(self, *objects: Any, **how: Any) -> None:
         super().print(*(printable(o) if isinstance(o, str) else o for o in objects), **how)
@@ -30,11 +32,11 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def say(self, text: str, style: str | None = None) -> None:
-        """One line, left as it is: no markup, no highlighting, a newline in it escaped."""
+        """Print one line verbatim: no markup, no highlighting, newlines escaped."""
         self.print(one_line(text), style=style, highlight=False, markup=False)
 
     def on_broken_pipe(self) -> None:
-        """rich would exit with 1, which says that a file system is inconsistent."""
+        """rich would exit with 1, which means "inconsistent" here."""
         raise OutputClosed
 
 

@@ -18,13 +18,13 @@ from harness.errors import ExitCode
 @out_option()
 @guarded
 def doctor_command(out: Path) -> ExitCode:
-    """Check everything that a run needs, and print the fix for each thing that is missing.
+    """Check everything a run needs, and print a fix for each missing item.
 
     \b
     powercut doctor
-    powercut doctor --out /mnt/large/reports             is there room enough?
+    powercut doctor --out /mnt/large/reports             is there enough room?
 
-    Exits 0 where nothing is missing, 3 where something is.
+    Exits 0 if nothing is missing, 3 otherwise.
     """
     missing = 0
     for found in doctor.examine(out):

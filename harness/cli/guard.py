@@ -1,4 +1,4 @@
-"""Errors as a command line tells them: a message and an exit code."""
+"""Turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from harness.host.text import indented
 
 
 def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
-    """Errors become a message and an exit code; only defects of ours show a traceback, with the code of what
-    is undecided: 1 would accuse a file system.
+    """Errors become a message and an exit code. Only our own defects show a traceback; they exit with
+    UNDECIDED, since 1 would accuse a file system.
 
-    SIGTERM and SIGHUP (a time limit of CI, a terminal that is closed) are what Ctrl-C is: guests are ended,
-    scratch files go, what was judged is kept and told.
+    SIGTERM and SIGHUP (a CI time limit, a closed terminal) act like Ctrl-C: guests are stopped, scratch files
+    removed, and the verdicts so far are kept and reported.
     """
 
     @wraps(command)
@@ -45,9 +45,9 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
         except (OSError, sqlite3.OperationalError) as e:
             _say_refused(e)
             code = ExitCode.UNDECIDED
-        except Exception:  # the last place that can give it a code
+        except Exception:  # nothing above this sets an exit code
             _say_traceback()
-            _say("this is a defect of powercut, and says nothing of any file system")
+            _say("this is a defect of powercut and says nothing about any file system")
             code = ExitCode.UNDECIDED
         sys.exit(int(code or 0))
 
@@ -55,7 +55,7 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
 
 
 def say_error(e: PowercutError) -> None:
-    """What happened, and the next step. Lines of a guest's console in it stand behind a bar."""
+    """Print the error and its next step. Quoted lines of a guest's console are set off by a bar."""
     _say(indented(e.what, "  | ") + (f"\n  next: {e.next_step}" if e.next_step else ""))
 
 
@@ -65,24 +65,24 @@ def _say(text: str) -> None:
 
 
 def _say_traceback() -> None:
-    """The one being handled; it may quote a guest, so it goes where control characters are escaped."""
+    """Print the current exception. It may quote a guest, so it goes through the escaping console."""
     with contextlib.suppress(OutputClosed):
         errors.print(traceback.format_exc(), highlight=False)
 
 
 def _forget_output() -> None:
-    """What is left in the buffer of a closed output goes nowhere; at exit Python would complain of it."""
-    with contextlib.suppress(OSError, ValueError):  # ValueError: there is no file behind it
+    """Discard what is buffered for a closed output; Python would complain about it at exit."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: stdout has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
-    """What the host refused; with a traceback where it names no file, which may be a defect of ours."""
+    """Print an error of the host; with a traceback if it names no file, since that may be our own defect."""
     if getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(e):
         _say(f"the host's disk is full: {e}\n  next: free some space, then powercut run --resume")
     elif isinstance(e, OSError) and e.filename is not None:
         name = e.filename.decode(errors="replace") if isinstance(e.filename, bytes) else e.filename
-        _say(f"{name}: {e.strerror}\n  next: powercut doctor looks for what a run needs")
+        _say(f"{name}: {e.strerror}\n  next: powercut doctor checks what a run needs")
     else:
         _say_traceback()
         _say(str(e))
@@ -90,7 +90,9 @@ def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Outside the main thread, where signals cannot be handled, nothing changes."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt. Does nothing outside the main thread, which alone
+    handles signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -99,7 +101,7 @@ def _signals_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
     ends = (signal.SIGTERM, signal.SIGHUP)
-    # one that is ignored stays so: nohup
+    # an ignored signal stays ignored: nohup
     before = {s: signal.signal(s, interrupt) for s in ends if signal.getsignal(s) is not signal.SIG_IGN}
     try:
         yield

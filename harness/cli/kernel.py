@@ -22,26 +22,26 @@ def kernel_group() -> None:
     """Build kernels for judging.
 
     \b
-    powercut kernel build                             what judges Debian's 6.12 at native speed
+    powercut kernel build                             a kernel that judges Debian's 6.12 at native speed
     """
 
 
 @kernel_group.command("build")
 @click.option("--source", default="linux-source-6.12", show_default=True, metavar="SRC",
-              help="A source package, or the top folder of a kernel tree of your own.")  # fmt: skip
+              help="A source package, or the top directory of your own kernel tree.")  # fmt: skip
 @click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 @guarded
 def kernel_build(source: str, machine: str, jobs: int) -> None:
-    """Build a small kernel with every file system built in, and keep it in the cache by its content.
+    """Build a small kernel with every file system built in, and cache it by content.
 
     \b
-    powercut kernel build                             User Mode Linux of Debian's 6.12: judges at native speed
-    powercut kernel build --source ~/linux            of your own tree
-    powercut run --machine uml --kernel IMAGE         judge your own tree alone
+    powercut kernel build                             User Mode Linux from Debian's 6.12: judges at native
+    speed powercut kernel build --source ~/linux            from your own tree powercut run --machine uml
+    --kernel IMAGE         test your own tree only
     """
     if "/" in source and not Path(source).is_dir():
-        raise UsageError(f"{source} is no folder", "name a kernel tree, or a source package")
+        raise UsageError(f"{source} is not a directory", "name a kernel tree, or a source package")
     path = cache_dir() / f"build-{machine}.log"
     flavour = profile_of(machine).build
     if flavour is None:

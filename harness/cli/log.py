@@ -35,7 +35,7 @@ def log_group() -> None:
 
 @log_group.command("ls", epilog=_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
+@click.option("--limit", type=click.IntRange(1), help="List at most this many entries.")
 @click.option("--start-entry", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--start-mark", help="Begin after this mark.")
 @click.option("--end-mark", help="End with this mark.")
@@ -52,7 +52,7 @@ def log_group() -> None:
 )
 @guarded
 def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
-    """List the entries of a write log: of a run (log.zst), or of any log device."""
+    """List the entries of a write log: a run's log.zst, or any log device."""
     with _plain_log(file, log_mib << 20) as path:
         for entry in select(replace(read_log(path), path=file), **selection):
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
@@ -62,10 +62,10 @@ def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
 
 @contextlib.contextmanager
 def _plain_log(file: Path, limit_bytes: int) -> Iterator[Path]:
-    """`file`, unpacked where it is one of a run's compressed logs."""
+    """`file`, unpacked if it is a run's compressed log."""
     if not file.is_file() and not file.is_block_device():
         raise UsageError(
-            f"{file} is no file", "name a log.zst below cases/ of a run directory, or a log device"
+            f"{file} is not a file", "name a log.zst under cases/ in a run directory, or a log device"
         )
     if file.suffix != ".zst":
         yield file

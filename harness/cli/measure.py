@@ -27,30 +27,35 @@ def _listed() -> str:
     return "\n".join(f"{name.ljust(width)}  {c.summary}" for name, c in COMPARISONS.items())
 
 
-_HELP = f"""Repeat a comparison of journaling modes and file systems that people have made for twenty years.
+_HELP = f"""Repeat a published comparison of journaling modes and file systems.
 
 \b
 {_listed()}
 
 \b
-powercut measure double-write                   ten MiB written twice, or once
-powercut measure power-cut --repeat 50          fifty power cuts a mode
+powercut measure double-write                   10 MiB written twice, or once
+powercut measure power-cut --repeat 50          50 power cuts per mode
 powercut measure bonnie --only ext4,XFS         two of its file systems
 powercut measure many-entries --scale 80        all 500,000 entries: for real hardware
 powercut measure --resume reports/runs/DATE-measure-bonnie
 
-Sizes are such that each finishes in minutes under emulation. Configurations are taken in turn, round by
-round, and every ratio is taken within a round. The first use puts together the guest with tools, which takes
-minutes. reports/latest stays with the last `powercut run`.
+The default sizes let each measurement finish in minutes under emulation. Configurations alternate, round by
+round, and every ratio is computed within a round. The first use builds the toolbox guest, which takes
+minutes. reports/latest keeps pointing to the last `powercut run`.
 
 Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something could not be measured or decided
-(the report says what and why), 130 interrupted (go on with --resume).
+(the report says what and why), 130 interrupted (continue with --resume).
 """
 
 
 @click.command("measure", help=_HELP)
 @click.argument("name", required=False)
-@click.option("--list", "want_list", is_flag=True, help="What can be measured, what it repeats, and on what.")
+@click.option(
+    "--list",
+    "want_list",
+    is_flag=True,
+    help="List the measurements, their sources, configurations and sizes.",
+)
 @click.option("--repeat", type=click.IntRange(1), metavar="N", help="Rounds. Default: the measurement's own.")
 @click.option(
     "--scale",
@@ -58,23 +63,25 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     default=1.0,
     show_default=True,
     metavar="F",
-    help="Times the sizes that suit emulation.",
+    help="Multiplies the default sizes, which suit emulation.",
 )
 @click.option(
-    "--only", multiple=True, callback=listed, metavar="CONFIGURATION,...", help="These of its configurations."
+    "--only",
+    multiple=True,
+    callback=listed,
+    metavar="CONFIGURATION,...",
+    help="Measure only these configurations.",
 )
 @click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
-@click.option(
-    "--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of a kernel of your own."
-)
+@click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of your own kernel.")
 @accel_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Of what is random.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of everything random.")
 @out_option("Where runs are kept.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Take what a run that was stopped does not hold yet, and write its report again.",
+    help="Continue a stopped run: measure what is missing, and write its report again.",
 )
 @guarded
 def measure_command(
@@ -106,7 +113,7 @@ def measure_command(
 
 def _planned(run: Path) -> MeasurePlan:
     if not (run / "plan.json").is_file():
-        raise UsageError(f"{run} holds no measurement", "powercut measure NAME makes one")
+        raise UsageError(f"{run} holds no measurement", "create one with: powercut measure NAME")
     return load_plan(run)
 
 
@@ -118,13 +125,13 @@ def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:
-        console.say(f"interrupted; go on with: {resume_measurement(plan.kernel, plan.modules, shown)}")
+        console.say(f"interrupted; continue with: {resume_measurement(plan.kernel, plan.modules, shown)}")
         return ExitCode.INTERRUPTED
     return exit_code(result)
 
 
 def exit_code(result: Result) -> ExitCode:
-    """What the shell is told of a measurement that came to its end."""
+    """The exit code of a finished measurement."""
     if result.verdict is Verdict.FAIL:
         return ExitCode.INCONSISTENT
     undecided = result.lacking or result.verdict is Verdict.UNKNOWN

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 REPORTS = Path("reports")
 
 
-class OneOf(click.ParamType):  # type: ignore[type-arg]  # before click 8.2 it takes none
-    """One of the names that `names` gives when the option is used: machines come from their files."""
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """One of the names that `names` returns when the option is used: machines are read from files."""
 
     name = "name"
 
@@ -38,7 +38,7 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # before click 8.2 it t
 
 
 class NewFile(click.Path):
-    """A file to be written: its folder must be there, which is a mistake to be told before hours of work."""
+    """A file to write. Its directory must exist: better to fail now than after hours of work."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -46,12 +46,12 @@ class NewFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.absolute().parent.is_dir():
-            self.fail(f"{path}: there is no folder {path.absolute().parent}", param, ctx)
+            self.fail(f"{path}: no such directory: {path.absolute().parent}", param, ctx)
         return path
 
 
 class Folder(click.Path):
-    """A folder that is made where it is missing; nothing but folders may stand on the way there."""
+    """A directory, created if missing; every existing part of its path must be a directory."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)
@@ -60,7 +60,7 @@ class Folder(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         there = next((p for p in (path.absolute(), *path.absolute().parents) if p.exists()), path)
         if not there.is_dir():
-            self.fail(f"{path}: {there} is no folder", param, ctx)
+            self.fail(f"{path}: {there} is not a directory", param, ctx)
         return path
 
 
@@ -69,15 +69,15 @@ ACCEL = OneOf(lambda: ["auto", *accelerators()])
 
 
 def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[str]:
-    """`-c a,b -c c` as one list; empty where it was not given. `-c ""`, an empty variable, is an error."""
+    """`-c a,b -c c` as one list; empty if not given. `-c ""`, such as an empty variable, is an error."""
     names = [name for value in values for name in value.split(",") if name]
     if values and not names:
-        raise click.BadParameter("it names nothing; leave the option out for its default")
+        raise click.BadParameter("empty value; leave the option out to get its default")
     return names
 
 
 def out_option(said: str | None = None) -> Decorator:
-    """--out, the folder of the runs."""
+    """--out, the directory that holds the runs."""
     return click.option(
         "--out",
         type=Folder(),
@@ -98,22 +98,22 @@ source_option = click.option(
 
 
 def open_run(path: Path) -> RunStore:
-    """The run directory that the command line names. Raises UsageError where there is none."""
+    """Open the run directory named on the command line. Raises UsageError if there is none."""
     need_run(path)
     return RunStore.open(path)
 
 
 def need_run(path: Path) -> None:
-    """Raises UsageError for what is no run directory."""
+    """Raises UsageError if `path` is not a run directory."""
     if not (path / "run.json").is_file():
         raise UsageError(
-            f"{path} is no run directory: it has no run.json",
-            "name reports/latest or a folder of reports/runs; powercut run makes them",
+            f"{path} is not a run directory: it has no run.json",
+            "name reports/latest or a directory in reports/runs; powercut run creates them",
         )
 
 
 def named_kernel(given: Mapping[str, Any]) -> Named:
-    """The kernel and the modules that were typed on this command line; a default was not."""
+    """The kernel and modules typed on this command line; a default does not count."""
     typed = click.get_current_context().get_parameter_source("kernel") is not ParameterSource.DEFAULT
     return Named(given["kernel"] if typed else None, given["modules"], tuple(given["replaced"]))
 
@@ -124,11 +124,9 @@ own_kernel_options = [
     click.option(
         "--kernel",
         metavar="K",
-        help="Another kernel than the run's, or the run's own, where that is a file that the cache lacks.",
+        help="A kernel other than the run's; or the run's own, if that is a file not in the cache.",
     ),
-    click.option(
-        "--modules", type=click.Path(path_type=Path), metavar="DIR", help="The modules of that kernel."
-    ),
+    click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of that kernel."),
     click.option(
         "--module",
         "replaced",
@@ -151,7 +149,7 @@ kernel_options = [
         "--modules",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Modules of a kernel of your own: what make modules_install filled.",
+        help="Modules of your own kernel: the directory filled by make modules_install.",
     ),
     click.option(
         "--module",
@@ -166,7 +164,7 @@ kernel_options = [
         type=MACHINE,
         default="auto",
         show_default=True,
-        help="auto: QEMU records; UML judges, where a UML kernel of the same source has been built.",
+        help="auto: QEMU records; UML judges if a UML kernel of the same source has been built.",
     ),
     click.option(
         "--accel",
@@ -179,7 +177,7 @@ kernel_options = [
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
-    """Several options as one decorator."""
+    """Combine several options into one decorator."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""`powercut report`, `compare` and `list`: what is kept, told again."""
+"""`powercut report`, `compare` and `list`: show what is stored."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from harness.workloads.load import select_workloads
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Judge the findings by other expectations. Repeatable.",
+    help="Apply these expectations instead of the run's own. Repeatable.",
 )
 @guarded
 def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
-    """Write the reports of RUN again (default: reports/latest) and print its summary.
+    """Rewrite the reports of RUN (default: reports/latest) and print its summary.
 
     \b
     powercut report reports/latest --expect vms/filesystems/natural-faults.expected
@@ -57,14 +57,14 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
 @click.argument("second", type=click.Path(path_type=Path))
 @guarded
 def compare_command(first: Path, second: Path) -> ExitCode:
-    """Hold the verdicts of two runs of the same recordings against each other, state by state.
+    """Compare the verdicts of two runs of the same recordings, state by state.
 
     \b
     powercut run --recordings reports/latest --machine uml
     powercut compare FIRST SECOND
 
-    A case or a state that only one of them has is a difference. Exits 0 where they agree on everything, 1
-    where not, 4 where there was nothing to compare.
+    A case or state that only one run has counts as a difference. Exits 0 if the runs agree on everything, 1
+    if not, 4 if there was nothing to compare.
     """
     with open_run(first) as one, open_run(second) as two:
         found = compare(one, two)
@@ -88,7 +88,7 @@ def _compared(found: Comparison) -> str:
 @out_option()
 @guarded
 def list_command(what: str, out: Path) -> None:
-    """What can be named: file systems and modes, workloads, kernels, and the runs that are kept.
+    """List what can be named: file systems and modes, workloads, kernels, and stored runs.
 
     \b
     powercut list filesystems
@@ -107,7 +107,7 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
         case "workloads":
             written = [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
             sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
-            return [*written, *sets, (random_name(17, 20), "one by chance: 20 operations from seed 17")]
+            return [*written, *sets, (random_name(17, 20), "random: 20 operations from seed 17")]
         case "kernels":
             return [(pin.name, pin.summary) for pin in pins().values()]
         case _:
@@ -115,7 +115,7 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
 
 
 def _run_row(path: Path) -> tuple[str, ...]:
-    """Of any version, as far as it can be read."""
+    """A row for a run of any version, as far as its run.json can be read."""
     try:
         info = msgspec.json.decode(path.read_bytes())
         finished = "finished" if info.get("finished") else "not finished"

@@ -1,4 +1,4 @@
-"""`powercut repro` and `powercut shrink`: a crash state again, a finding made short."""
+"""`powercut repro` and `powercut shrink`: reproduce a crash state, minimise a finding."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _CODES = {
     metavar="FILE",
     help="Write the crashed disk as a raw image.",
 )
-@click.option("--bisect", is_flag=True, hidden=True)  # 2, "no such option", would say that the commit is bad
+@click.option("--bisect", is_flag=True, hidden=True)  # git would read 2, "no such option", as "bad"
 @guarded
 def repro_command(
     point: str,
@@ -70,11 +70,11 @@ def repro_command(
     powercut repro ext4-nobarrier/append-fsync@41 --shell
     powercut repro ext4-nobarrier/append-fsync@41 --kernel arch/x86/boot/bzImage
 
-    Exits 0 where the state is consistent, 1 where not, 3 where undecided. On another kernel than the run's
-    this tests recovery alone: the writes are those of the kernel that recorded them. To test, or to bisect,
-    what a kernel writes, record anew: powercut run --bisect.
+    Exits 0 if the state is consistent, 1 if not, 3 if undecided. On a kernel other than the run's, this tests
+    recovery only: the writes are those of the kernel that recorded them. To test or bisect what a kernel
+    writes, make a new recording: powercut run --bisect.
 
-    A kernel or module that is a file of this host is used only if it is named here, since a run directory may
+    A kernel or module that is a file on this host is used only if it is named here, since a run directory may
     come from somebody else.
     """
     if bisect:
@@ -88,20 +88,20 @@ def repro_command(
                 return ExitCode.CONSISTENT
             if want_shell:
                 return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
-            return _tell(reproduce(shown))
+            return _print(reproduce(shown))
 
 
 def _no_bisect() -> ExitCode:
     say_error(
         UsageError(
-            "repro judges an old recording again, so it cannot tell which commit began to write wrongly",
-            "record anew at each commit: powercut run -c MODE -w WORKLOAD --kernel FILE --bisect",
+            "repro judges an old recording again, so it cannot find the commit that began to write wrongly",
+            "make a new recording at each commit: powercut run -c MODE -w WORKLOAD --kernel FILE --bisect",
         )
     )
     return ExitCode.BISECT_STOP
 
 
-def _tell(seen: Reproduction) -> ExitCode:
+def _print(seen: Reproduction) -> ExitCode:
     verdict = seen.judgement.verdict
     console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
     if seen.recorded_on:
@@ -123,24 +123,26 @@ def _tell(seen: Reproduction) -> ExitCode:
 @click.command("shrink")
 @click.argument("case", metavar="CASE")
 @source_option
-@click.option("--oracle", default="", help="Whose finding is to remain. Default: the first one's.")
+@click.option(
+    "--oracle", default="", help="Keep the finding of this oracle. Default: the oracle of the first finding."
+)
 @with_options(own_kernel_options)
 @click.option(
     "--output",
     type=NewFile(),
     metavar="FILE.toml",
-    help="Default: shrunk/ in the run's directory.",
+    help="Default: a file in shrunk/ in the run directory.",
 )
 @guarded
 def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **given: Any) -> ExitCode:
-    """Make the workload of a finding short: which of its operations are needed?
+    """Reduce the workload of a finding to the operations it needs.
 
     \b
     powercut shrink ext4-nobarrier/random1-17-20
 
     Each candidate is recorded, and all its crash states are judged, on the kernel of the run. Exits 1 with a
-    workload file where the finding remains, 0 where the case has none, 3 where the whole workload does not
-    show it again.
+    workload file if the finding remains, 0 if the case has none, 3 if a new recording of the whole workload
+    does not show it.
     """
     with open_run(source) as store:
         finding = finding_to_shrink(store, case, oracle)
@@ -149,7 +151,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
             return ExitCode.CONSISTENT
         shrunk = shrink(store, finding, named_kernel(given), console.say)
         if shrunk is None:
-            console.say(f"{case}: recorded anew, it does not show {finding.oracle}")
+            console.say(f"{case}: a new recording does not show {finding.oracle}")
             return ExitCode.UNDECIDED
         again = store.plan()
         file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"

@@ -11,13 +11,13 @@ from harness.toolbox.rootfs import root_image
 
 
 @click.command("rootfs")
-@click.option("--again", is_flag=True, help="Build it even if the cache holds it: with today's packages.")
+@click.option("--again", is_flag=True, help="Build it from today's packages even if it is cached.")
 @guarded
 def rootfs_command(again: bool) -> None:
-    """Build the root image of the guest with tools, and print its path.
+    """Build the root image of the toolbox guest, and print its path.
 
     \b
-    powercut rootfs             a minute or two, once; then it is in the cache
+    powercut rootfs             takes a minute or two, once; then it is cached
     powercut rootfs --again     after the packages have changed
 
     `powercut trace` and `powercut measure` build it on first use. The recipe is vms/rootfs.

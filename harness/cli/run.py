@@ -61,7 +61,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     multiple=True,
     callback=listed,
     metavar="FS/MODE,...",
-    help="File systems in modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.",
+    help="Modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.",
 )
 @click.option(
     "-w",
@@ -78,7 +78,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help=f"N workloads of {RANDOM_LENGTH} operations by chance, from consecutive seeds.",
+    help=f"N random workloads of {RANDOM_LENGTH} operations, from consecutive seeds.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed of --random."
@@ -104,19 +104,19 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     type=click.IntRange(1, 256),
     default=os.cpu_count() or 1,
     show_default=True,
-    help="Guests at once.",
+    help="Guests to run at once.",
 )
 @click.option(
     "--recordings",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Judge the recordings of RUN again, on this kernel and machine, instead of making new ones.",
+    help="Judge the recordings of RUN on this kernel and machine, instead of making new ones.",
 )
 @click.option(
     "--memo/--no-memo",
     default=True,
     show_default=True,
-    help="Recall the outcome of states equal in all that recovery, walk and fsck read.",
+    help="Reuse the outcome of a state that agrees in every block that recovery, walk and fsck read.",
 )
 @click.option(
     "--memo-sample",
@@ -125,20 +125,20 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     default=SAMPLE_RATE * 100,
     show_default=True,
     metavar="PERCENT",
-    help="How many of the states that the memo answers are looked at all the same.",
+    help="Share of the states answered by the memo that are recovered anyway, to check it.",
 )
 @click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Known failures, a line each, with the reason; they are shown and do not fail the run. Repeatable.",
+    help="Known failures, one per line, with the reason; reported, but they do not fail the run. Repeatable.",
 )
 @click.option(
     "--require-all/--no-require-all",
     default=None,
-    help="End with 4 where this host or kernel lacks what a case needs (a program, a module). Default: where "
-    "every mode is named by itself (-c ext4/ordered,xfs/default), and not for -c all or -c ext4.",
+    help="Exit with 4 if this host or kernel lacks something a case needs (a program, a module). Default: on if "
+    "every mode is named in full (-c ext4/ordered,xfs/default), off for -c all or -c ext4.",
 )
 @click.option(
     "--log-size",
@@ -155,16 +155,16 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     "--resume",
     type=click.Path(path_type=Path, exists=True),
     metavar="RUN",
-    help="Go on with a run that was stopped.",
+    help="Continue a stopped run.",
 )
 @click.option(
-    "-n", "--no-action", is_flag=True, help="Print what would be run, and a guest's line; run nothing."
+    "-n", "--no-action", is_flag=True, help="Print what would be run and a guest's command line; run nothing."
 )
 @click.option(
     FLAG,
     "bisect",
     is_flag=True,
-    help="Exit codes as git bisect run takes them: 0, 1, 125 (skip this commit), 128 (stop).",
+    help="Exit codes for git bisect run: 0 (good), 1 (bad), 125 (skip this commit), 128 (stop).",
 )
 @guarded
 def run_command(**given: Any) -> ExitCode:
@@ -174,14 +174,14 @@ def run_command(**given: Any) -> ExitCode:
     powercut run -c ext4/ordered,ext4/journal -w append-fsync,replace-rename
     powercut run -c ext4 -w all --kernel arch/x86/boot/bzImage
     powercut run -c ext4/ordered --module fs/ext4/ext4.ko
-    powercut run -c all -w quick --require-all          # CI: a missing mkfs is no pass
+    powercut run -c all -w quick --require-all          # CI: a missing mkfs is not a pass
     powercut run --resume reports/latest
     git bisect run sh -c 'make -s bzImage || exit 125;
         powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
 
-    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or an error of the harness, 4 nothing was
-    run, or not everything that was required, 130 interrupted. A case is not required where the file system
-    itself does not have an operation of the workload.
+    Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error, 4 nothing was run or
+    a required case was not, 130 interrupted. A case is not required if the file system itself lacks an
+    operation of the workload.
     """
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
@@ -262,13 +262,13 @@ def _execute(plan: Plan, store: RunStore) -> Summary:
         summary = execute(plan, store, progress)
     print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:
-        console.say(f"interrupted; go on with: {resume(plan, shown_path(store.path))}")
+        console.say(f"interrupted; continue with: {resume(plan, shown_path(store.path))}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
     return summary
 
 
 def _show(plan: Plan) -> ExitCode:
-    """--no-action."""
+    """Print what a run would do (--no-action)."""
     kernel = find_chosen(plan.kernel_choice)
     chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     console.say(f"kernel: {kernel.name} ({kernel.image})")
@@ -287,7 +287,7 @@ def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
 
 
 def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
-    """Who names a mode by itself wants to know of that mode; `all` takes what there is."""
+    """A user who names a mode in full wants its verdict; `all` takes whatever this host can run."""
     return all("/" in name for name in configurations) if asked is None else asked
 
 
@@ -299,7 +299,7 @@ def _known_models(names: list[str]) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """A workload of the user's by its full path, so that a run can be resumed from elsewhere."""
+    """The user's own workload as an absolute path, so that a run can be resumed from another directory."""
     path = Path(name)
     own = path.is_file() or ("/" in name and path.is_dir())
     return str(path.resolve()) if own and name not in workload_files() else name
@@ -310,13 +310,13 @@ def _absolute(name: str) -> str:
 @with_options(kernel_options)
 @guarded
 def smoke_command(**given: Any) -> ExitCode:
-    """One mode, one workload, every crash state: does everything work here? Under a minute.
+    """Check that everything works here: one mode, one workload, every crash state; under a minute.
 
     \b
     powercut smoke
     powercut smoke --kernel arch/x86/boot/bzImage
 
-    Exit codes are those of powercut run.
+    Exit codes: as for powercut run.
     """
     plan = Plan(
         configurations=SMOKE[0],

@@ -47,21 +47,29 @@ TARGET_PERCENT = 2.0
     metavar="FS/MODE,...",
     help=f"Modes; the others are compared with the first. Default: {','.join(DEFAULT_MODES)}.",
 )
-@click.option("-m", "--milliseconds", is_flag=True, help="Histograms in milliseconds.")
+@click.option("-m", "--milliseconds", is_flag=True, help="Print histograms in milliseconds.")
 @click.option(
-    "-d", "--disk", default="vdb", show_default=True, help="The disk to trace, as the guest calls it."
+    "-d", "--disk", default="vdb", show_default=True, help="The disk to trace, by its name in the guest."
 )
 @click.option(
-    "--workload", default=WORKLOAD, show_default=True, metavar="CMD", help="For sh, run in the file system."
+    "--workload",
+    default=WORKLOAD,
+    show_default=True,
+    metavar="CMD",
+    help="Shell command, run in the file system.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), default=10, show_default=True, help="Of the workload, in each mode."
+    "--rounds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Rounds of the workload in each mode.",
 )
 @click.option(
     "--overhead",
     "want_overhead",
     is_flag=True,
-    help="Measure what the probes cost: rounds without and with them in turn.",
+    help="Measure the cost of the probes: rounds with and without them, alternating.",
 )
 @click.option("--source", type=click.Choice(["auto", "bcc", "tracefs"]), default="auto", show_default=True)
 @click.option(
@@ -69,7 +77,7 @@ TARGET_PERCENT = 2.0
 )
 @click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="As for run.")
 @accel_option
-@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="What it comes to, as JSON.")
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the results as JSON.")
 @out_option()
 @click.argument("interval", type=click.FloatRange(min=0, min_open=True), required=False)
 @click.argument("count", type=click.IntRange(1), required=False)
@@ -85,15 +93,15 @@ def trace_command(
     count: int | None,
     **given: object,
 ) -> ExitCode:
-    """Commit latency and throughput per journaling mode, by probes in the running kernel.
+    """Measure commit latency and throughput per journaling mode, with probes in the running kernel.
 
     \b
     powercut trace -c ext4/journal,ext4/writeback,ext4/ordered
     powercut trace -m -d vdb 1 10            a histogram every second, ten times
     powercut trace -c ext4/ordered,xfs/default --workload 'fio --name=a --rw=write --size=1m --fsync=1'
-    powercut trace --overhead                what the probes cost
+    powercut trace --overhead                the cost of the probes
 
-    With INTERVAL the workload is repeated in one mode, and a histogram is printed that often, COUNT times.
+    With INTERVAL, repeat the workload in one mode and print a histogram every INTERVAL seconds, COUNT times.
     """
     profiles = select_profiles(configurations or (["ext4/ordered"] if interval else list(DEFAULT_MODES)))
     if interval and want_overhead:
@@ -123,7 +131,7 @@ def trace_command(
 
 
 def _main_histograms(m: Measurement) -> list[Histogram]:
-    """Of the journal's events; of fsync, which the report shows too, where there are no others."""
+    """Histograms of the journal's events; if there are none, those of fsync, which the report always shows."""
     return [h for h in m.histograms if not h.title.endswith(": fsync")] or list(m.histograms)
 
 
@@ -138,7 +146,7 @@ def _traced(t: Tracing, run: Path, progress: Progress) -> Measurement:
 
 
 def _overhead(t: Tracing, run: Path, progress: Progress) -> Measurement:
-    m = t.measurement("overhead", "the same workload without and with probes, in turn", 0.0)
+    m = t.measurement("overhead", "the same workload with and without probes, alternating", 0.0)
     found = overhead(t, progress)
     m = msgspec.structs.replace(m, seconds=0.0, tables=[overhead_table(found)])
     write_measurements(run, [m])
@@ -146,7 +154,7 @@ def _overhead(t: Tracing, run: Path, progress: Progress) -> Measurement:
 
 
 def overhead_table(found: Sequence[Overhead]) -> Table:
-    """One row a mode."""
+    """One row per mode."""
     return Table(
         "What the probes cost",
         ["mode", "without, CPU s", "with, CPU s", "of medians, %", "of each pair, %", "in the probes, %"],
@@ -161,7 +169,7 @@ def overhead_table(found: Sequence[Overhead]) -> Table:
             ]
             for o in found
         ],
-        f"The aim is at most {TARGET_PERCENT:g} %. Processor time that the guest takes on the host for a "
-        "round. In the probes: the time that the kernel itself counts for their programs "
-        "(kernel.bpf_stats_enabled), without the way there and back.",
+        f"The aim is at most {TARGET_PERCENT:g} %. CPU time that the guest takes on the host for one "
+        "round. In the probes: the time that the kernel itself accounts to their programs "
+        "(kernel.bpf_stats_enabled), without entry and exit.",
     )

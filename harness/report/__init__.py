@@ -1,4 +1,4 @@
-"""Tell what a run found. Everything here reads the store and judges nothing."""
+"""Reports of a run. Everything here reads the store and judges nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["print_summary", "shown_path", "source_words", "write_reports"]
 def write_reports(store: RunStore, source: Path | None = None) -> None:
     """Write report.html, results.json, junit.xml, summary.txt and findings/ into the run's directory.
 
-    `source`: the run's path as reproduce commands shall give it, such as `reports/latest`; the run's own
-    directory if not given. It is shown relative to the working directory when it lies below it.
+    `source`: the run's path for reproduce commands, such as `reports/latest`; default: the run directory. It
+    is shown relative to the working directory if it lies below it.
     """
     summary = summarise(store)
     shown = source_words(store, shown_path(source or store.path))

@@ -1,4 +1,4 @@
-"""`findings/<hash12>/`: one folder a finding, to be read, kept, or attached to a mail."""
+"""`findings/<hash12>/`: one directory per finding, to read, keep, or attach to a mail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_EVIDENCE = "(not kept)\n"
 
 
 def write_findings(summary: Summary, store: RunStore, source: str) -> None:
-    """Write the folder of every finding. `source`: see `lines.source_words`."""
+    """Write the directory of every finding. `source`: see `lines.source_words`."""
     infos = {c.case: c.info for c in summary.cases}
     for finding in summary.findings:
         _write(store, finding, infos[finding.case], source)
@@ -42,7 +42,7 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
 
 
 def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None, source: str) -> str:
-    """The whole story of a finding; the last line is the command that shows it again."""
+    """The full text of a finding; the last line is the command that reproduces it."""
     lines = [
         f"{f.case} {f.oracle}: {f.summary}",
         "",
@@ -58,7 +58,7 @@ def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | N
         lines.append(f"expected       {f.expectation.reason} ({f.expectation.origin})")
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
-    lines += ["", "What was done, and where the power failed:", *history_lines(info, f.state.prefix)]
+    lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
     lines += ["", *_state_lines(f)]
     if evidence and evidence.state != f.state:
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
@@ -79,7 +79,7 @@ def _state_lines(f: Finding) -> list[str]:
 
 
 def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -> dict[str, Any]:
-    """The crash point for programs."""
+    """The finding as JSON values (crash.json)."""
     return {
         "schema": 1,
         "id": f.id,
@@ -101,8 +101,8 @@ def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -
 
 
 def repro_script(f: Finding, kernel: Sequence[str]) -> str:
-    """A shell script that finds the run two folders above itself, wherever the run has been copied to.
-    `kernel`: the options that name its kernel's files.
+    """A shell script that expects the run directory two levels above itself, so the run can be copied
+    anywhere. `kernel`: the options that name its kernel's files.
     """
     files = "".join(f" {shlex.quote(word)}" for word in kernel)
     command = reproduce(f.case, f.state, f'"$run"{files}')

@@ -1,7 +1,7 @@
-"""report.html: one file, without network, for people.
+"""report.html: a single self-contained file that needs no network.
 
-What is computed here is only what to show; how it looks is `reports/templates/report.html`. The template
-escapes everything: paths, kernel messages and workload names are foreign text.
+This module decides what to show; `reports/templates/report.html` decides how it looks. The template escapes
+everything: paths, kernel messages and workload names are untrusted text.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
 from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, shell_code, worst
 
-_SHOWN_LINES = 60  # of a kernel log or an fsck's output; the whole stands in findings/<id>/
-_OPEN_CASES = 6  # at once; a page full of open cases hides the next one
-_OPEN_FINDINGS = 3  # of a case
-_FOLDED_GROUP = 8  # more cases than this with the same good news are folded into one line
+_SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
+_OPEN_CASES = 6  # open at once; a page full of open cases hides the next one
+_OPEN_FINDINGS = 3  # open per case
+_FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class CaseView:
     timeline: Timeline | None
     findings: Sequence[FindingView]
     unknown: Sequence[tuple[str, str, str]]  # states, reason, reproduce
-    how: Sequence[tuple[str, str]]  # states, how they were come by
+    how: Sequence[tuple[str, str]]  # states, how their verdict was reached
     pace: str
 
     @property
     def urgent(self) -> bool:
-        """Whether a reader wants to see it at once."""
+        """Whether it should be open when the page loads."""
         return self.summary.verdict in (CaseVerdict.FAIL, CaseVerdict.UNKNOWN) and bool(
             self.findings or self.unknown
         )
@@ -63,7 +63,7 @@ class CaseView:
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """A cell of the matrix, and the case that it leads to."""
+    """A cell of the matrix, and the case it links to."""
 
     cell: words.Cell
     anchor: str
@@ -71,7 +71,7 @@ class CellView:
 
 @dataclass(frozen=True, slots=True)
 class MatrixView:
-    """Modes and workloads; `rows`: a name and its cells, None where a case was not planned."""
+    """Modes and workloads; `rows`: a name and its cells; None: no such case was planned."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[CellView | None]]]
@@ -79,15 +79,15 @@ class MatrixView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """Cases of one verdict. `folded`: behind one line that says how many they are."""
+    """Cases of one verdict. `folded`: shown as one line with their number."""
 
     title: str
     folded: bool
-    cases: Sequence[tuple[CaseView, bool]]  # and whether it is open
+    cases: Sequence[tuple[CaseView, bool]]  # with whether it is open
 
 
 def report_html(summary: Summary, store: RunStore, source: str) -> str:
-    """The page. `source`: the run's path as reproduce commands shall give it."""
+    """The page. `source`: the run's path for reproduce commands."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource("reports", "templates")),
         autoescape=True,
@@ -120,7 +120,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
 
 
 def _headline(summary: Summary) -> tuple[str, str]:
-    """What was tested, and the answer."""
+    """What was tested, and the result."""
     subject, _, answer = words.headline(summary).partition(": ")
     return subject, answer[:1].upper() + answer[1:]
 
@@ -137,7 +137,7 @@ def _verdict(summary: Summary) -> CaseVerdict:
 
 
 def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> CaseView:
-    # Hundreds of drawings of what went well would make the page too large to open.
+    # Hundreds of timelines of passing cases would make the page too large to open.
     drawn = c.verdict is not CaseVerdict.PASS or not c.case.is_generated
     return CaseView(
         summary=c,
@@ -159,7 +159,7 @@ def _timeline(store: RunStore, record: CaseRecord, c: CaseSummary) -> Timeline |
 
 
 def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]:
-    """Unexpected ones first. Open are the first few of them; of a case that fails as expected, the first."""
+    """Unexpected findings first. The first few are open; in a case that fails as expected, only the first."""
     ordered = sorted(c.findings, key=lambda f: f.expectation is not None)
     opened = _OPEN_FINDINGS if c.verdict is CaseVerdict.FAIL else 1
     return [_finding(store, c, f, source, i < opened) for i, f in enumerate(ordered)]
@@ -182,7 +182,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
 def _tail(text: str) -> str:
     lines = text.rstrip("\n").splitlines()
     left_out = len(lines) - _SHOWN_LINES
-    return "\n".join([f"({left_out} lines before)", *lines[-_SHOWN_LINES:]] if left_out > 0 else lines)
+    return "\n".join([f"({left_out} lines omitted)", *lines[-_SHOWN_LINES:]] if left_out > 0 else lines)
 
 
 def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
@@ -207,7 +207,7 @@ _GROUP_TITLES = {
 
 
 def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
-    """Those that were run, worst first: what a reader has come for stands on top, open."""
+    """Cases that were run, worst first: the ones a reader looks for are at the top, open."""
     groups = []
     left = _OPEN_CASES
     for verdict in (v for v in WORST_FIRST if v in _GROUP_TITLES):
@@ -227,17 +227,17 @@ def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
-    """How the run was made: name and value, without the empty ones."""
+    """How the run was made, as (name, value); empty values are left out."""
     info = summary.info
     facts = [
         ("Kernel", " ".join(filter(None, [words.kernel_name(info), info.kernel.version]))),
         ("Given as", info.kernel.name),
         ("SHA-256", info.kernel.sha256),
         *((name.capitalize(), value) for name, value in info.kernel.details.items()),
-        ("Machine", f"{words.machine_name(info)}, {words.plural(info.machine.cpus, 'CPU')} a guest"),
+        ("Machine", f"{words.machine_name(info)}, {words.plural(info.machine.cpus, 'CPU')} per guest"),
         *((name.capitalize(), value) for name, value in info.machine.details.items()),
         ("Jobs", str(info.jobs)),
-        ("Verdicts", words.come_by(summary)),
+        ("Verdicts", words.how_reached(summary)),
         ("Guests", words.pace(summary.checked, sum(c.seconds for c in summary.cases))),
         ("Host", info.host),
         ("Powercut", " at ".join(filter(None, [info.powercut, info.git_head]))),

@@ -1,10 +1,9 @@
-"""junit.xml in fstests' shape: one testsuite a file system and mode, one testcase a workload.
+"""junit.xml in the shape fstests writes: one testsuite per file system and mode, one testcase per workload.
 
-An expected failure is `<skipped type="powercut.xfail" message="...">`, as pytest writes its own: GitLab,
-Jenkins and GitHub's reporters then show it apart from the passes, with its reason, and leave the build green.
-The finding's text and its reproduce line stand in `<system-out>` beside it. A case that is undecided is an
-`<error>`: green would be a lie, and a failure would accuse the kernel. So is one that was required and that
-this host or kernel cannot run.
+An expected failure is `<skipped type="powercut.xfail" message="...">`, as in pytest: GitLab, Jenkins
+and GitHub reporters then show it apart from the passes, with its reason, and leave the build green. The
+finding's text and its reproduce line are in `<system-out>`. An undecided case is an `<error>`: a pass would
+be wrong, and a failure would accuse the kernel. So is a required case that this host or kernel cannot run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from harness.summary import CaseSummary, CaseVerdict, Summary
 
 
 def junit_xml(summary: Summary, source: str) -> str:
-    """The run as JUnit XML. `source`: the run's path as reproduce commands shall give it."""
+    """The run as JUnit XML. `source`: the run's path for reproduce commands."""
     root = ET.Element("testsuites", {"name": printable(f"powercut {summary.run}")})
     by_mode: dict[tuple[str, str], list[CaseSummary]] = {}
     for case in summary.cases:

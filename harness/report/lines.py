@@ -1,5 +1,5 @@
-"""Command lines that reports and commands print for people to paste: each shows or does again what was seen,
-with the kernel and the modules that it was seen with.
+"""Command lines that reports and commands print for people to paste. Each repeats what was done, with the
+same kernel and modules.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from harness.store import RunStore
 
 
 def reproduce(case: CaseId, state: CrashState, source: str) -> str:
-    """The one command that shows a crash point again. `source`: see `source_words`."""
+    """The command that reproduces a crash point. `source`: see `source_words`."""
     return f"powercut repro {shlex.quote(f'{case}{state}')} --from {source}"
 
 
 def source_words(store: RunStore, path: str) -> str:
-    """What follows `--from`: the run's path as the user would write it, and the files of its kernel, which
-    are used only where a command line names them.
+    """The arguments after `--from`: the run's path as the user would write it, and the files of its kernel,
+    which are used only if the command line names them.
     """
     return shlex.join([path, *files_of(store)])
 
 
 def files_of(store: RunStore) -> list[str]:
-    """Options that name the files of a run's kernel; none where its plan cannot be read."""
+    """Options that name the files of a run's kernel; none if its plan cannot be read."""
     try:
         return _files(store.plan())
     except StoreError:
@@ -36,17 +36,17 @@ def files_of(store: RunStore) -> list[str]:
 
 
 def resume(plan: Plan, path: str) -> str:
-    """The command that goes on with a run that was stopped."""
+    """The command that continues a stopped run."""
     return f"powercut run --resume {shlex.join([path, *_files(plan)])}"
 
 
 def resume_measurement(kernel: str, modules: str | None, path: str) -> str:
-    """The same of a measurement."""
+    """The command that continues a stopped measurement."""
     return f"powercut measure --resume {shlex.join([path, *_kernel_files(kernel, modules)])}"
 
 
 def run_again(plan: Plan, configuration: str, workload: str) -> str:
-    """The command that records and judges one workload as `plan` did the others."""
+    """The command that records and judges one workload with the settings of `plan`."""
     words = ["powercut", "run", "-c", configuration, "-w", workload, *_kernel(plan)]
     for option, value in (("--machine", plan.machine), ("--accel", plan.accel)):
         words += [option, value] if value != "auto" else []
@@ -72,5 +72,5 @@ def _kernel_files(kernel: str, modules: str | None, replaced: Sequence[str] = ()
 
 
 def _shown(option: Sequence[str]) -> list[str]:
-    """The option with its path as people write it: relative to the working directory when it lies below."""
+    """The option with its path relative to the working directory if it lies below it."""
     return [*option[:1], *(shown_path(Path(path)) for path in option[1:])]

@@ -1,7 +1,7 @@
-"""What measurements came to, for people: report.html (one file, without network) and summary.txt.
+"""Reports of measurements: report.html (self-contained, no network) and summary.txt.
 
-Ratios lead: under emulation an absolute time says more about the host than about the file system. Beside a
-ratio stands what others have published, and what is different.
+Ratios come first: under emulation an absolute time says more about the host than about the file system. Next
+to each ratio are the published value and what differs from its setup.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RatioView:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementView:
-    """A measurement as the page shows it. `made_on`: what stands above every table."""
+    """A measurement as the page shows it. `made_on`: the line above every table."""
 
     measurement: Measurement
     emulated: bool
@@ -68,7 +68,7 @@ class MeasurementView:
 
 
 def write_measurement_reports(run: Path) -> None:
-    """Write report.html and summary.txt of the measurements that a run's directory holds."""
+    """Write report.html and summary.txt for the measurements in a run directory."""
     found = read_measurements(run)
     write_atomically(run / "summary.txt", measurements_text(found))
     write_atomically(run / "report.html", measurements_html(found))
@@ -94,9 +94,11 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
 
 
 def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
-    """Show them in a terminal."""
+    """Print measurements to a terminal."""
     console = console or Console(highlight=False)
-    if not console.is_terminal and console.width < _PLAIN_WIDTH:  # a file has room
+    if (
+        not console.is_terminal and console.width < _PLAIN_WIDTH
+    ):  # a file is not limited to the terminal's width
         console = Console(file=console.file, width=_PLAIN_WIDTH, color_system=None, highlight=False)
     for part in (part for m in measurements for part in _parts(m)):
         if isinstance(part, Text):
@@ -106,7 +108,7 @@ def print_measurements(measurements: Sequence[Measurement], console: Console | N
 
 
 def measurements_text(measurements: Sequence[Measurement]) -> str:
-    """The same without colours."""
+    """Measurements as plain text."""
     out = io.StringIO()
     print_measurements(
         measurements, Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
@@ -118,7 +120,7 @@ def measurements_text(measurements: Sequence[Measurement]) -> str:
 
 
 def headline(m: Measurement) -> tuple[str, str]:
-    """What was measured on what, and the first of what it came to."""
+    """What was measured on what, and the main result."""
     subject = " · ".join(filter(None, [m.kernel, m.name]))
     if m.answer:
         return subject, m.answer
@@ -132,19 +134,19 @@ def headline(m: Measurement) -> tuple[str, str]:
 
 
 def compared(r: Ratio) -> str:
-    """How a measured ratio stands to the published one; empty where none was."""
+    """How a measured ratio compares with the published one; empty if there is none."""
     if r.published is None or r.published <= 0:
         return ""
     low, median, high = r.measured.low, r.measured.median, r.measured.high
     if low <= r.published <= high:
         return "as published, within the spread"
     if (r.published - 1) * (median - 1) < 0:
-        return "the other way round than published"
+        return "opposite of what was published"
     return f"{plot.said(median / r.published)} times the published ratio"
 
 
 def spread_words(s: Spread) -> str:
-    """`7.1 to 8.2, 5 times`; empty for a single figure."""
+    """`7.1 to 8.2, 5 times`; `once` for a single figure."""
     if s.samples < 2:
         return "once"
     if s.low == s.high:
@@ -189,7 +191,7 @@ def _ratio(r: Ratio, bar: plot.RatioBar) -> RatioView:
 
 def _cells(table: Table) -> list[list[CellView]]:
     highest = [
-        max((row[i].high for row in table.rows if isinstance(row[i], Spread)), default=0.0)  # type: ignore[union-attr]  # just asked
+        max((row[i].high for row in table.rows if isinstance(row[i], Spread)), default=0.0)  # type: ignore[union-attr]  # checked by isinstance
         for i in range(len(table.columns))
     ]
     return [[_cell(cell, top) for cell, top in zip(row, highest, strict=True)] for row in table.rows]
@@ -219,7 +221,7 @@ def _facts(m: Measurement) -> list[tuple[str, str]]:
         ("Accelerator", f"{m.accel}, emulation" if is_emulated(m) else m.accel),
         *((name.capitalize(), value) for name, value in m.sizes.items()),
         ("Kernel events", m.source),
-        ("Every figure", ", ".join(m.figures)),
+        ("All figures", ", ".join(m.figures)),
         ("Command", " ".join(m.command)),
         ("Started", f"{m.started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
         ("Took", words.seconds(m.seconds)),
@@ -298,7 +300,7 @@ def _plain_table(table: Table) -> RichTable:
 
 
 def histogram_text(drawn: Histogram) -> str:
-    """Its lines in the shape that bcc's tools print (`print_log2_hist`); "no values" where there are none."""
+    """The histogram as bcc's `print_log2_hist` prints it; "no values" if it is empty."""
     if not drawn.buckets:
         return f"     {drawn.unit:<19} : no values"
     most = max(b.count for b in drawn.buckets)

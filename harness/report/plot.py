@@ -1,6 +1,4 @@
-"""Bars and lines of measurements as drawings: where every shape goes. The template only puts these numbers
-into SVG.
-"""
+"""Layout of the bars and plots of measurements. The template only puts these numbers into SVG."""
 
 from __future__ import annotations
 
@@ -15,17 +13,17 @@ from harness.report.words import number
 PLOT_WIDTH, PLOT_HEIGHT = 760, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 44
 COLOURS = 8
-_DOTS_FROM = 60  # points from which a line would hide what it joins
-_MAX_POINTS = 600  # of one line: a page stays small
+_DOTS_FROM = 60  # with more points than this, a connecting line would hide them
+_MAX_POINTS = 600  # per line, to keep the page small
 RATIO_WIDTH = 320
 _ROW = 18
-_MIN_DECADES = 0.3  # a scale of ratios spans at least a factor of two either way
+_MIN_DECADES = 0.3  # a scale of ratios spans at least a factor of two each way
 
 
 @dataclass(frozen=True, slots=True)
 class RatioBar:
     """A ratio on a logarithmic scale that all ratios of a page share: from 1 to the median, with whiskers
-    from low to high. `published_x`: where that mark goes, None where nothing was published.
+    from low to high. `published_x`: the mark of the published ratio, None if there is none.
     """
 
     bar_x: float
@@ -38,7 +36,7 @@ class RatioBar:
 
 @dataclass(frozen=True, slots=True)
 class CellBar:
-    """A figure beside the others of its column, all in percent of the column's highest."""
+    """A figure's bar, in percent of the highest figure of its column."""
 
     median: float
     low: float
@@ -88,7 +86,7 @@ class HistogramRow:
 
 
 def ratio_bars(ratios: Sequence[Ratio]) -> list[RatioBar]:
-    """One for each, on one scale with 1 in its middle."""
+    """One bar per ratio, on a shared scale centred on 1."""
     reach = max([_MIN_DECADES, *(abs(math.log10(v)) for r in ratios for v in _values(r) if v > 0)])
 
     def x(value: float) -> float:
@@ -109,7 +107,7 @@ def _values(r: Ratio) -> tuple[float, ...]:
 
 
 def cell_bar(cell: Spread, highest: float) -> CellBar | None:
-    """None where the column has nothing above zero."""
+    """None if the column has no figure above zero."""
     if highest <= 0:
         return None
     median, low, high = (_px(max(0.0, v) / highest * 100) for v in (cell.median, cell.low, cell.high))
@@ -117,7 +115,7 @@ def cell_bar(cell: Spread, highest: float) -> CellBar | None:
 
 
 def histogram_rows(histogram: Histogram) -> list[HistogramRow]:
-    """In order, from the first bucket that holds anything: on a page, empty ones below only push it down."""
+    """The rows in order, from the first bucket that is not empty."""
     filled = list(itertools.dropwhile(lambda b: not b.count, histogram.buckets))
     fullest = max((b.count for b in filled), default=0)
     return [
@@ -127,7 +125,7 @@ def histogram_rows(histogram: Histogram) -> list[HistogramRow]:
 
 
 def plots(series: Sequence[Series]) -> list[Plot]:
-    """Series of one `plot` together, in the order of their first."""
+    """Series grouped by `plot`, in order of first appearance."""
     together: dict[str, list[Series]] = {}
     for s in series:
         if s.points:
@@ -138,7 +136,7 @@ def plots(series: Sequence[Series]) -> list[Plot]:
 def _plot(title: str, members: Sequence[Series]) -> Plot:
     xs = [x for s in members for x, _ in s.points]
     ys = [y for s in members for _, y in s.points]
-    x_low = min(xs) if min(xs) > max(xs) / 2 or min(xs) < 0 else 0.0  # such as times far from a start
+    x_low = min(xs) if min(xs) > max(xs) / 2 or min(xs) < 0 else 0.0  # such as times far from zero
     x_steps, y_steps = steps(x_low, max(xs)), steps(min(0.0, *ys), max(ys))
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -164,8 +162,8 @@ def _line(index: int, s: Series, at) -> Line:  # type: ignore[no-untyped-def]  #
 
 
 def steps(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers from at most `low` to at least `high`, about `wanted` of them apart from the first."""
-    if high - low <= 1e-9 * max(1.0, abs(high)):  # all the same, as far as anyone can see
+    """About `wanted` + 1 round numbers, from at most `low` to at least `high`."""
+    if high - low <= 1e-9 * max(1.0, abs(high)):  # practically equal
         high = low + max(abs(low), 1.0)
     rough = (high - low) / wanted
     size = 10.0 ** math.floor(math.log10(rough))
@@ -175,7 +173,7 @@ def steps(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def said(value: float) -> str:
-    """A figure with three digits that count: `1,234`, `56.7`, `8.9`, `0.0123`."""
+    """A figure with three significant digits: `1,234`, `56.7`, `8.9`, `0.0123`."""
     size = abs(value)
     if size >= 100:
         return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""results.json: the run for programs. Its shape is fixed by `reports/schema/results.schema.json`."""
+"""results.json: the run in machine-readable form. Its schema is `reports/schema/results.schema.json`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary, exit_code, shell_code
 
 RESULTS_SCHEMA = 1
-"""Raised when a field changes its meaning or goes; added fields leave it alone."""
+"""Incremented when a field is removed or changes its meaning; not for added fields."""
 
 
 def results(summary: Summary, source: str) -> dict[str, Any]:
-    """The run as JSON values. `source`: the run's path as reproduce commands shall give it."""
+    """The run as JSON values. `source`: the run's path for reproduce commands."""
     info = msgspec.to_builtins(summary.info)
     return {
         "schema": RESULTS_SCHEMA,

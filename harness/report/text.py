@@ -1,7 +1,7 @@
-"""The summary in a terminal, and the same without colours in summary.txt.
+"""The summary for terminals, and the same without colours in summary.txt.
 
-It ends as fstests' does (`Ran:`, `Not run:`, `Failures:`, `Failed N of M`); the last line of every
-failure is the command that shows it again.
+It ends like that of fstests (`Ran:`, `Not run:`, `Failures:`, `Failed N of M`); the last line of every
+failure is the command that reproduces it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from harness.report.lines import reproduce
 from harness.report.words import (
     Cell,
     Matrix,
-    come_by,
     headline,
+    how_reached,
     machine_name,
     number,
     pace,
@@ -55,10 +55,9 @@ _MIN_COLUMN = 9
 
 
 def print_summary(summary: Summary, source: str, console: Console | None = None) -> None:
-    """Show the run, shortened to what a person reads at a terminal (see `Limits`).
+    """Print the run, shortened for a terminal (see `Limits`).
 
-    Without a terminal at the other end rich leaves the colours out. `source`: see
-    `lines.source_words`.
+    rich leaves out the colours if the output is not a terminal. `source`: see `lines.source_words`.
     """
     console = console or Console(highlight=False)
     _print(summary, source, console, TERMINAL)
@@ -74,9 +73,8 @@ def summary_text(summary: Summary, source: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is shown; None: all of it. `alike`: findings of one case and oracle, reasons of one
-    undecided case. `findings`: unexpected findings, and undecided cases, of the run. `names`: cases named
-    in a list.
+    """How much to show; None: everything. `alike`: findings per case and oracle, and reasons per undecided
+    case. `findings`: unexpected findings, and undecided cases, per run. `names`: cases named in a list.
     """
 
     alike: int | None = None
@@ -100,7 +98,7 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     yield Text(printable(headline(summary)), style="bold")
     yield Text(f"{machine_name(summary.info)}, {_checked(summary)}", style="dim")
     if summary.checked:
-        yield Text(f"{come_by(summary)}{_paced(summary)}", style="dim")
+        yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
     yield Text()
     yield from _tables(summary, width)
     yield from _unexpected(summary, source, limits)
@@ -128,8 +126,8 @@ def _paced(summary: Summary) -> str:
 
 
 def _tables(summary: Summary, width: int) -> Iterator[Table | Text]:
-    """Modes and workloads, the more numerous downwards. Too wide for one table: the headings are broken;
-    still too wide: several tables, one below the other.
+    """Modes and workloads, the more numerous as rows. If too wide for one table, headings are wrapped; if
+    still too wide, there are several tables.
     """
     matrix = Matrix.of(summary)
     first = max((len(name) for name in matrix.rows), default=0)
@@ -165,12 +163,12 @@ def _cells_width(matrix: Matrix, column: str) -> int:
 
 
 def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:
-    """With the space that sets it off from its neighbours."""
+    """The width including the space between columns."""
     return max(_cells_width(matrix, column), *map(len, heading)) + 2
 
 
 def _broken(name: str, width: int) -> list[str]:
-    """`name` in lines of about `width` letters."""
+    """`name` wrapped to about `width` letters."""
     lines = [""]
     for piece in pieces(name):
         if lines[-1] and len(lines[-1]) + len(piece) > max(width, _MIN_COLUMN):
@@ -218,7 +216,7 @@ def _finding(f: Finding, source: str) -> Iterator[Text]:
 
 
 def _expected(summary: Summary, source: str) -> Iterator[Text]:
-    """What is known already: the reason once, then a line a case with one example."""
+    """Expected failures: the reason once, then one line per case with an example."""
     known = [(f.expectation, f) for f in summary.findings if f.expectation]
     for expectation in dict.fromkeys(e for e, _ in known):
         yield _line("", f"expected failures ({expectation.origin}): {expectation.reason}")
@@ -271,7 +269,7 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
     if by[CaseVerdict.UNKNOWN]:
         yield _line(STYLES[CaseVerdict.UNKNOWN], "Undecided: " + _names(by[CaseVerdict.UNKNOWN], limits))
     if summary.interrupted:
-        yield _line(STYLES[CaseVerdict.UNKNOWN], "The run was interrupted before its plan was done.")
+        yield _line(STYLES[CaseVerdict.UNKNOWN], "The run was interrupted before it was complete.")
     if by[CaseVerdict.FAIL]:
         yield _line(STYLES[CaseVerdict.FAIL], "Failures: " + _names(by[CaseVerdict.FAIL], limits))
     yield _line("bold", _last(summary, by))
@@ -294,7 +292,7 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     left_out = len(by[CaseVerdict.NOT_RUN])
     if missing := len(summary.missing):
         cases = plural(missing, "required case")
-        return f"{told}; {cases} not run, so this is no pass (exit code {int(shell_code(summary))})"
+        return f"{told}; {cases} not run, so this is not a pass (exit code {int(shell_code(summary))})"
     return told + (f"; {number(left_out)} not run" if left_out else "")
 
 
@@ -307,7 +305,7 @@ def _names(cases: Sequence[CaseSummary], limits: Limits) -> str:
 
 
 def _sets(cases: Sequence[CaseSummary]) -> str:
-    """Names, of generated workloads those of their sets."""
+    """Names of cases; for generated workloads, the names of their sets."""
     counted = Counter((c.case.filesystem, c.case.mode, c.case.family, c.case.is_generated) for c in cases)
     return (
         " ".join(
@@ -319,5 +317,5 @@ def _sets(cases: Sequence[CaseSummary]) -> str:
 
 
 def _line(style: str, text: str) -> Text:
-    """One line: what is foreign in it cannot begin another that reads like ours."""
+    """One line: untrusted text in it cannot start another line that looks like ours."""
     return Text(one_line(text), style=style)

@@ -1,11 +1,11 @@
-"""The write log as a drawing: where every shape goes. The template only puts these numbers into SVG.
+"""Layout of the write log timeline. The template only puts these numbers into SVG.
 
-Across: the index of the log entry, the same distance for each. From top to bottom: operations from their
-begin mark to their ack mark; writes by the place on the device, in areas that leave out what nobody wrote;
-flushes and FUA writes; crash points in the colour of the worst verdict found there. Bands are epochs.
+X axis: index of the log entry. From top to bottom: operations from their begin mark to their ack mark; writes
+by position on the device, in areas that leave out unwritten parts; flushes and FUA writes; crash points in
+the colour of the worst verdict found there. Bands are epochs.
 
-A drawing stays small however long the log: what falls on the same few pixels becomes one shape that says how
-many entries it stands for.
+The drawing stays small however long the log: entries that fall on the same few pixels become one shape, whose
+title gives their number.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _STRIP_HEIGHT = 18
 _MAX_AREAS = 6
 _MAX_SINGLE_WRITES = 400
 _CELL_WIDTH, _CELL_HEIGHT = 3.0, 3.0
-_LETTER_WIDTH = 6.2  # of the 11 px label font, generously
+_LETTER_WIDTH = 6.2  # upper bound for the 11 px label font
 _WORST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A rectangle. `kind`: what it shows; the style sheet colours it. `title`: shown by hovering."""
+    """A rectangle. `kind`: what it shows, the CSS class. `title`: the tooltip."""
 
     x: float
     y: float
@@ -58,7 +58,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A vertical line where a finding's crash point lies."""
+    """A vertical line at the crash point of a finding."""
 
     x: float
     kind: str
@@ -67,7 +67,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Everything the template draws, back to front."""
+    """What the template draws, back to front."""
 
     width: int
     height: int
@@ -93,7 +93,7 @@ def draw(
     verdicts: Iterable[StateVerdict],
     findings: Sequence[Finding],
 ) -> Timeline | None:
-    """Lay out one case; None when there is no log to draw."""
+    """Lay out one case; None if there is no log to draw."""
     if not entries:
         return None
     scale = _Scale(len(entries))
@@ -154,7 +154,7 @@ def _epochs(entries: Sequence[DrawnEntry]) -> list[tuple[int, int]]:
 
 
 def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, height: float) -> tuple[Shape, ...]:
-    """Every other epoch. Left out altogether where they would be too narrow to be told apart."""
+    """Every other epoch; none if they would be too narrow to tell apart."""
     if len(epochs) > (WIDTH - LEFT - RIGHT) / 4:
         return ()
     return tuple(
@@ -171,7 +171,7 @@ def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, height: float) -> t
 
 
 def _operations(steps: Sequence[Step], scale: _Scale) -> tuple[Shape, ...]:
-    """One shape an operation, or one for the several that begin on the same pixels."""
+    """One shape per operation, or per group of operations that begin on the same pixels."""
     cells: dict[int, list[tuple[Step, int]]] = {}
     for step in steps:
         if step.begin is not None:
@@ -210,7 +210,7 @@ def _persists(step: Step) -> bool:
 
 
 def _fit(text: str, width: float) -> str:
-    """As much of `text` as is wide enough to be read; nothing when that is too little to help."""
+    """As much of `text` as fits; nothing if that is too little to help."""
     letters = int(width / _LETTER_WIDTH)
     if len(text) <= letters:
         return text
@@ -242,7 +242,7 @@ class _Area:
         )
 
     def place(self, sector: int, sectors: int) -> tuple[float, float]:
-        """(y, height) of a write, never too thin to be seen."""
+        """(y, height) of a write, never too thin to see."""
         size = max(self.end - self.start, 1)
         height = min(max(self.height * sectors / size, 2.5), self.height)
         y = self.y + (self.height - height) * (sector - self.start) / max(size - sectors, 1)
@@ -324,7 +324,7 @@ def _kind_words(e: DrawnEntry) -> str:
 
 
 def _flushes(entries: Sequence[DrawnEntry], scale: _Scale, lane_y: float) -> tuple[Shape, ...]:
-    """A tick for every flush and every FUA write, one a pixel at most."""
+    """A tick for every flush and FUA write, at most one per pixel."""
     columns: dict[int, list[tuple[int, str]]] = {}
     for i, e in enumerate(entries):
         if e.kind in ("flush", "fua", "flush+fua"):
@@ -362,7 +362,7 @@ class _Points:
 
 
 def _points(verdicts: Iterable[StateVerdict]) -> list[_Points]:
-    """One for each prefix at which a state was judged, ascending."""
+    """One entry per prefix at which a state was judged, ascending."""
     by_prefix: dict[int, Counter[Verdict]] = {}
     for seen in verdicts:
         by_prefix.setdefault(seen.state.prefix, Counter())[seen.verdict] += 1
@@ -370,7 +370,7 @@ def _points(verdicts: Iterable[StateVerdict]) -> list[_Points]:
 
 
 def _strip(points: Sequence[_Points], scale: _Scale, y: float) -> tuple[Shape, ...]:
-    """Neighbours of equal verdict become one shape; a pixel shows the worst that falls on it."""
+    """Neighbours with equal verdicts become one shape; a pixel shows the worst verdict on it."""
     pixels: list[_Points] = []
     for point in points:
         if pixels and int(scale.x(pixels[-1].first)) == int(scale.x(point.first)):
@@ -392,7 +392,7 @@ def _strip_shape(run: _Points, scale: _Scale, y: float) -> Shape:
     said = ", ".join(f"{number(run.states[v])} {v.value}" for v in Verdict if run.states[v])
     left = scale.x(run.first - 0.5)
     width = max(scale.x(run.last + 0.5) - left, 1.2)
-    # The height tells what the colour tells, for those who do not see the colour.
+    # The height repeats what the colour says, for people who do not see the colour.
     drop = {Verdict.FAIL: 0, Verdict.UNKNOWN: 5, Verdict.PASS: 9}[run.worst]
     title = f"crash points {at}: {said}"
     return Shape(_px(left), _px(y + drop), _px(width), _STRIP_HEIGHT - drop, run.worst.value, title)
@@ -430,7 +430,7 @@ def _size(sectors: int) -> str:
 
 
 def _mebibytes(start: int, end: int) -> str:
-    """`4.2-12 MiB` with an en dash: from the first written sector to behind the last."""
+    """`4.2-12 MiB` with an en dash: from the first written sector to the end of the last."""
     return f"{_mebibyte(start, math.floor)}\u2013{_mebibyte(end, math.ceil)} MiB"
 
 

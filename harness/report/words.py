@@ -1,4 +1,4 @@
-"""The words that every report shares: names, numbers, the answer in one sentence, the reproduce command."""
+"""Wording shared by all reports: names, numbers, the headline, history around a crash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOW_WORDS = {
 
 
 def code_words(code: ExitCode, summary: Summary) -> str:
-    """What an exit code of the run says."""
+    """An exit code of the run in words."""
     part = code is ExitCode.NOTHING_RUN and summary.checked
     return "not everything was run" if part else EXIT_WORDS[code]
 
@@ -55,7 +55,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration as a person says it: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A duration for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if value < 10:
         return f"{value:.1f} s"
     whole = round(value)
@@ -68,15 +68,15 @@ def seconds(value: float) -> str:
 
 
 def shown_path(path: Path, cwd: Path | None = None) -> str:
-    """`path` relative to the working directory when it lies below it. Links such as `latest` stay links."""
+    """`path` relative to the working directory if it lies below it. Links such as `latest` are not resolved."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve would follow the link
     cwd = cwd or Path.cwd()
     return str(absolute.relative_to(cwd)) if absolute.is_relative_to(cwd) else str(absolute)
 
 
 def kernel_name(info: RunInfo) -> str:
-    """`Linux 6.12.117`, or what the user called the kernel while no guest has named its release; with the
-    modules of the user's, and the hash of each: a module that is built again has the same name.
+    """`Linux 6.12.117`, or the name the user gave, until a guest has reported its release; with the user's own
+    modules and their hashes, since a rebuilt module keeps its name.
     """
     kernel = info.kernel
     name = f"Linux {kernel.release}" if kernel.release else kernel.name
@@ -85,7 +85,7 @@ def kernel_name(info: RunInfo) -> str:
 
 
 def machine_name(info: RunInfo) -> str:
-    """With its version and accelerator, as far as they are known."""
+    """The machine with its version and accelerator, if known."""
     machine = info.machine
     text = machine.name or " ".join(filter(None, [machine.kind.upper(), machine.version]))
     return f"{text} ({machine.accel})" if machine.accel else text
@@ -100,13 +100,13 @@ def modes(summary: Summary) -> dict[str, tuple[CaseSummary, ...]]:
 
 
 def workloads(summary: Summary) -> tuple[str, ...]:
-    """Names of the workloads, in the order of the run; of generated ones the set's."""
+    """Names of the workloads, in the order of the run; for generated workloads, of their set."""
     return tuple(dict.fromkeys(c.case.family for c in summary.cases))
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a cell: one case, or the generated workloads of a set together."""
+    """One case, or all cases of a set of generated workloads."""
 
     cases: tuple[CaseSummary, ...]
 
@@ -116,12 +116,12 @@ class Cell:
 
     @property
     def example(self) -> CaseSummary:
-        """The first that came to what all come to together."""
+        """The first case that has the verdict of the cell."""
         return next(c for c in self.cases if c.verdict is self.verdict)
 
     @property
     def figure(self) -> str:
-        """The states checked: `117`; of a set the cases: `207 cases`, `2 of 207`; nothing where none ran."""
+        """The number of states checked: `117`; for a set, cases: `207 cases`, `2 of 207`; empty if none ran."""
         run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
         if not run:
             return ""
@@ -133,7 +133,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Modes and workloads as a table: what there is more of goes down, so that the table stays narrow."""
+    """Modes and workloads as a table: the more numerous are the rows, so that the table stays narrow."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -141,7 +141,7 @@ class Matrix:
 
     @classmethod
     def of(cls, summary: Summary) -> Matrix:
-        """Of a run; modes go down where there are as many of both."""
+        """The matrix of a run; modes are the rows if there are as many of both."""
         named: dict[tuple[str, str], Cell] = {}
         for c in summary.cases:
             key = (c.case.configuration, c.case.family)
@@ -157,26 +157,26 @@ class Matrix:
 
 
 def pieces(name: str) -> list[str]:
-    """`name` cut behind `/`, `-` and `_`: where a narrow column may break it."""
+    """`name` split after `/`, `-` and `_`, where a narrow column may wrap it."""
     return re.findall(r"[^/_-]+[/_-]*|[/_-]+", name)
 
 
 def how(summary: Summary) -> Counter[How]:
-    """How the verdicts of the whole run were come by."""
+    """How many verdicts of the run were reached in which way."""
     total: Counter[How] = Counter()
     for c in summary.cases:
         total.update(c.by_how)
     return total
 
 
-def come_by(summary: Summary) -> str:
+def how_reached(summary: Summary) -> str:
     """`66 recovered and judged, 54 same bytes as a judged state`."""
     total = how(summary)
     return ", ".join(f"{number(total[way])} {HOW_WORDS[way]}" for way in How if total[way])
 
 
 def pace(states: int, guest_seconds: float) -> str:
-    """`3.3 s of guest time, 36 states/s a guest`; empty where either is nothing."""
+    """`3.3 s of guest time, 36 states/s a guest`; empty if either is zero."""
     if not states or guest_seconds <= 0:
         return ""
     rate = states / guest_seconds
@@ -185,7 +185,7 @@ def pace(states: int, guest_seconds: float) -> str:
 
 
 def headline(summary: Summary) -> str:
-    """The answer in one sentence."""
+    """The result of the run in one sentence."""
     by_mode = {name: worst(c.verdict for c in cases) for name, cases in modes(summary).items()}
     run = {name: verdict for name, verdict in by_mode.items() if verdict is not CaseVerdict.NOT_RUN}
     systems = ", ".join(dict.fromkeys(name.partition("/")[0] for name in run or by_mode))
@@ -220,7 +220,7 @@ def _did(verdict: CaseVerdict, oracles: str) -> str:
 
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
-    """` (durability, fsck)`: whose promises a mode broke."""
+    """` (durability, fsck)`: the oracles whose promises a mode broke."""
     names = {
         f.oracle
         for f in summary.findings
@@ -239,10 +239,10 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
 
 
 def history_around(steps: Sequence[Step], prefix: int, context: int = 5) -> Iterable[tuple[str, Step | None]]:
-    """Operations near the place where the power failed, as (what is known of it, operation).
+    """Operations around the power failure, as (status, operation).
 
-    `acked`: had returned; `running`: had begun; `later`: had not. `cut` (without an operation) is the power
-    failure, `more` stands for operations left out.
+    `acked`: had returned; `running`: had begun; `later`: had not begun. `cut` (without an operation) is the
+    power failure, `more` stands for omitted operations.
     """
     acked = [s for s in steps if s.ack is not None and s.ack < prefix]
     running = [s for s in steps if s.begin is not None and s.begin < prefix and s not in acked]
@@ -278,29 +278,29 @@ def where(finding: Finding) -> str:
         return f"{finding.state}, the smallest of {number(finding.states)} states that show it"
     if finding.states == 1:
         return f"{finding.state}, the only state that shows it"
-    return f"{finding.state}, seen while another finding was made smaller"
+    return f"{finding.state}, seen while another finding was minimised"
 
 
 def together(cases: Iterable[CaseSummary]) -> list[tuple[str, tuple[CaseSummary, ...]]]:
-    """Cases that were not decided or not run, with why: one entry for all those of which nothing else is to
-    be said, in the order of the first of each.
+    """Undecided cases and cases not run, grouped by reason, in order of first appearance. A case with reasons
+    of its own gets an entry of its own.
     """
     found: dict[object, tuple[str, list[CaseSummary]]] = {}
     for c in cases:
-        why = c.undecided or c.reason or "no reason was given"
+        why = c.undecided or c.reason or "no reason given"
         key = object() if c.unknown_reasons else (c.verdict, why)
         found.setdefault(key, (why, []))[1].append(c)
     return [(why, tuple(alike)) for why, alike in found.values()]
 
 
 def xpass(expectation: Expectation, summary: Summary) -> str:
-    """What to do about an expectation that nothing met. One that speaks of many workloads may be met by
-    those that this run did not take.
+    """What to do about an expectation that nothing met. A pattern may still be met by workloads that this run
+    did not include.
     """
     taken = sum(expectation.applies_to(c.case) for c in summary.cases)
     if not re.search(r"[*?[]", expectation.configuration + expectation.workload):
-        return "take the line out if the failure is gone"
+        return "remove the line if the failure is gone"
     return (
-        f"not met in the {plural(taken, 'case')} of this run that it speaks of; "
-        "take the line out if no other case meets it"
+        f"not met in the {plural(taken, 'case')} of this run it applies to; "
+        "remove the line if no other case meets it"
     )

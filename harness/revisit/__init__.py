@@ -1,1 +1,1 @@
-"""Looking at a finding again: repro, shrink, compare."""
+"""Work on a finished run: repro, shrink, compare."""

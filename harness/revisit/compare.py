@@ -1,4 +1,4 @@
-"""Two runs of the same recordings, verdict by verdict: what did the memo, or another machine, change?"""
+"""Compares two runs of the same recordings verdict by verdict: what did the memo, or another machine, change?"""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.store import RunStore
 from harness.store.records import CaseRecord
 
 Seen = tuple[Verdict, frozenset[tuple[str, str]]]
-"""A verdict, and the promises that are violated, each as (oracle, signature)."""
+"""A verdict, and the violated promises, each as (oracle, signature)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A crash point on which two runs do not agree. None: that run has no verdict on it."""
+    """A crash point on which two runs disagree. None: that run has no verdict on it."""
 
     point: CrashPoint
     first: Seen | None
@@ -28,7 +28,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class CaseDifference:
-    """A case that the two runs treated differently as a whole: `first`, `second` say how."""
+    """A case whose status differs between the runs: `first` in one, `second` in the other."""
 
     case: CaseId
     first: str
@@ -40,8 +40,9 @@ class CaseDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`states` have a verdict in both runs. `differences`: states on which the runs differ, those that only
-    one of them judged included. `cases`: those that only one of them has, or that ended differently.
+    """`states`: number of states with a verdict in both runs. `differences`: states on which the runs differ,
+    including those that only one of them judged. `cases`: cases that only one run has, or that ended
+    differently.
     """
 
     states: int
@@ -50,16 +51,16 @@ class Comparison:
 
     @property
     def one_sided(self) -> int:
-        """States that only one of the runs has judged."""
+        """Number of states that only one of the runs judged."""
         return sum(None in (d.first, d.second) for d in self.differences)
 
 
 def compare(first: RunStore, second: RunStore) -> Comparison:
-    """Hold every verdict of two runs against each other. A case or a state that only one of them has is a
-    difference: agreement on the rest says nothing of it.
+    """Compare every verdict of two runs. A case or state that only one of them has is a difference: agreement
+    on the rest says nothing about it.
 
-    Raises UsageError where they share no case, or judged different recordings of one: then crash points of
-    one name are different disks.
+    Raises UsageError if they share no case, or judged different recordings of one: then equal crash points
+    name different disks.
     """
     mine, others = ({c.case: c for c in store.cases()} for store in (first, second))
     common = [case for case in mine if case in others]
@@ -90,7 +91,7 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int,
     a, b = first.case(case), second.case(case)
     if a is None or b is None or _other_recording(a.info.log_hash, b.info.log_hash):
         raise UsageError(
-            f"{case} was recorded anew in one of the runs: its crash points cannot be compared",
+            f"{case}: the runs judged different recordings, so their crash points cannot be compared",
             "make the second run with: powercut run --recordings FIRST",
         )
     seen_a, seen_b = _verdicts(case, first), _verdicts(case, second)
@@ -103,7 +104,7 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int,
 
 
 def _other_recording(first: str, second: str) -> bool:
-    """Empty: it has not been recorded there; then every state of the other is a difference."""
+    """An empty hash means not recorded in that run; then every state of the other is a difference."""
     return bool(first and second and first != second)
 
 

@@ -1,4 +1,4 @@
-"""Delta debugging: the shortest part of a sequence that one finds by taking out pieces.
+"""Delta debugging: minimises a sequence by removing pieces.
 
 A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002: `ddmin`. Pure.
 """
@@ -18,12 +18,12 @@ def ddmin(
     holds: Callable[[Items[Item]], bool],
     mended: Callable[[Items[Item]], Items[Item]] = lambda items: items,
 ) -> Items[Item]:
-    """A part of `items`, in their order, for which `holds`; and for which it no longer does with any one item
-    taken out (1-minimal).
+    """Returns a 1-minimal subsequence of `items`: `holds` is true for it, and false once any one item is
+    removed.
 
-    `mended` makes of a part one that can be tried, by leaving out what makes no sense without the rest; what
-    it gives back it leaves as it is. `holds` is asked once for each part, never for the empty one, and is
-    taken to hold for `items` itself.
+    `mended` turns a candidate into a valid one by removing items that make no sense without the rest; it is
+    idempotent. `holds` is called once per candidate, never for the empty one, and is assumed true for
+    `items`.
     """
     asked: dict[Items[Item], bool] = {}
 
@@ -46,7 +46,7 @@ def ddmin(
 
 
 def _parts(items: Items[Item], pieces: int) -> Iterator[Items[Item]]:
-    """Each of so many pieces, then all without each of them, from the end: later ones depend on earlier."""
+    """Each piece, then the complement of each piece, last piece first, since later items depend on earlier."""
     bounds = [len(items) * i // pieces for i in range(pieces + 1)]
     ranges = list(itertools.pairwise(bounds))
     if pieces > 2:

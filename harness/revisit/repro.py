@@ -1,4 +1,4 @@
-"""One crash point again: the same bytes, in a fresh guest, with the same verdict; or a look at it by hand."""
+"""Reproduces a crash point: the same bytes in a fresh guest, judged again, exported, or opened in a shell."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What one crash point came to, this time. `recorded_on`: the kernel that wrote what was recovered here,
-    where it is another than `kernel`; then `record_anew` is the command that tests what `kernel` writes.
+    """The new outcome of a crash point. `recorded_on`: the kernel that made the recording, if it is not
+    `kernel`; then `record_anew` is the command that tests what `kernel` writes.
     """
 
     point: CrashPoint
@@ -48,7 +48,7 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A crash point of a run with everything that is needed to show it: a context made by `scene`."""
+    """A crash point of a run with everything needed to show it; made by the context manager `scene`."""
 
     point: CrashPoint
     recording: Recording
@@ -60,8 +60,8 @@ class Scene:
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
-    """The crash point that `text` names, if the run has it: `ext4-ordered/append-fsync@417`, or the twelve
-    digits of a finding. Raises UsageError that says what the run has.
+    """The crash point that `text` names: `ext4-ordered/append-fsync@417`, or the 12 digits of a finding id.
+    Raises UsageError, listing what the run has, if the run does not have it.
     """
     findings = {f.id: f for f in store.findings()}
     if text in findings:
@@ -72,7 +72,9 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
     try:
         point = CrashPoint.parse(text)
     except ValueError as e:
-        raise UsageError(str(e), "the report and `powercut list runs` show what there is") from e
+        raise UsageError(
+            str(e), "the report names the crash points; `powercut list runs` lists the runs"
+        ) from e
     record = store.case(point.case)
     if record is None:
         cases = ", ".join(str(c.case) for c in store.cases()[:6])
@@ -80,7 +82,7 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
     entries = len(store.timeline(point.case))
     if not point.state.prefix <= entries:
         raise UsageError(
-            f"{point}: the log of {point.case} has {entries} entries; the crash point lies behind its end",
+            f"{point}: the log of {point.case} has {entries} entries; the crash point lies beyond its end",
             f"name one from {point.case}@0 to {point.case}@{entries}",
         )
     return point
@@ -88,9 +90,9 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
 
 @contextlib.contextmanager
 def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Iterator[Scene]:
-    """Unpack the recording into a temporary folder and make a kit for guests: the run's own kernel, unless
-    another is named. Raises StoreError where the recording is gone, UsageError for files of a kernel that
-    only the run directory names.
+    """Unpack the recording into a temporary directory and make a kit with the run's own kernel, unless
+    another is named. Raises StoreError if the recording is gone, UsageError for kernel files that only the
+    run directory names.
     """
     plan = store.plan()
     case = point.case
@@ -98,7 +100,7 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     workload = find_workload(plan.workloads, case.workload)
     found = chosen_kernel(plan, store.info.kernel.name, named)
     same_image = found.sha256 == store.info.kernel.sha256
-    machine = plan.machine if same_image else "auto"  # another kernel may be for another machine
+    machine = plan.machine if same_image else "auto"  # another kernel may need another machine
     other = not same_image or [*map(str, found.replaced)] != plan.replaced
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
@@ -125,7 +127,7 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
 
 
 def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
-    """The plan of the run, of that kernel."""
+    """The run's plan with another kernel."""
     modules = str(kernel.modules) if kernel.modules and not kernel.package_version else None
     replaced = [*map(str, kernel.replaced)]
     return msgspec.structs.replace(
@@ -139,16 +141,16 @@ def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
 
 
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
-    """Raises UsageError for a state in which no disk that heeds flushes can be: its verdict would accuse a
-    file system of what it was never asked.
+    """Raises UsageError for a state that no disk that honours flushes can be in: its verdict would accuse a
+    file system wrongly.
     """
     state = point.state
     if state.prefix > len(entries):
-        raise UsageError(f"{point} lies behind the end of the log, which has {len(entries)} entries", _SEE)
+        raise UsageError(f"{point} lies beyond the end of the log, which has {len(entries)} entries", _SEE)
     for number in state.dropped:
         entry = entries[number]
         if not changes(entry) or EntryFlag.FUA in entry.flags:
-            raise UsageError(f"{point}: entry {number} is no write that a cache could lose", _SEE)
+            raise UsageError(f"{point}: entry {number} is not a write that a cache could lose", _SEE)
         later = entries[number + 1 : state.prefix]
         if flush := next((e.index for e in later if EntryFlag.FLUSH in e.flags), None):
             raise UsageError(f"{point}: entry {number} had been made durable by the flush {flush}", _SEE)
@@ -158,7 +160,7 @@ def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
 
 def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) -> None:
     if last is None or not changes(last) or EntryFlag.DISCARD in last.flags:
-        raise UsageError(f"{point}: the last entry is no write that could be torn", _SEE)
+        raise UsageError(f"{point}: the last entry is not a write that could be torn", _SEE)
     if not 0 < torn_sectors < last.sectors:
         raise UsageError(
             f"{point}: entry {last.index} has {last.sectors} sectors: it cannot be torn after {torn_sectors}",
@@ -183,9 +185,9 @@ def reproduce(shown: Scene) -> Reproduction:
 
 
 def export(shown: Scene, file: Path) -> None:
-    """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` is there."""
+    """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` exists."""
     if file.exists():
-        raise UsageError(f"{file} exists already", "name a file that does not")
+        raise UsageError(f"{file} already exists", "name a file that does not")
     with Worker(shown.kit, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.base, shown.recording.log)
         disk.switch(shown.point.state)
@@ -193,8 +195,8 @@ def export(shown: Scene, file: Path) -> None:
 
 
 def shell(shown: Scene) -> int:
-    """A console in a fresh guest with the crashed disk attached, not yet mounted. What is written to it is
-    dropped at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
+    """Open a console in a fresh guest with the crashed disk attached, not mounted. Writes to the disk are
+    discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
     with Worker(shown.kit, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.base, shown.recording.log)

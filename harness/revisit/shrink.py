@@ -1,8 +1,8 @@
-"""Make the workload of a finding short: what of its operations is needed for it to be found?
+"""Reduces the workload of a finding to the operations it needs.
 
-Each candidate is a part of the operations that the reference model accepts. It is recorded anew, and all its
-crash states are judged, on the configuration and kernel of the run; it is kept where the same oracle still
-finds something. What comes out is a workload file.
+Each candidate is a subsequence of the operations that the reference model accepts. It is recorded, and all
+its crash states are judged, on the mode and kernel of the run; it is kept if the same oracle still finds a
+violation. The result is a workload file.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Shrunk:
 
 
 def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None:
-    """The finding of a case (`ext4-nobarrier/random1-17-20`, or one of its crash points) that is to remain:
-    the first, those that are not expected before the others; of that oracle, where one is named. None where
-    the case has none: it passed. Raises UsageError for what the run does not have.
+    """The finding of a case (`ext4-nobarrier/random1-17-20`, or one of its crash points) to keep: the first,
+    unexpected ones before expected ones; of `oracle`, if named. None if the case has none: it passed. Raises
+    UsageError for a case or oracle that the run does not have.
     """
     try:
         case = CaseId.parse(text.partition("@")[0])
@@ -71,15 +71,15 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
 
 
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
-    """The shortest workload found that shows a violation of the finding's oracle; None where the whole one,
-    recorded anew, does not show it. Raises UsageError for a workload that is no list of operations, and for
-    files of a kernel that only the run directory names.
+    """The shortest workload found that shows a violation of the finding's oracle; None if a new recording of
+    the whole workload does not show it. Raises UsageError for a workload that is not a list of operations,
+    and for kernel files that only the run directory names.
     """
     plan, case = store.plan(), finding.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
     if workload.opaque:
-        raise UsageError(f"{workload.name} runs programs", "only lists of operations can be made shorter")
+        raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
     with _bench(plan, store, profile, workload, named) as bench:
         trial = _Trial(bench, profile, case, finding.oracle, say)
         if not trial.holds(workload.operations):
@@ -138,11 +138,11 @@ class _Trial:
         self.seen = ""
 
     def holds(self, operations: Sequence[Operation]) -> bool:
-        """Whether some crash state of these operations shows a violation of the oracle. What cannot be
-        recorded shows none.
+        """Whether some crash state of these operations shows a violation of the oracle. A workload that
+        cannot be recorded shows none.
         """
         self.tried += 1
-        # A name of its own: a disk that shows one log is asked for the next by its path.
+        # A unique name: the disk identifies a log by its path.
         workload = Workload(f"candidate-{self.tried}", "", tuple(operations))
         try:
             found = self._violation(workload)
@@ -176,11 +176,11 @@ class _Trial:
 
 
 def workload_file(shrunk: Shrunk, finding: Finding) -> str:
-    """The workload as a file of `workloads/`, with what it shows."""
+    """The workload in the format of `workloads/`, with a comment on what it shows."""
     lines = [
         f"# Shows on {finding.case.configuration}: {one_line(shrunk.summary)}",
-        f"# Made shorter from {finding.case}.",
-        f"summary = {_quoted(f'{shrunk.oracle}, made shorter from {finding.case.workload}')}",
+        f"# Shrunk from {finding.case}.",
+        f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {finding.case.workload}')}",
         "operations = [",
         *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),
         "]",
@@ -189,5 +189,5 @@ def workload_file(shrunk: Shrunk, finding: Finding) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a basic string of TOML, of which JSON's strings in ASCII are a part."""
+    """As a TOML basic string; every ASCII JSON string is one."""
     return json.dumps(text)

@@ -1,14 +1,14 @@
-"""What of a run directory is used only after the user has named it on this command line.
+"""What a run directory names that is used only if this command line names it too.
 
-A run directory may have come from somebody else: it is data. It names files of this host, though, and this
-is what becomes of each:
+A run directory may come from somebody else: it is data. But it names files on this host, which are treated as
+follows:
 
-- its kernel: on some machines a program that runs on the host with the user's rights. It is used where it is
-  a pin (a distribution's package), where the cache holds the same bytes, or where this command line names it.
-- directories of modules, and single modules: they become part of that kernel, and depmod(8) writes into the
-  directory. They are used where this command line names them.
-- workloads by their paths: files are parsed; an application's directory is copied into the guest and runs
-  there alone, on a disk of its own and without a network. Nothing of it is executed on the host.
+- its kernel: on some machines a program that runs on the host with the user's rights. It is used if it is a
+  pin (a distribution's package), if the cache holds the same bytes, or if this command line names it.
+- module directories and single modules: they become part of that kernel, and depmod(8) writes into the
+  directory. They are used if this command line names them.
+- workload paths: files are parsed; an application's directory is copied into the guest and runs only there,
+  on its own disk and without a network. None of it runs on the host.
 - another run's recordings: copied and read as data, like the run's own.
 
 Modes, machines, agent, disk and fsck are this installation's; a run directory cannot name others.
@@ -39,7 +39,7 @@ class Named:
 
 
 def chosen_kernel(plan: Plan, name: str, named: Named) -> Kernel:
-    """The kernel that this command line names, with the modules it names; else the run's own, which is called
+    """The kernel that this command line names, with the modules it names; otherwise the run's own, called
     `name`. Raises UsageError for files that only the run directory names.
     """
     if named.kernel:
@@ -56,14 +56,14 @@ def chosen_kernel(plan: Plan, name: str, named: Named) -> Kernel:
 
 
 def need_resumable(plan: Plan, named: Named) -> None:
-    """Raises UsageError where the plan of a run that is resumed names files that this command line does not,
-    or this command line names others: a run goes on with what it was begun with.
+    """Raises UsageError if the plan of a resumed run names files that this command line does not name, or if
+    this command line names other files: a run continues with what it started with.
     """
     need_same_files(plan.kernel, plan.modules, plan.replaced, named)
 
 
 def need_same_files(kernel: str, modules: str | None, replaced: Sequence[str], named: Named) -> None:
-    """The same of what a plan names: a kernel, its modules, single modules in place of its own."""
+    """`need_resumable` for the parts of a plan: kernel, modules directory, single replaced modules."""
     now = {str(p.resolve()) for p in named.replaced}
     for option, begun_with, given in (
         ("--kernel", kernel, str(_resolved(named.kernel)) if named.kernel else None),
@@ -71,10 +71,13 @@ def need_same_files(kernel: str, modules: str | None, replaced: Sequence[str], n
     ):
         if given and given != begun_with:
             raise UsageError(
-                f"{option} {given}: the run was begun with {begun_with or 'none'}", "start a new run for that"
+                f"{option} {given}: the run was started with {begun_with or 'none'}",
+                "start a new run for that",
             )
     if other := now - set(replaced):
-        raise UsageError(f"the run was not begun with {', '.join(sorted(other))}", "start a new run for that")
+        raise UsageError(
+            f"the run was not started with {', '.join(sorted(other))}", "start a new run for that"
+        )
     if not named.kernel:
         _trusted(kernel)
     missing = [("--modules", modules)] if modules and not named.modules else []
@@ -89,7 +92,7 @@ def _trusted(kernel: str) -> str:
     """`kernel`, which a run directory names: a pin's name, or the cache's own copy of that file."""
     path = Path(kernel)
     if not path.is_file():
-        return kernel  # a pin, or nothing at all: that is told where it is looked up
+        return kernel  # a pin, or unknown: the lookup reports that
     cached = _in_cache(_sha256(path))
     if cached is None:
         _need_named([("--kernel", kernel)])
@@ -113,7 +116,7 @@ def _need_named(files: list[tuple[str, str]]) -> None:
         options = shlex.join(word for option in files for word in option)
         named = ", ".join(path for _, path in files)
         raise UsageError(
-            f"{named}: only the run directory names this, and it would be run with your rights; a run "
-            "directory may come from somebody else, so what it says is data",
-            f"look at it; if you trust it, name it yourself: {options}",
+            f"{named}: only the run directory names this, and it would run with your rights; a run "
+            "directory may come from somebody else, so its contents are treated as data",
+            f"check it; if you trust it, name it yourself: {options}",
         )
