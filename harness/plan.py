@@ -1,17 +1,17 @@
-"""What a run is asked to do, as data."""
+"""The plan of a run, as data."""
 
 from __future__ import annotations
 
 import msgspec
 
 SAMPLE_RATE = 0.01
-"""Share of the states answered by the memo that are looked at all the same."""
+"""Share of the states answered by the memo that are recovered anyway, to check it."""
 LOG_BYTES = 1 << 30
 """Size of the log device."""
 
 
 class KernelChoice(msgspec.Struct, frozen=True):
-    """What is asked of a kernel: a pin, a version or a file; modules of its own; single modules replaced."""
+    """The kernel to use: a pin, a version or a file; its modules directory; single modules to replace."""
 
     spec: str
     modules: str | None = None
@@ -19,8 +19,8 @@ class KernelChoice(msgspec.Struct, frozen=True):
 
 
 class GuestChoice(msgspec.Struct, frozen=True):
-    """What is asked of guests: the machine (`auto`: one records, the fastest that is there judges), its
-    accelerator, and the size of their log device.
+    """The guests to use: the machine (`auto`: the default one records, the fastest available one judges), its
+    accelerator, and the size of the log device.
     """
 
     machine: str = "auto"
@@ -29,7 +29,7 @@ class GuestChoice(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the user asked for, as words; kept as plan.json, so that a run can be resumed."""
+    """What the user asked for, as given; stored as plan.json, so that a run can be resumed."""
 
     configurations: list[str]
     workloads: list[str]
@@ -43,9 +43,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fault_models: tuple[str, ...] = ("prefix",)
     memo: bool = True
     sample_rate: float = SAMPLE_RATE
-    recordings: str | None = None  # a run whose recordings are judged again instead of making new ones
+    recordings: str | None = None  # judge the recordings of this run instead of making new ones
     log_bytes: int = LOG_BYTES
-    require_all: bool = False  # what this host or kernel lacks for a case ends in an exit code of its own
+    require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
 

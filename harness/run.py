@@ -1,7 +1,7 @@
-"""A run, from a kernel to a verdict: record, enumerate, recover, judge, store. Read this first.
+"""A run, from kernel to verdict: record, enumerate, recover, judge, store. Read this first.
 
-The nine steps stand in `execute`. What one step does in detail is in the module it calls; what happens
-to a single crash state is in `harness.cases.examine`.
+`execute` has the nine steps; the modules it calls have the details. What happens to a single crash state is
+in `harness.cases.examine`.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ from harness.workloads.load import select_workloads
 
 
 def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
-    """Carry out what of `plan` the run in `store` does not hold yet. Findings are data: see Summary.
+    """Carry out the part of `plan` that `store` does not hold yet. Findings are data: see Summary.
 
-    On KeyboardInterrupt what was judged is kept, reports are written, and the summary says so.
-    Raises RunLocked where another process writes into that run directory, RunChanged where the run was begun
+    On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
+    Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
     with other parts.
     """
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
-        # 1. Look up what is asked for: names become profiles, workloads, a kernel.
+        # 1. Look up names: they become profiles, workloads, a kernel.
         asked = _look_up(plan)
         need_space(store.path, asked.profiles, plan.jobs)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked)
-            return _tell(store)
+            return _report(store)
         # 2. Make base images: poison, then mkfs on the host.
         bases = _base_images(plan, asked, store, scratch)
         # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        # 4. Pin what verdicts depend on: a run goes on with what it was begun with.
+        # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, kits, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
         progress.say(f"{asked.kernel.name}: {kits.description}, {plan.jobs} at once")
         casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan))
         with _pool(kits, scratch, plan) as pool:
-            # 5. Record each case. 6. Look at its crash states, and judge them. 7. Confirm its findings.
+            # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
             # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.
             interrupted = _interrupted(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
         store.finish(interrupted=interrupted)
-        # 9. Tell.
-        return _tell(store)
+        # 9. Report.
+        return _report(store)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the names of a plan stand for. `lacking`: modes and workloads, by name, that cannot be run here
-    with this kernel, and why.
+    """The objects a plan names. `lacking`: why a mode or workload, by name, cannot be run on this host with
+    this kernel.
     """
 
     profiles: Sequence[Profile]
@@ -100,7 +100,7 @@ class Asked:
 
 
 def _look_up(plan: Plan) -> Asked:
-    """Raises UsageError or KernelError for what is not there, or would not be tested."""
+    """Raises UsageError or KernelError for what does not exist, or would not be tested."""
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     kernel = find_chosen(plan.kernel_choice)
     lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
@@ -113,7 +113,9 @@ def _look_up(plan: Plan) -> Asked:
 
 
 def _base_images(plan: Plan, asked: Asked, store: RunStore, scratch: Path) -> dict[str, Path]:
-    """Of every mode that can be run, by name: of the recordings judged again, the run's own, or new."""
+    """The base image of every mode that can be run, by name: from the recordings to judge again, from this
+    run, or new.
+    """
     if plan.recordings:
         for profile in asked.profiles:
             copy_base(profile, RunLayout(Path(plan.recordings)), store.layout)
@@ -125,24 +127,24 @@ def _interrupted(progress: Progress, work: Callable[[], None]) -> bool:
     try:
         work()
     except KeyboardInterrupt:
-        progress.say("interrupted: guests are ended, and what was judged is written down")
+        progress.say("interrupted: stopping guests and saving the verdicts so far")
         return True
     return False
 
 
-def _tell(store: RunStore) -> Summary:
-    """Reports into the run directory, and what they say."""
+def _report(store: RunStore) -> Summary:
+    """Write the reports; returns the summary."""
     write_reports(store)
     return summarise(store)
 
 
 def _note_why_not(store: RunStore, asked: Asked) -> None:
-    """The end of a run of which nothing can be run here: every case is there with what it lacks. Raises
-    RunChanged for one of which something could be run when it was begun.
+    """Finish a run of which nothing can be run here: add every case, with what it lacks. Raises RunChanged if
+    something could be run when the run was started.
     """
     if store.info.pins:
         why = "; ".join(dict.fromkeys(asked.lacking.values()))
-        raise RunChanged(f"nothing of {store.path} can be run any more: {why}", "put back what was there")
+        raise RunChanged(f"nothing in {store.path} can be run any more: {why}", "restore what is missing")
     for profile, workload in asked.cases:
         case = CaseId(profile.filesystem, profile.mode, workload.name)
         store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))
@@ -171,9 +173,9 @@ def _pool(kits: Kits, scratch: Path, plan: Plan) -> Iterator[Pool]:
 
 
 def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
-    """A new run directory with its plan. Its names are looked up first: a typing error costs nothing.
+    """Create a run directory with its plan. Names are looked up first, so a typo leaves nothing behind.
 
-    Raises UsageError, KernelError or StoreError for what cannot be run.
+    Raises UsageError, KernelError or StoreError for a plan that cannot be run.
     """
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     look_up_chosen(plan.kernel_choice)
@@ -198,7 +200,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
 
 
 def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
-    """What has become known since the run directory was made."""
+    """`info` with what became known after the run directory was created."""
     return replace(
         info,
         kernel=kernel_info(kernel),
@@ -216,7 +218,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
 
 
 def kernel_info(kernel: Kernel) -> KernelInfo:
-    """What is kept of a kernel."""
+    """The kernel as stored in run.json."""
     replaced = {str(p): file_hash(p) for p in kernel.replaced}
     details = {path: f"replaces the kernel's own module; sha256 {sha}" for path, sha in replaced.items()}
     release = kernel.modules.name if kernel.modules else ""
@@ -224,7 +226,7 @@ def kernel_info(kernel: Kernel) -> KernelInfo:
 
 
 def _git_head() -> str:
-    """Of the checkout that powercut runs from; empty for an installed one."""
+    """The commit of the checkout powercut runs from; empty if installed."""
     here = Path(__file__).parent
     command = ["git", "-C", str(here), "rev-parse", "HEAD"]
     if not shutil.which("git") or not (here.parent / ".git").exists():
@@ -233,21 +235,21 @@ def _git_head() -> str:
 
 
 def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Sequence[Workload]) -> None:
-    """Raises StoreError where the run has not one of the recordings that are to be judged again."""
+    """Raises StoreError if `source` has none of the recordings to judge again."""
     with RunStore.open(source) as store:
         kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source))]
     wanted = {CaseId(p.filesystem, p.mode, w.name) for p in profiles for w in workloads}
     if wanted.isdisjoint(kept):
         has = ", ".join(map(str, kept[:6])) or "none"
         raise StoreError(
-            f"{source} has none of the {len(wanted)} recordings that were asked for",
+            f"{source} has none of the {len(wanted)} recordings requested",
             f"ask for modes and workloads that it recorded: {has}",
         )
 
 
 def recorded_files(plan: Plan) -> dict[CaseId, dict[str, str]]:
-    """Hashes of the recordings that are judged again, by case, as the run that made them has them."""
-    if not plan.recordings or not Path(plan.recordings).exists():  # all may have been taken over
+    """Hashes of the recordings to judge again, by case, from the run that made them."""
+    if not plan.recordings or not Path(plan.recordings).exists():  # all may have been copied already
         return {}
     with RunStore.open(Path(plan.recordings)) as source:
         return {c.case: c.info.files for c in source.cases() if c.info.files}
@@ -255,9 +257,9 @@ def recorded_files(plan: Plan) -> dict[CaseId, dict[str, str]]:
 
 @contextlib.contextmanager
 def _scratch(store: RunStore) -> Iterator[Path]:
-    """A folder for uncompressed images, in the run directory, that goes when the run ends."""
+    """A directory in the run directory for uncompressed images; removed when the run ends."""
     path = store.layout.scratch
-    shutil.rmtree(path, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(path, ignore_errors=True)  # left by a run that was killed
     path.mkdir()
     try:
         yield path
@@ -266,7 +268,7 @@ def _scratch(store: RunStore) -> Iterator[Path]:
 
 
 def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
-    """Raises EnvironmentLacks where the run would fill the host's disk."""
+    """Raises EnvironmentLacks if the run would fill the host's disk."""
     largest = max(p.size_bytes for p in profiles)
     need = sum(p.size_bytes for p in profiles) * 2 + jobs * 3 * largest + (256 << 20)
     free = shutil.disk_usage(path).free

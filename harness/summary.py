@@ -1,4 +1,4 @@
-"""What a run comes to: counts and findings of every case, one verdict, one exit code."""
+"""The result of a run: counts and findings of every case, one verdict, one exit code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, Ru
 
 
 class CaseVerdict(enum.Enum):
-    """What one case comes to. The first that applies, in this order: FAIL, NOT_RUN, UNKNOWN, XFAIL, PASS."""
+    """The verdict of one case: the first that applies of FAIL, NOT_RUN, UNKNOWN, XFAIL, PASS."""
 
-    PASS = "pass"  # a verdict, no password
+    PASS = "pass"  # a verdict, not a password
     FAIL = "fail"
     XFAIL = "xfail"  # every finding is expected
     UNKNOWN = "unknown"
@@ -43,10 +43,10 @@ class CaseSummary:
 
     @property
     def undecided(self) -> str:
-        """Why this case is not decided, in words; empty when it is, or was never meant to be run."""
+        """Why this case is undecided, in words; empty if it is decided or was left out."""
         counts = self.counts
         unfinished = {
-            CaseStatus.PLANNED: "the run ended before it was begun",
+            CaseStatus.PLANNED: "the run ended before it was started",
             CaseStatus.RECORDED: f"the run ended after {counts.checked:,} of {counts.distinct:,} states",
             CaseStatus.UNKNOWN: "it could not be decided",
         }
@@ -58,21 +58,21 @@ class CaseSummary:
 
     @property
     def _inconsistency(self) -> str:
-        """How what is kept contradicts itself. A verdict follows from states and findings, never from one of
-        them: with its violations gone a case would show failed states, no finding, and PASS.
+        """How the stored data contradicts itself. The verdict follows from both states and findings:
+        otherwise a case that lost its violations would have failed states, no finding, and PASS.
         """
         counts = self.counts
         if counts.contradictions:
             return f"{counts.contradictions:,} of {counts.checked:,} states have a verdict without its reason"
         if bool(counts.failed) != bool(self.findings):
-            return f"{counts.failed:,} states failed, and there are {len(self.findings):,} findings"
+            return f"{counts.failed:,} states failed, but there are {len(self.findings):,} findings"
         if self.counts.contents > counts.distinct or counts.checked > counts.generated:
-            return f"{counts.checked:,} states were checked, of {counts.generated:,} that there are"
+            return f"{counts.checked:,} states were checked, but there are only {counts.generated:,}"
         return ""
 
     @property
     def _incomplete(self) -> str:
-        """What has not been looked at, or could not be decided."""
+        """Which states were not checked, or could not be decided."""
         counts = self.counts
         if counts.unknown:
             return f"{counts.unknown:,} of {counts.checked:,} states could not be decided"
@@ -84,17 +84,18 @@ class CaseSummary:
 
     @property
     def was_not_run(self) -> bool:
-        """Whether it was left out, whatever for: then there is nothing to decide."""
+        """Whether it was left out, for any reason: then there is nothing to decide."""
         return self.status in (CaseStatus.NOT_RUN, CaseStatus.NOT_SUPPORTED)
 
     @property
     def lacks(self) -> bool:
-        """Whether it was left out for what this host or kernel lacks, rather than the file system."""
+        """Whether it was left out because this host or kernel lacks something, rather than the file system.
+        """
         return self.status is CaseStatus.NOT_RUN
 
     @property
     def empty(self) -> bool:
-        """Whether it was done and there was nothing to look at."""
+        """Whether it was done without any state to check."""
         return self.status is CaseStatus.DONE and not self.counts.checked and not self.counts.distinct
 
     @property
@@ -135,17 +136,17 @@ class Summary:
 
     @property
     def missing(self) -> tuple[CaseSummary, ...]:
-        """Cases that were required, and for which this host or kernel lacks something."""
+        """Required cases for which this host or kernel lacks something."""
         return tuple(c for c in self.cases if c.lacks) if self.info.require_all else ()
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was stopped, or its process died, before the plan was done."""
+        """Whether it was stopped, or its process died, before it was complete."""
         return self.info.interrupted or self.info.finished is None
 
 
 def summarise(store: RunStore) -> Summary:
-    """Read everything a report needs, but for the drawings."""
+    """Read everything a report needs except the timelines."""
     findings: dict[CaseId, list[Finding]] = {}
     for finding in store.findings():
         findings.setdefault(finding.case, []).append(finding)
@@ -177,14 +178,14 @@ WORST_FIRST = (
 
 
 def worst(verdicts: Iterable[CaseVerdict]) -> CaseVerdict:
-    """What several cases come to together. NOT_RUN when there are none: nothing is never green."""
+    """The worst verdict of several cases. NOT_RUN if there are none: an empty set is never green."""
     return min(verdicts, key=WORST_FIRST.index, default=CaseVerdict.NOT_RUN)
 
 
 def exit_code(summary: Summary) -> ExitCode:
-    """INCONSISTENT for any unexpected finding; else UNDECIDED for anything left open; else NOTHING_RUN when
-    no state was checked, or something that was required was not run; CONSISTENT only when every case was
-    looked at and kept every promise.
+    """INCONSISTENT for any unexpected finding; else UNDECIDED for any undecided case; else NOTHING_RUN if
+    no state was checked or a required case was not run; CONSISTENT only if every case was checked and kept
+    every promise.
     """
     if summary.unexpected:
         return ExitCode.INCONSISTENT
@@ -198,12 +199,12 @@ def exit_code(summary: Summary) -> ExitCode:
 
 
 def shell_code(summary: Summary) -> ExitCode:
-    """What `powercut` returns: that it was interrupted, or `exit_code`."""
+    """The exit code of `powercut`: INTERRUPTED, or `exit_code`."""
     return ExitCode.INTERRUPTED if summary.info.interrupted else exit_code(summary)
 
 
 def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
-    """An undecided case may still hide the failure: nothing is said about an expectation that covers one."""
+    """Whether nothing met the expectation. An undecided case may hide the failure: then it is not unmet."""
     covered = [
         c for c in cases if expectation.applies_to(c.case) and not c.was_not_run and _judged(expectation, c)
     ]
@@ -213,6 +214,6 @@ def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
 
 
 def _judged(expectation: Expectation, summary: CaseSummary) -> bool:
-    """Whether an oracle that the expectation speaks of was asked (a case that lists none counts)."""
+    """Whether an oracle that the expectation names was applied (a case that lists none counts)."""
     oracles = summary.info.oracles
     return not oracles or any(expectation.matches(summary.case, oracle) for oracle in oracles)

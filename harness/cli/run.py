@@ -137,8 +137,8 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "--require-all/--no-require-all",
     default=None,
-    help="Exit with 4 if this host or kernel lacks something a case needs (a program, a module). Default: on if "
-    "every mode is named in full (-c ext4/ordered,xfs/default), off for -c all or -c ext4.",
+    help="Exit with 4 if this host or kernel lacks something a case needs (a program, a module). "
+    "Default: on if every mode is named in full (-c ext4/ordered,xfs/default), off for -c all or -c ext4.",
 )
 @click.option(
     "--log-size",

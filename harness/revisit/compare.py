@@ -1,4 +1,5 @@
-"""Compares two runs of the same recordings verdict by verdict: what did the memo, or another machine, change?"""
+"""Compares two runs of the same recordings verdict by verdict: what did the memo, or another machine, change?
+"""
 
 from __future__ import annotations
 

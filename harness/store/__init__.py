@@ -1,14 +1,14 @@
-"""A run's directory and what is kept in it: cases, crash states with their verdicts, findings' evidence.
+"""The run directory and its contents: cases, verdicts on crash states, evidence of findings.
 
-Where what is: `harness.store.layout`. Who may write: `harness.store.lock`. What shows that something is not
-what was written: `harness.store.digests`.
+`harness.store.layout` has the paths, `harness.store.lock` keeps out a second writer, `harness.store.digests`
+detects damage.
 
-SQLite in WAL mode with synchronous=FULL and one transaction a call: after `kill -9`, or a power cut, the
-run holds every call that returned, and nothing of one that did not. Findings are no table: they are computed
-from the violations, so they cannot depend on the order in which the states came in.
+SQLite in WAL mode with synchronous=FULL and one transaction per call: after `kill -9` or a power cut, the
+run holds the effect of every call that returned, and no part of one that did not. Findings have no table:
+they are computed from the violations, so they cannot depend on the order in which states arrive.
 
-Not kept here: trees, images, logs. A crash state is a recipe; whoever wants its bytes makes them again.
-Text of foreign origin (paths, kernel messages) is kept as UTF-8, other bytes written as `\\udcff`.
+Trees and disk images are not stored. A crash state is a recipe; its bytes are rebuilt from the recording when
+needed. Untrusted text (paths, kernel messages) is stored as UTF-8, other bytes written as `\\udcff`.
 """
 
 from harness.store.run_store import RunStore

@@ -1,7 +1,7 @@
 """powercut.sqlite: its tables, and the one connection to it.
 
-WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut. What is
-damaged afterwards is found by the digests in the rows: see `harness.store.digests`.
+WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut. Later
+damage is detected by the digests in the rows: see `harness.store.digests`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CREATE TABLE expectations (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
 
 
 class Database:
-    """One connection for the threads of one process; they take turns."""
+    """One connection, shared by the threads of a process under a lock."""
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         """Use `create` or `open`."""
@@ -101,17 +101,17 @@ class Database:
         return cls(connection, file)
 
     def close(self) -> None:
-        """Let go of the file; it is complete without this."""
+        """Close the connection. Everything is on disk already."""
         self._connection.close()
 
     def query(self, sql: str, *parameters: object) -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows
-        """All rows that a statement gives. Raises StoreError where they cannot be read."""
+        """All rows of a statement. Raises StoreError if they cannot be read."""
         with self._lock, read_from(self.file):
             return self._connection.execute(sql, parameters).fetchall()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that is done inside, or nothing of it where an exception leaves the block. Not to be nested."""
+        """A transaction: committed at the end of the block, rolled back on an exception. Does not nest."""
         with self._lock, _asked_of(self.file):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -122,15 +122,14 @@ class Database:
             self._connection.execute("COMMIT")
 
     def settle(self) -> None:
-        """Move everything from the WAL into the database file: what is only in the WAL is lost, without a
-        word, where one of its bytes is damaged.
+        """Checkpoint the WAL into the database file: SQLite silently drops WAL content after a damaged byte.
         """
         with self._lock, read_from(self.file):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _examine(connection: sqlite3.Connection, file: Path) -> None:
-    """Raises StoreError for a file that is no database of this schema, or whose pages do not fit together."""
+    """Raises StoreError for a file that is not a database of this schema, or fails the integrity check."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     if row is None:
         raise damaged(file, "it names no schema")
@@ -181,12 +180,12 @@ _REFUSED_BY_THE_HOST = (
     sqlite3.SQLITE_INTERRUPT,
     sqlite3.SQLITE_NOMEM,
 )
-"""What says nothing about the file's contents: a full disk, a lock, permissions."""
+"""Errors that say nothing about the file's contents: a full disk, a lock, permissions."""
 
 
 @contextlib.contextmanager
 def _asked_of(file: Path) -> Iterator[None]:
-    """What SQLite cannot do inside because of the file's contents is damage to it: raises StoreError."""
+    """Turns SQLite errors in the block that come from the file's contents into StoreError: it is damaged."""
     try:
         yield
     except sqlite3.Error as error:
@@ -198,7 +197,7 @@ def _asked_of(file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_from(file: Path) -> Iterator[None]:
-    """What cannot be read or understood inside is damage to `file`: raises StoreError, in one line."""
+    """Turns read and decode errors in the block into StoreError: `file` is damaged."""
     try:
         with _asked_of(file):
             yield
@@ -207,7 +206,7 @@ def read_from(file: Path) -> Iterator[None]:
 
 
 def other_schema(file: Path, schema: object) -> StoreError:
-    """`file`, of a run directory, was written by another version."""
+    """The error for a `file` of a run directory written by another version."""
     return StoreError(
         f"{file} was written in schema {schema}, this powercut reads schema {SCHEMA}",
         "read it with the powercut that wrote it, or run it again",
@@ -215,7 +214,9 @@ def other_schema(file: Path, schema: object) -> StoreError:
 
 
 def damaged(file: Path, why: str) -> StoreError:
-    """`file`, of a run directory, cannot be understood. `why` may quote it: it becomes one printable line."""
+    """The error for a damaged `file` of a run directory. `why` may quote the file: it is made one printable
+    line.
+    """
     printable = " ".join("".join(c if c.isprintable() else " " for c in why).split())
     return StoreError(
         f"{file} is damaged: {printable}", "the run cannot be resumed or reported; run it again"

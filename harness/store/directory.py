@@ -1,4 +1,4 @@
-"""The folder of a run, the link to the latest one, run.json and plan.json."""
+"""The run directory, the link to the latest one, run.json and plan.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.store.records import SCHEMA, RunInfo
 
 
 def make_directory(root: Path, name: str, started: datetime) -> Path:
-    """Make `root/runs/<date>-<name>`, with a number behind it where that is there. Raises OSError."""
+    """Create `root/runs/<date>-<name>`, with a number appended if that exists. Raises OSError."""
     path = _unique_directory(runs(root), f"{started:%Y%m%d-%H%M%S}-{name}")
     for folder in (RunLayout(path).cases, RunLayout(path).findings):
         folder.mkdir()
@@ -40,7 +40,7 @@ def _unique_directory(parent: Path, name: str) -> Path:
 
 
 def point_latest(root: Path, run: Path) -> None:
-    """Make `root/latest` a relative symbolic link to `run`, without a moment in which it is missing."""
+    """Make `root/latest` a relative symbolic link to `run`, atomically."""
     link = latest(root)
     temporary = link.with_name(f".{link.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -49,7 +49,7 @@ def point_latest(root: Path, run: Path) -> None:
 
 
 def write_info(run: Path, info: RunInfo) -> RunInfo:
-    """Write, or replace, the run.json of the directory `run`; returns it with its digest."""
+    """Write or replace run.json in the directory `run`; returns `info` with its digest."""
     signed = replace(info, digest=_digest(info))
     write_atomically(run / RUN, json_text(signed))
     return signed
@@ -60,14 +60,14 @@ def _digest(info: RunInfo) -> str:
 
 
 def read_info(run: Path) -> RunInfo:
-    """What run.json says. Raises StoreError when there is none, or it is damaged or of another version."""
+    """Read run.json. Raises StoreError if it is missing, damaged or of another version."""
     file = run / RUN
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise StoreError(
-            f"{run} is no run directory: it has no readable run.json ({error.strerror})",
-            "give reports/latest or a folder of reports/runs; `powercut run` makes them",
+            f"{run} is not a run directory: it has no readable run.json ({error.strerror})",
+            "name reports/latest or a directory in reports/runs; `powercut run` creates them",
         ) from error
     with read_from(file):
         schema = msgspec.json.decode(raw, type=dict[str, object]).get("schema")
@@ -75,7 +75,7 @@ def read_info(run: Path) -> RunInfo:
             raise other_schema(file, schema)
         info = msgspec.json.decode(raw, type=RunInfo)
         if info.digest != _digest(info):
-            raise damaged(file, "its digest is not that of its contents")
+            raise damaged(file, "its digest does not match its contents")
     return info
 
 
@@ -83,20 +83,20 @@ def read_info(run: Path) -> RunInfo:
 
 
 def write_plan(run: Path, plan: Plan) -> str:
-    """Write the plan.json of the directory `run`; returns its digest."""
+    """Write plan.json in the directory `run`; returns its digest."""
     data = json_bytes(plan)
     write_atomically(run / PLAN, data)
     return digest_of_bytes(data)
 
 
 def read_plan(run: Path, digest: str) -> Plan:
-    """What plan.json says. Raises StoreError when there is none, or not the one that has this digest."""
+    """Read plan.json. Raises StoreError if it is missing or does not have this digest."""
     file = run / PLAN
     try:
         data = file.read_bytes()
     except OSError as error:
         raise damaged(file, f"it cannot be read ({error.strerror})") from error
     if digest_of_bytes(data) != digest:
-        raise damaged(file, f"its digest is not the one in {RUN}")
+        raise damaged(file, f"its digest does not match the one in {RUN}")
     with read_from(file):
         return msgspec.json.decode(data, type=Plan)

@@ -1,4 +1,4 @@
-"""Where everything is in a run directory. No other module spells a path inside one.
+"""The paths in a run directory. No other module spells one.
 
 ```
 reports/latest -> runs/...
@@ -6,11 +6,11 @@ reports/runs/<date>-<name>/
     run.json                what was run, on what, by which version
     plan.json               what was asked for
     powercut.sqlite         cases, states, violations, evidence
-    lock                    who writes here now
+    lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
     cases/<fs>-<mode>/<workload>/log.zst, console.txt, history.json
-    findings/<hash12>/      and the reports, written by `harness.report`
-    scratch/                uncompressed images, while the run goes on
+    findings/<hash12>/      written by `harness.report`, like the reports
+    scratch/                uncompressed images, during the run
 ```
 """
 
@@ -28,18 +28,18 @@ LOCK = "lock"
 
 
 def runs(reports: Path) -> Path:
-    """The folder of all runs."""
+    """The directory of all runs."""
     return reports / "runs"
 
 
 def latest(reports: Path) -> Path:
-    """The link to the run that was begun last."""
+    """The link to the run started last."""
     return reports / "latest"
 
 
 @dataclass(frozen=True, slots=True)
 class CaseLayout:
-    """The files of one case's recording. `history` is written last: it says that the rest is there."""
+    """The files of one case's recording. `history` is written last: it marks the recording as complete."""
 
     base: Path
     folder: Path
@@ -58,7 +58,7 @@ class CaseLayout:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All but the base image, which other workloads of the mode share; the history last."""
+        """All files except the base image, which the workloads of a mode share; the history last."""
         return (self.log, self.console, self.history)
 
 
@@ -89,11 +89,11 @@ class RunLayout:
         return self.path / "scratch"
 
     def base(self, filesystem: str, mode: str) -> Path:
-        """The packed base image, which all workloads of a mode share."""
+        """The compressed base image, shared by all workloads of a mode."""
         return self.cases / f"{filesystem}-{mode}" / "base.img.zst"
 
     def recordings(self, filesystem: str, mode: str) -> list[Path]:
-        """The folders of the whole recordings of a mode."""
+        """The directories of the complete recordings of a mode."""
         return sorted(p.parent for p in self.base(filesystem, mode).parent.glob("*/history.json"))
 
     def case(self, case: CaseId) -> CaseLayout:
@@ -101,5 +101,5 @@ class RunLayout:
         return CaseLayout(base, base.parent / case.workload)
 
     def finding(self, finding: str) -> Path:
-        """What is told of the finding with this hash."""
+        """The directory of the finding with this id."""
         return self.findings / finding

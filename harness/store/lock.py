@@ -1,8 +1,8 @@
 """One writer at a time: two processes in one run directory would share its scratch images, and one's fsck
-would look at the other's half-recovered disk.
+would check the other's half-recovered disk.
 
-The lock is an flock(2) on a file of the run directory. The kernel drops it when its holder ends, however it
-ends; what the file says of the holder is for people, and means nothing once nobody holds the lock.
+The lock is an flock(2) on a file in the run directory. The kernel drops it when its holder ends, however it
+ends; the holder named in the file is only for people, and stale once nobody holds the lock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from harness.errors import RunLocked
 from harness.host.files import json_bytes
 
 HOLDER_BYTES = 1 << 16
-"""At most so much of the lock file is read: it is foreign data like any other."""
+"""Upper bound on what is read of the lock file, which is untrusted data."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds the lock. `since`: when it was taken."""
+    """The holder of the lock. `since`: when it was taken."""
 
     pid: int
     host: str
@@ -39,9 +39,9 @@ class Holder(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def locked(file: Path, run: Path, command: str) -> Iterator[None]:
-    """Hold the lock `file` of the run directory `run`; `command` is what other processes are told.
+    """Hold the lock `file` of the run directory `run`; `command` is shown to other processes.
 
-    Raises RunLocked, naming the holder, where another process (or another part of this one) has it.
+    Raises RunLocked, naming the holder, if another process (or another part of this one) holds it.
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -50,7 +50,7 @@ def locked(file: Path, run: Path, command: str) -> Iterator[None]:
         except BlockingIOError as error:
             raise RunLocked(
                 f"{run} is being written by {_holder(descriptor)}",
-                "wait until that process is done, or end it; then try again",
+                "wait for that process to finish, or stop it; then try again",
             ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(
@@ -62,7 +62,7 @@ def locked(file: Path, run: Path, command: str) -> Iterator[None]:
 
 
 def _holder(descriptor: int) -> str:
-    """What the lock file says; it may be read before its holder has written it."""
+    """The holder named in the lock file, which may not have been written yet."""
     try:
         return str(msgspec.json.decode(os.pread(descriptor, HOLDER_BYTES, 0), type=Holder))
     except (msgspec.MsgspecError, ValueError, OverflowError):

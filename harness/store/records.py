@@ -1,4 +1,4 @@
-"""What a run directory holds, as plain records: the run, its cases, verdicts on crash states, findings."""
+"""The records of a run directory: the run, its cases, verdicts on crash states, findings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from harness.model import (
 )
 
 SCHEMA = 2
-"""Raised whenever a run directory changes its meaning; another number is refused."""
+"""Incremented whenever the meaning of a run directory changes; other versions are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """The kernel under test. `name`: as the user named it; `release`, `version`: as uname(2) says.
-    `replaced`: SHA-256 of the modules that stand in for the kernel's own, by file.
+    """The kernel under test. `name`: as the user gave it; `release`, `version`: from uname(2).
+    `replaced`: SHA-256 of the modules used instead of the kernel's own, by file.
     """
 
     name: str
@@ -44,8 +44,8 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """How the kernel was run. `kind`: the machine that judged, as one asks for it; `name`: the same for
-    people; `accel`: `kvm`, `tcg`, ...; `version`: the machine's own, if it has one.
+    """How the kernel was run. `kind`: the machine that judged, by its option value; `name`: its display
+    name; `accel`: `kvm`, `tcg`, ...; `version`: the machine's version, if it has one.
     """
 
     kind: str
@@ -58,10 +58,10 @@ class MachineInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is in run.json. Times carry a time zone; `finished` None: the run goes on, or died.
-    `require_all`: a case for which this host or kernel lacks something ends the run in a code of its own.
+    """The contents of run.json. Times carry a time zone; `finished` None: the run is in progress, or died.
+    `require_all`: a case for which this host or kernel lacks something gives the run its own exit code.
     `pins`: hashes of what the verdicts depend on (`harness.cases.pins`). `plan`: digest of plan.json; `seal`:
-    of the cases and verdicts of a run that is finished; `digest`: of all the rest of this
+    digest of the cases and verdicts of a finished run; `digest`: of all other fields
     (`harness.store.digests`; the store writes these three).
     """
 
@@ -85,8 +85,8 @@ class RunInfo:
 
 
 class CaseStatus(enum.StrEnum):
-    """How far a case has come. Only DONE counts as decided. NOT_RUN: this host or kernel lacks something for
-    it. NOT_SUPPORTED: the file system does not have an operation of the workload, on any host.
+    """Progress of a case. Only DONE counts as decided. NOT_RUN: this host or kernel lacks something it needs.
+    NOT_SUPPORTED: the file system lacks an operation of the workload, on any host.
     """
 
     PLANNED = "planned"
@@ -100,13 +100,13 @@ class CaseStatus(enum.StrEnum):
 class How(enum.StrEnum):
     """How a verdict was reached."""
 
-    JUDGED = "judged"  # a guest recovered it and the oracles judged what came back
-    SAME_CONTENT = "same-content"  # the same bytes as a state that was judged
-    MEMO = "memo"  # agrees with a judged state in all that its recovery read
+    JUDGED = "judged"  # a guest recovered it, and the oracles judged the outcome
+    SAME_CONTENT = "same-content"  # same bytes as a judged state
+    MEMO = "memo"  # agrees with a judged state on everything its recovery read
 
 
 class DrawnEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a drawing needs of a log entry.
+    """The parts of a log entry that the timeline draws.
 
     `kind`: `write`, `flush`, `fua`, `flush+fua`, `discard` or `mark`.
     """
@@ -130,11 +130,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class CaseInfo:
-    """What is known of a case beside its verdicts.
+    """A case without its verdicts.
 
-    `generated`, `distinct`: crash states enumerated, and different contents among them.
-    `log_hash`: of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the files that
-    are kept of it, by name.
+    `generated`, `distinct`: number of crash states enumerated, and of different contents among them.
+    `log_hash`: hash of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the
+    recording's files, by name.
     `steps`, `timeline`: from `steps_of` and `timeline_of`.
     """
 
@@ -153,9 +153,9 @@ class CaseInfo:
 
 @dataclass(frozen=True, slots=True)
 class CaseRecord:
-    """A case as the store has it. `info.timeline` is left empty: ask `RunStore.timeline`.
+    """A stored case. `info.timeline` is left empty: see `RunStore.timeline`.
 
-    `doubt`: why what was recalled rather than seen cannot be trusted in this case; empty where it can.
+    `doubt`: why the outcomes recalled by the memo cannot be trusted in this case; empty if they can.
     """
 
     info: CaseInfo
@@ -171,7 +171,7 @@ class CaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class JudgedState:
-    """A crash state with its judgement. `content_hash`: of the device's contents, or empty."""
+    """A crash state with its judgement. `content_hash`: hash of the device's contents, or empty."""
 
     state: CrashState
     content_hash: str
@@ -201,9 +201,9 @@ class UnknownReason:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one case. `checked` states have a verdict: checked == passed + failed + unknown.
+    """State counts of one case. `checked` states have a verdict: checked == passed + failed + unknown.
     `contents`: different contents among them. `contradictions`: states that failed without a violation, or
-    have one and did not fail.
+    have a violation and did not fail.
     """
 
     generated: int = 0
@@ -221,7 +221,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen at `state` of a finding. `notes`: further named texts, such as `tree`."""
+    """What was seen at `state` of a finding. `notes`: other texts by name, such as `tree`."""
 
     state: CrashState
     kernel_log: str = ""
@@ -233,8 +233,8 @@ class Evidence:
 class Finding:
     """Violations of one oracle with one signature in one case, shown at their smallest crash state.
 
-    Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: how many states
-    show it. `expectation`: why it is known already, if it is.
+    Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
+    that show it. `expectation`: the known failure it matches, if any.
     """
 
     case: CaseId
@@ -259,13 +259,13 @@ class Finding:
 
 
 def finding_id(case: CaseId, oracle: str, signature: str) -> str:
-    """Twelve hexadecimal digits that stay the same from run to run."""
+    """Twelve hexadecimal digits that are the same in every run."""
     text = f"{case}|{oracle}|{valid_text(signature)}"
     return hashlib.blake2b(text.encode()).hexdigest()[:12]
 
 
 def weight(state: CrashState) -> int:
-    """How much of its prefix a crash state lacks: the writes dropped, and one for a torn one."""
+    """How much of its prefix a crash state lacks: the number of dropped writes, plus one for a torn write."""
     return len(state.dropped) + (state.torn_sectors is not None)
 
 
@@ -276,12 +276,12 @@ def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int]:
 
 
 def steps_of(history: History) -> tuple[Step, ...]:
-    """The history in the form that is kept."""
+    """The history in its stored form."""
     return tuple(Step(s.index, valid_text(str(s.operation)), s.begin, s.ack) for s in history.steps)
 
 
 def timeline_of(entries: Iterable[LogEntry]) -> tuple[DrawnEntry, ...]:
-    """The write log in the form that is kept. `sectors` of a `flush` counts data that came with it."""
+    """The write log in its stored form. `sectors` of a `flush` counts the data written with it."""
     kinds = (
         (EntryFlag.MARK, "mark"),
         (EntryFlag.DISCARD, "discard"),

@@ -1,4 +1,4 @@
-"""Rows with digests: written inside a transaction, and held against each other when a run is opened.
+"""Rows with digests: written in a transaction, verified when a run is opened.
 
 See `harness.store.digests` for what a digest covers.
 """
@@ -22,7 +22,7 @@ _VIOLATION = "number, oracle, signature, subject, summary, expected, found"
 
 
 def insert_case(db: sqlite3.Connection, **columns: object) -> int:
-    """Put in a case with all its columns but the number and the digest; returns the number."""
+    """Insert a case with all columns except number and digest; returns the number."""
     names = [*columns, "digest"]
     marks = ", ".join("?" * len(names))
     cursor = db.execute(
@@ -35,7 +35,7 @@ def insert_case(db: sqlite3.Connection, **columns: object) -> int:
 
 
 def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
-    """Replace columns of a case."""
+    """Update columns of a case."""
     ((before,),) = db.execute("SELECT digest FROM cases WHERE id = ?", (number,)).fetchall()
     changes = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"UPDATE cases SET {changes} WHERE id = ?", (*columns.values(), number))  # noqa: S608
@@ -43,7 +43,7 @@ def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
 
 
 def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
-    """The case's digest, and the root, after a change of the row."""
+    """Update the case's digest, and the root, after a change to the row."""
     row = db.execute(f"SELECT {', '.join(_DIGESTED)} FROM cases WHERE id = ?", (number,)).fetchone()  # noqa: S608
     signed = digest(*row)
     db.execute("UPDATE cases SET digest = ? WHERE id = ?", (signed, number))
@@ -55,13 +55,13 @@ def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
 def move_states(
     db: sqlite3.Connection, number: int, *, out: Iterable[str] = (), into: Iterable[str] = ()
 ) -> None:
-    """Tell the case that states with these digests have gone and come."""
+    """Update the case's sum of state digests: remove `out`, add `into`."""
     ((total,),) = db.execute("SELECT states FROM cases WHERE id = ?", (number,)).fetchall()
     change_case(db, number, states=moved(total, out=out, into=into))
 
 
 def put_state(db: sqlite3.Connection, number: int, case: str, judged: JudgedState) -> tuple[list[str], str]:
-    """Put in a state of the case, or replace it; returns the digests that went and the one that came."""
+    """Insert or replace a state of the case; returns the digests removed and the one added."""
     name = str(judged.state)
     old = db.execute("SELECT digest FROM states WHERE case_id = ? AND state = ?", (number, name)).fetchall()
     db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
@@ -88,7 +88,7 @@ def _texts(v: Violation) -> tuple[str, ...]:
     return tuple(map(valid_text, texts))
 
 
-# --- holding a database against its digests --------------------------------------------------
+# --- verification ----------------------------------------------------------------------------
 
 
 def root(database: Database) -> str:
@@ -98,8 +98,8 @@ def root(database: Database) -> str:
 
 
 def verify(database: Database, seal: str) -> None:
-    """Raises StoreError for a row that is not what was written, or is missing; and, where the run is sealed,
-    for a database that is not the one that was sealed.
+    """Raises StoreError for a changed or missing row and, if the run is sealed, for a database other than the
+    sealed one.
     """
     with read_from(database.file):
         wrong = _wrong_meta(database) or _wrong_case(database) or _wrong_evidence(database)
@@ -119,7 +119,7 @@ def _wrong_meta(database: Database) -> str:
 
 
 def _wrong_case(database: Database) -> str:
-    """The first case whose row, states or violations are wrong; or that some are missing."""
+    """Names the first case with a wrong row, state or violation, or the set of which some are missing."""
     total, states, violations = NOTHING, 0, 0
     for row in database.query(f"SELECT {', '.join(_CASE)} FROM cases ORDER BY id"):  # noqa: S608
         case = dict(zip(_CASE, row, strict=True))
@@ -140,8 +140,8 @@ def _wrong_case(database: Database) -> str:
 
 
 class _States:
-    """The states of a case: their number, that of their violations, the sum of their digests, and the first
-    that is wrong, if one is.
+    """The states of a case: how many, how many violations, the sum of their digests, and the first wrong one,
+    if any.
     """
 
     def __init__(self, database: Database, number: int, case: str) -> None:

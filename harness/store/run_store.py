@@ -1,4 +1,4 @@
-"""What is in a run's database, put in and asked for: cases, verdicts on crash states, findings."""
+"""Reads and writes a run: cases, verdicts on crash states, findings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from harness.store.rows import change_case, insert_case, move_states, put_state,
 
 
 class RunStore:
-    """One run on disk. One process writes; any of its threads may call. Use as a context manager."""
+    """One run on disk. One process writes; the methods are thread-safe. Use as a context manager."""
 
     def __init__(self, path: Path, info: RunInfo, database: Database) -> None:
         """Use `create` or `open`."""
@@ -64,9 +64,10 @@ class RunStore:
 
     @classmethod
     def create(cls, root: Path, name: str, info: RunInfo) -> RunStore:
-        """Make `root/runs/<date>-<name>`, never one that is there, and point `root/latest` at it.
+        """Create a new `root/runs/<date>-<name>`, and point `root/latest` at it.
 
-        Raises UsageError for a name that is no file name, StoreError when the directory cannot be made.
+        Raises UsageError for a name that is not a valid file name, StoreError if the directory cannot be
+        made.
         """
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
             raise UsageError(f"{name!r} cannot name a run", "use letters, digits and . _ + -")
@@ -78,20 +79,20 @@ class RunStore:
             point_latest(root, path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
-                f"cannot make a run directory below {root}: {error}", "choose another folder for the runs"
+                f"cannot make a run directory in {root}: {error}", "choose another directory for the runs"
             ) from error
         return cls(path, info, database)
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
-        """Open a run directory, or a link to one, and hold everything in it against its digests. Raises
-        StoreError when it is none, was written by another version, or is damaged.
+        """Open a run directory, or a link to one, and verify everything in it against its digests. Raises
+        StoreError if it is not a run directory, was written by another version, or is damaged.
         """
         path = path.resolve()
         info = read_info(path)
         file = path / DATABASE
         if not file.is_file():
-            raise StoreError(f"{path} has a run.json and no {DATABASE}", "run it again; it cannot be resumed")
+            raise StoreError(f"{path} has a run.json but no {DATABASE}", "run it again; it cannot be resumed")
         database = Database.open(file)
         try:
             verify(database, info.seal)
@@ -101,13 +102,13 @@ class RunStore:
         return cls(path, info, database)
 
     def lock(self, command: str) -> contextlib.AbstractContextManager[None]:
-        """Held by whoever writes into the run directory, for as long as it does. `command`: what another
-        process is told. Raises RunLocked, naming the holder, where somebody writes already.
+        """The lock that a writer of the run directory holds. `command`: shown to other processes. Raises
+        RunLocked, naming the holder, if another writer holds it.
         """
         return locked(self.layout.lock, self.path, command)
 
     def close(self) -> None:
-        """Let go of the database; the directory is complete without this."""
+        """Close the database. Everything is on disk already."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -125,8 +126,8 @@ class RunStore:
         return self._info
 
     def finish(self, finished: datetime | None = None, *, interrupted: bool = False) -> None:
-        """Note when the run ended (now, if not given) and whether it was stopped before its plan was done.
-        What it holds is sealed; whatever is judged later opens it again.
+        """Record when the run ended (default: now) and whether it was interrupted, and seal its contents. Any
+        later judgement breaks the seal.
         """
         self._database.settle()
         finished = finished or datetime.now(UTC)
@@ -135,26 +136,27 @@ class RunStore:
         )
 
     def update_info(self, info: RunInfo, seal: str = "") -> None:
-        """Replace run.json, when more has become known (a guest's release) or the run is resumed."""
+        """Replace run.json, when more is known (a guest's release) or the run is resumed."""
         info = replace(info, seal=seal, plan=self._info.plan, pins=self._info.pins)
         self._info = write_info(self.path, info)
 
     def put_pins(self, pins: Mapping[str, str]) -> None:
-        """Keep the hashes of what the verdicts depend on; once. Raises StoreError where there are some."""
+        """Store the hashes of what the verdicts depend on; once. Raises StoreError if there are some already.
+        """
         if self._info.pins:
-            raise StoreError(f"{self.path} has its pins", "a run's parts are pinned once")
+            raise StoreError(f"{self.path} has its pins already", "a run's parts are pinned only once")
         self._info = write_info(self.path, replace(self._info, pins=dict(pins)))
 
     def put_plan(self, plan: Plan) -> None:
-        """Keep what was asked for; once."""
+        """Store the plan; once."""
         self._info = write_info(self.path, replace(self._info, plan=write_plan(self.path, plan)))
 
     def plan(self) -> Plan:
-        """What was asked for. Raises StoreError where it is damaged, or of another version."""
+        """The plan. Raises StoreError if it is damaged or of another version."""
         return read_plan(self.path, self._info.plan)
 
     def set_expectations(self, expectations: Sequence[Expectation]) -> None:
-        """Replace the failures that are known. They change what a finding means, not what was seen."""
+        """Replace the known failures. They change what a finding means, not what was seen."""
         bodies = list(map(json_bytes, expectations))
         with self._database.transaction() as db:
             db.execute("DELETE FROM expectations")
@@ -171,23 +173,23 @@ class RunStore:
     # cases
 
     def case_directory(self, case: CaseId) -> Path:
-        """Where the recording of a case belongs; made if it is not there."""
+        """The directory of a case's recording; created if missing."""
         path = self.layout.case(case).folder
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def finding_directory(self, finding: str) -> Path:
-        """Where what is told of finding `finding` belongs; made if it is not there."""
+        """The directory of the finding with the id `finding`; created if missing."""
         path = self.layout.finding(finding)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def add_case(self, info: CaseInfo, status: CaseStatus = CaseStatus.PLANNED, reason: str = "") -> int:
-        """Put in a case, or replace what is known of it; answers with its row number.
+        """Insert a case or replace its info; returns its row number.
 
-        Status, reason and verdicts of a case that is already there stay, and so does what is known of its
-        recording where `info` knows of none. Raises StoreError for another recording: verdicts about one log
-        say nothing about another.
+        An existing case keeps its status, reason and verdicts; it also keeps its info if that has a recording
+        and `info` has none. Raises StoreError for another recording: verdicts about one log say nothing about
+        another.
         """
         name = str(info.case)
         known, timeline = json_bytes(replace(info, timeline=())), json_bytes(info.timeline)
@@ -205,28 +207,28 @@ class RunStore:
             if before not in ("", info.log_hash):
                 raise StoreError(
                     f"{info.case} was judged on another recording: log {before} then, {info.log_hash} now",
-                    "the verdicts that are kept are about that one: start a new run",
+                    "the stored verdicts belong to the first one: start a new run",
                 )
             change_case(db, number, **columns)
             return number
 
     def set_case_status(self, case: CaseId, status: CaseStatus, reason: str = "") -> None:
-        """Say how far a case has come, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
+        """Set the status of a case, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
         with self._writing() as db:
             change_case(db, self._number(case), status=status.value, reason=valid_text(reason))
 
     def set_case_doubt(self, case: CaseId, doubt: str) -> None:
-        """Say why what was recalled rather than seen cannot be trusted in this case; "" withdraws it.
+        """Set why outcomes recalled by the memo cannot be trusted in this case; "" withdraws the doubt.
 
-        Call it before anything that the doubt concerns is answered: once this has returned the doubt is
-        durable, and the case reads UNKNOWN until it is withdrawn, whatever becomes of the process.
+        Call it before using anything that the doubt concerns: once it returns, the doubt is durable, and the
+        case is UNKNOWN until it is withdrawn, whatever happens to the process.
         """
         with self._writing() as db:
             change_case(db, self._number(case), doubt=valid_text(doubt))
         self._database.settle()
 
     def forget_recalled(self, case: CaseId) -> int:
-        """Drop the verdicts on every content that was recalled rather than seen; returns how many states."""
+        """Delete the verdicts on every content that the memo recalled; returns the number of states."""
         with self._writing() as db:
             number = self._number(case)
             where = (
@@ -239,12 +241,12 @@ class RunStore:
         return len(out)
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
-        """Say how long a case took, all parts of a resumed run together."""
+        """Set how long a case took, in total over all parts of a resumed run."""
         with self._writing() as db:
             change_case(db, self._number(case), seconds=float(seconds))
 
     def cases(self) -> tuple[CaseRecord, ...]:
-        """Every case, in the order in which they were added."""
+        """All cases, in the order they were added."""
         rows = self._database.query("SELECT info, status, reason, seconds, doubt FROM cases ORDER BY id")
         with self._reading():
             return tuple(
@@ -255,11 +257,11 @@ class RunStore:
             )
 
     def case(self, case: CaseId) -> CaseRecord | None:
-        """One case, or None when the run has none of that name."""
+        """One case, or None if the run does not have it."""
         return next((record for record in self.cases() if record.case == case), None)
 
     def timeline(self, case: CaseId) -> tuple[DrawnEntry, ...]:
-        """The case's write log, for drawing."""
+        """The case's write log, as the timeline draws it."""
         ((body,),) = self._database.query("SELECT timeline FROM cases WHERE id = ?", self._number(case))
         with self._reading():
             return msgspec.json.decode(body, type=tuple[DrawnEntry, ...])
@@ -267,8 +269,8 @@ class RunStore:
     # verdicts
 
     def put_judgements(self, case: CaseId, batch: Iterable[JudgedState]) -> None:
-        """Keep a batch, all of it or nothing. A state that is already there is replaced, so that handing in
-        the same batch twice changes nothing and a state that was UNKNOWN can be decided later.
+        """Store a batch atomically. A state that is already stored is replaced, so that storing the same
+        batch twice changes nothing and an UNKNOWN state can be decided later.
         """
         out: list[str] = []
         into: list[str] = []
@@ -281,7 +283,7 @@ class RunStore:
             move_states(db, number, out=out, into=into)
 
     def judged_states(self, case: CaseId, *, decided_only: bool = False) -> set[str]:
-        """Names of the states that have a verdict; with `decided_only`, that have PASS or FAIL."""
+        """Names of the states with a verdict; with `decided_only`, only PASS and FAIL."""
         sql = "SELECT state FROM states WHERE case_id = ?"
         if decided_only:
             sql += " AND verdict != 'unknown'"
@@ -301,7 +303,7 @@ class RunStore:
             yield seen
 
     def violated(self, case: CaseId) -> dict[str, frozenset[tuple[str, str]]]:
-        """By state the (oracle, signature) of what was violated there; other states are not in it."""
+        """The (oracle, signature) pairs violated at each state; states without violations are left out."""
         rows = self._database.query(
             "SELECT state, oracle, signature FROM violations WHERE case_id = ?", self._number(case)
         )
@@ -311,7 +313,7 @@ class RunStore:
         return {state: frozenset(kinds) for state, kinds in found.items()}
 
     def counts(self, case: CaseId) -> Counts:
-        """How many of the case's enumerated states there are and what became of them."""
+        """The number of the case's states, in total and by verdict."""
         number = self._number(case)
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
         rows = self._database.query(
@@ -377,7 +379,9 @@ class RunStore:
             db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)", (*row, digest(*row)))
 
     def evidence(self, finding: Finding) -> Evidence | None:
-        """What is kept for a finding. Its `state` differs from the finding's if a smaller one came later."""
+        """The stored evidence of a finding. Its `state` differs from the finding's if a smaller one came
+        later.
+        """
         rows = self._database.query("SELECT body FROM evidence WHERE finding = ?", finding.id)
         with self._reading():
             return msgspec.json.decode(rows[0][0], type=Evidence) if rows else None
@@ -385,12 +389,12 @@ class RunStore:
     # inside
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
-        """What cannot be understood inside is damage to the database."""
+        """Turns decode errors in the block into StoreError: the database is damaged."""
         return read_from(self._database.file)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that changes cases or verdicts: from then on the run is not finished."""
+        """A transaction that changes cases or verdicts; it makes a finished run unfinished."""
         if self._info.finished is not None:
             self.update_info(replace(self._info, finished=None))
         with self._database.transaction() as db:
@@ -424,5 +428,5 @@ class RunStore:
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))
         if not rows:
-            raise StoreError(f"the run in {self.path} has no case {case}", "add_case must come first")
+            raise StoreError(f"the run in {self.path} has no case {case}", "call add_case first")
         return int(rows[0][0])

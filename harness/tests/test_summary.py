@@ -106,7 +106,7 @@ def test_a_required_case_that_was_not_run_is_said_everywhere(tmp_path: Path) -> 
     plan: Plan = {CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}
     seen = summary_of(tmp_path, plan, require_all=True)
     assert "1 required case not run" in headline(seen)
-    assert summary_text(seen, "RUN").splitlines()[-1].endswith("so this is no pass (exit code 4)")
+    assert summary_text(seen, "RUN").splitlines()[-1].endswith("so this is not a pass (exit code 4)")
     assert results(seen, "RUN")["verdict"] == "not everything was run"
     junit = junit_xml(seen, "RUN")
     assert '<error message="because" type="powercut.not-run"' in junit

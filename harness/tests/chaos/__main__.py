@@ -18,11 +18,11 @@ from harness.tests.chaos.trial import Defect
 
 ON_UML = ("--machine", "uml")
 IN_QEMU = ("--machine", "qemu")
-SHOWN = 40  # of the defects that differ
+SHOWN = 40  # distinct defects
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 where no defect was found, 1 where one was, 3 where the undisturbed runs failed."""
+    """Exit code: 0 no defect, 1 defects found, 3 the undisturbed runs failed."""
     asked = _parse(arguments)
     seed = asked.seed if asked.seed is not None else int(time.time())
     directory = Path(asked.directory or tempfile.mkdtemp(prefix="chaos-")).resolve()
@@ -58,18 +58,18 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description="Attack the harness; see harness/tests/chaos.")
     parser.add_argument("--minutes", type=float, default=20, help="how long, undisturbed runs included (20)")
-    parser.add_argument("--seed", type=int, help="of all chance; another one each time where it is not given")
+    parser.add_argument("--seed", type=int, help="seed of all random choices (default: the time)")
     parser.add_argument(
         "--only", action="append", default=[], choices=list(ATTACKS), help="this attack; repeatable"
     )
     parser.add_argument(
         "--trial", metavar="ATTACK/N", help="repeat one trial of --seed, and keep its directory"
     )
-    parser.add_argument("--directory", help="where trials work; what has defects is kept there")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--directory", help="working directory; trials with defects are kept there")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--kernel", help="as for powercut run")
     parser.add_argument("--no-emulation", action="store_true", help="no trials in QEMU")
-    parser.add_argument("--plant", default="", help="a defect of plants.py: must be found")
+    parser.add_argument("--plant", default="", help="plant this defect of plants.py, which must be found")
     return parser.parse_args(arguments)
 
 
@@ -91,7 +91,7 @@ def _speaker(begun: float) -> Callable[[str], None]:
 
 
 def table(result: Result, seed: int, seconds: float) -> str:
-    """The figures, for people."""
+    """The figures as text."""
     kinds = Counter(defect.kind for _, defect, _ in result.defects)
     kills = sum(n for what, n in result.figures.items() if what.startswith("SIGKILL"))
     lines = [f"chaos, seed {seed}, {seconds / 60:.1f} minutes", ""]
@@ -104,7 +104,7 @@ def table(result: Result, seed: int, seconds: float) -> str:
 
 
 def as_json(result: Result, seed: int, seconds: float) -> dict[str, object]:
-    """The same, for programs."""
+    """The figures as JSON values."""
     defects = [{"trial": t, "kind": d.kind, "what": d.what, "kept": kept} for t, d, kept in result.defects]
     return {
         "seed": seed,
@@ -125,7 +125,7 @@ def _tell_defects(result: Result, directory: Path, seed: int, *, keep: bool) -> 
     alike: dict[tuple[str, str], list[tuple[str, Defect, str]]] = {}
     for found in result.defects:
         alike.setdefault((found[1].kind, gist(found[1].what)), []).append(found)
-    print(f"\n{len(result.defects)} defects, {len(alike)} different:")
+    print(f"\n{len(result.defects)} defects, {len(alike)} distinct:")
     for group in sorted(alike.values(), key=len, reverse=True)[:SHOWN]:
         trial, defect, kept = group[0]
         print(f"{len(group):5} x {defect.kind}: {defect.what}")
@@ -134,7 +134,7 @@ def _tell_defects(result: Result, directory: Path, seed: int, *, keep: bool) -> 
 
 
 def repeat_line(seed: int, trial: str, directory: Path) -> str:
-    """One line that repeats a trial, with the very runs that it damaged."""
+    """The command that repeats a trial on the same runs."""
     return f"python -m harness.tests.chaos --seed {seed} --trial {trial} --directory {directory}"
 
 

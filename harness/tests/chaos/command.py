@@ -1,7 +1,7 @@
-"""Running `powercut` in a trial, and what it leaves behind.
+"""Runs `powercut` in a trial, and looks for what it leaves behind.
 
-Most processes are forked from this one, which has imported the harness already: an interpreter costs a
-second, and a trial starts several. `fresh` ones are what a user starts.
+Most processes are forked from this one, which has already imported the harness: starting an interpreter takes
+a second, and a trial starts several. `fresh` processes start as a user starts them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from harness.tests.chaos.trial import Trial
 
 PATIENCE_S = 240.0
-"""A run of a few seconds that takes longer hangs, however busy the host is."""
+"""A run of a few seconds that takes longer than this hangs, however busy the host is."""
 _GONE_S = 10.0
 
 
@@ -37,7 +37,7 @@ class Ended:
 
 
 class Running:
-    """A `powercut` that was started; `pid` leads a session of its own."""
+    """A running `powercut`; `pid` leads its own process session."""
 
     def __init__(self, pid: int, output: Path) -> None:
         self.pid = pid
@@ -56,7 +56,7 @@ class Running:
         return self._ended
 
     def wait(self, timeout_s: float = PATIENCE_S) -> Ended | None:
-        """How it ended; None where it still runs after `timeout_s`."""
+        """How it ended; None if it still runs after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while (ended := self.poll()) is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -69,10 +69,10 @@ class Running:
 
 
 def start(trial: Trial, arguments: Sequence[object], *, fresh: bool = False, plant: str = "") -> Running:
-    """Start `powercut ARGUMENTS`. `plant`: a defect of `plants.py` to show that it is found."""
+    """Start `powercut ARGUMENTS`. `plant`: the defect of `plants.py` to plant."""
     number = sum(1 for _ in trial.directory.glob("output-*"))
     output = trial.directory / f"output-{number}.txt"
-    output.touch()  # a process may be killed before it gets as far
+    output.touch()  # the process may be killed before it creates the file
     line = [str(a) for a in arguments]
     environment = {**os.environ, "TMPDIR": str(trial.temporary), "COLUMNS": "200"}
     if fresh and not plant:
@@ -96,8 +96,8 @@ def start(trial: Trial, arguments: Sequence[object], *, fresh: bool = False, pla
 
 
 def _become(line: list[str], output: Path, environment: dict[str, str], plant: str) -> None:
-    """In the forked process: be `powercut`, and end."""
-    code = 70  # of nothing that powercut returns
+    """In the forked process: run `powercut`, then exit."""
+    code = 70  # not an exit code of powercut
     try:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -138,7 +138,7 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All of this host that can be seen."""
+    """All visible processes of this host, without zombies."""
     found: list[Process] = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -152,7 +152,7 @@ def processes() -> list[Process]:
 
 
 def family(pid: int) -> list[Process]:
-    """The descendants of a process, without itself."""
+    """The descendants of a process."""
     children: dict[int, list[Process]] = {}
     for process in processes():
         children.setdefault(process.parent, []).append(process)
@@ -166,7 +166,7 @@ def family(pid: int) -> list[Process]:
 
 
 def of_trial(trial: Trial) -> list[Process]:
-    """Processes whose environment or arguments name the trial's folder, whoever their parent is."""
+    """Processes whose environment or arguments name the trial's directory, whatever their parent."""
     marks = [os.fsencode(f"{trial.directory}/"), os.fsencode(trial.temporary)]
     found: list[Process] = []
     for process in processes():
@@ -181,7 +181,7 @@ def of_trial(trial: Trial) -> list[Process]:
 
 
 def look_for_leftovers(trial: Trial) -> None:
-    """Tell of processes and temporary files that a trial's runs left; end the processes."""
+    """Report processes and temporary files left by a trial's runs; kill the processes."""
     deadline = time.monotonic() + _GONE_S
     while (left := of_trial(trial)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -199,7 +199,7 @@ def look_for_leftovers(trial: Trial) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove what is in it."""
+    """Remove everything in the directory."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -208,7 +208,7 @@ def clear(folder: Path) -> None:
 
 
 def end_processes(trial: Trial) -> None:
-    """Kill what a trial started and what those started."""
+    """Kill all processes of a trial."""
     for process in of_trial(trial):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Bits, bytes, lengths and files of a finished run directory changed, and everything that reads it asked."""
+"""Damages bits, bytes, lengths and files of a finished run directory, then runs everything that reads it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_wo
 
 DATABASE = "powercut.sqlite"
 _PRECIOUS = 0.35  # of the trials damage the database, which has most to lose
-FLIPS = 250  # single bytes of the database a trial of `flips`
+FLIPS = 250  # single bytes of the database, per trial of `flips`
 
 
 def run_damage(trial: Trial, reference: Reference, plant: str = "") -> None:
-    """One file of a copy of a run directory is damaged; whoever reads it says the same, or refuses."""
+    """Damage one file in a copy of a run directory: every reader must give the same result, or refuse."""
     specimen = trial.random.choice(list(reference.specimens.values()))
     run = trial.directory / "run"
     copy_run(specimen.path, run)
@@ -40,14 +40,14 @@ def run_damage(trial: Trial, reference: Reference, plant: str = "") -> None:
 
 
 def copy_run(source: Path, copy: Path) -> None:
-    """What commands replace as a whole is linked, so that a copy costs next to nothing."""
+    """Hard-link files that commands only replace as a whole, so that a copy costs next to nothing."""
     shutil.copytree(
         source, copy, copy_function=lambda a, b: os.link(a, b) if "/cases/" in a else shutil.copy2(a, b)
     )
 
 
 def _file(chance: random.Random, run: Path) -> Path:
-    """By kind first: there are more findings than databases."""
+    """Choose the kind of file first: there are more findings than databases."""
     files = sorted(p for p in run.rglob("*") if p.is_file() and not p.is_symlink())
     precious = [p for p in files if p.name.startswith(DATABASE)]
     if chance.random() < _PRECIOUS:
@@ -62,7 +62,7 @@ def _kind(file: Path) -> str:
 
 
 def _same_kind(file: Path, run: Path, reference: Reference) -> list[Path]:
-    """Files of the same name of other cases and other runs. A whole database of another run is no damage."""
+    """Files of the same name from other cases and runs. The whole database of another run is not damage."""
     if file.name.startswith(DATABASE):
         return []
     others = [p for s in reference.specimens.values() for p in s.path.rglob(file.name) if p.is_file()]
@@ -71,7 +71,7 @@ def _same_kind(file: Path, run: Path, reference: Reference) -> list[Path]:
 
 
 def damage(chance: random.Random, file: Path, others: Sequence[Path]) -> str:
-    """Change the file; how, in words. The file is replaced, so that other links to it stay as they are."""
+    """Damage the file; returns how, in words. The file is replaced, so that other links to it stay intact."""
     data = bytearray(file.read_bytes())
     file.unlink()
     kinds = ["bit", "byte", "cut", "gone", "hole", "stuffed", "swapped"]
@@ -108,7 +108,7 @@ def _change(chance: random.Random, data: bytearray, how: str, at: int) -> str:
 
 
 class _Reader:
-    """Everything that reads a run directory, asked of a damaged one."""
+    """Runs everything that reads a run directory on a damaged one."""
 
     def __init__(self, trial: Trial, reference: Reference, specimen: Specimen, run: Path, plant: str) -> None:
         self._trial = trial
@@ -140,7 +140,7 @@ class _Reader:
         look_for_leftovers_of_files(self._trial)
 
     def _runs_above(self) -> Path:
-        """A folder whose `runs` holds the damaged one."""
+        """A reports directory whose `runs` contains the damaged run."""
         above = self._trial.directory / "above"
         above.mkdir()
         (above / "runs").symlink_to(self._trial.directory)
@@ -201,7 +201,7 @@ class _Reader:
             self._trial.tell(defect.kind, f"report: {defect.what}")
 
     def _resume(self) -> None:
-        """What was undecided may be decided; what was decided stays."""
+        """A resume may decide what was undecided; it must not change what was decided."""
         ended = self._started(["run", "--resume", self._run])
         right = self._reference.green.code if self._specimen.name == "open" else self._specimen.code
         if ended and (defect := wrong_code(right, ended.code)):
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def look_for_leftovers_of_files(trial: Trial) -> None:
-    """The cheap half of `look_for_leftovers`, for what ran in this process."""
+    """The cheap part of `look_for_leftovers`, for commands run in this process."""
     left = sorted(p.name for p in trial.temporary.iterdir())
     if left:
         trial.tell("left behind", f"{len(left)} in the temporary folder, e.g. {left[0]}")
@@ -247,7 +247,7 @@ def look_for_leftovers_of_files(trial: Trial) -> None:
 
 
 def run_flips(trial: Trial, reference: Reference, plant: str = "", count: int = FLIPS) -> None:
-    """One byte of the database after the other: read as the reports do, never another verdict."""
+    """Change single bytes of the database and read it as the reports do: the verdict must never change."""
     specimen = reference.specimens[trial.random.choice(["mixed", "green", "open", "open"])]
     run = trial.directory / "run"
     copy_run(specimen.path, run)

@@ -1,4 +1,4 @@
-"""Guests that lie: frames that are none, or that say what cannot be, and requests that no driver makes."""
+"""Hostile guests: malformed frames, impossible values, and requests that no driver makes."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from harness.tests.guests import frontend
 from harness.tests.guests.frontend import Frontend
 from harness.tests.guests.samples import SAMPLES
 
-FRAMES = 40  # a trial
+FRAMES = 40  # per trial
 REQUESTS = 40
 MEMORY_BYTES = 512 << 20
-"""What one frame may cost the orchestrator: a frame has at most 64 MiB."""
+"""Memory one frame may cost the orchestrator; a frame has at most 64 MiB."""
 
 _NUMBERS = (0, 1, -1, 255, 2**31, 2**32 - 1, 2**53, 2**63 - 1, 2**64 - 1, -(2**63))
 _TEXTS = ("", "..", "/", "a\0b", "\ud7ff", "x" * 70_000, "\x1b[2J", "a\nb", "../../etc/passwd", "dir", "file")
 
 
 def run_frames(trial: Trial, reference: Reference, plant: str = "") -> None:
-    """Hostile guests: each answer is an outcome or a PowercutError, at a bounded price."""
+    """Each answer of a hostile guest must give an outcome or a PowercutError, at bounded memory."""
     tempfile.tempdir = str(trial.temporary)
     with contextlib.closing(_Stage(trial, reference)) as stage:
         for _ in range(FRAMES):
@@ -68,7 +68,7 @@ PROFILE = Profile(
 
 
 class _Played(Machine):
-    """A machine whose guests are played by a thread: each sends `script`, whatever it is asked."""
+    """A machine whose guests are threads: each sends `script`, whatever the request."""
 
     profile, accel = PROFILE, "none"
 
@@ -89,14 +89,14 @@ class _Played(Machine):
         return ""
 
     def join(self) -> None:
-        """Wait for the guests that were played; their machines have been ended."""
+        """Wait for the guest threads; their machines have been stopped."""
         for thread in self._threads:
             thread.join()
         self._threads.clear()
 
 
 class _Stage:
-    """A worker on such a machine, and a judge for what its guests say."""
+    """A worker on such a machine, and an examiner that judges the answers of its guests."""
 
     def __init__(self, trial: Trial, reference: Reference) -> None:
         self._trial = trial
@@ -112,7 +112,7 @@ class _Stage:
         self._judge = Judge(profile.contract, self._history, error_patterns=patterns)
 
     def show(self, script: list[bytes]) -> None:
-        """One hostile guest, asked to recover a state."""
+        """Ask one hostile guest to recover a state."""
         self._machine.script = script
         before = _peak_memory(reset=True)
         try:
@@ -167,7 +167,7 @@ def _play(channel: socket.socket, script: list[bytes], disk: Path) -> None:
 
 
 def _peak_memory(*, reset: bool = False) -> int:
-    """Of this process, in bytes; with `reset`, counted anew from now on."""
+    """Peak memory of this process in bytes; `reset` restarts the count."""
     if reset:
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -183,7 +183,7 @@ def _frame(body: bytes) -> bytes:
 
 
 def _script(chance: random.Random) -> list[bytes]:
-    """What a hostile guest answers to `Recover`."""
+    """A hostile guest's answer to `Recover`."""
     makers: list[tuple[int, Callable[[random.Random], list[bytes]]]] = [
         (12, _lie),
         (4, _mutated),
@@ -204,7 +204,7 @@ def _is_reply(message: msgspec.Struct, kind: str) -> bool:
 
 
 def _recovered(chance: random.Random) -> bytes:
-    """A sample, of a file system that was mounted, and of a kernel whose log came whole."""
+    """A sample answer, with a mounted file system and a complete kernel log."""
     found = [m for m in map(msgspec.msgpack.decode, _bodies()) if m["type"] == "recovered"]
     message = {**chance.choice(found), "mount_errno": 0, "unmount_errno": 0, "walk_errors": []}
     if "log_complete" in message:
@@ -213,7 +213,7 @@ def _recovered(chance: random.Random) -> bytes:
 
 
 def _lie(chance: random.Random) -> list[bytes]:
-    """A whole message in which one to four values are others."""
+    """A complete message with one to four values changed."""
     message = msgspec.msgpack.decode(_recovered(chance))
     for _ in range(chance.randint(1, 4)):
         _change_a_value(chance, message)
@@ -245,7 +245,7 @@ def _change_a_value(chance: random.Random, message: Any) -> None:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Every value inside a message, with where it stands."""
+    """Every value in a message, with its path."""
     items: Any = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in list(items):
         if key != "type":
@@ -272,7 +272,7 @@ def _wrong_length(chance: random.Random) -> list[bytes]:
 
 
 def _bomb(chance: random.Random) -> list[bytes]:
-    """Little on the wire, much in memory: deep nesting, long lists, lengths that nothing follows."""
+    """Small on the wire, large in memory: deep nesting, long lists, lengths without data."""
     many = chance.choice([100_000, 1_000_000, 8_000_000])
     head = b"\x88\xa4type\xa9recovered\xacmount_errno\x00\xa7entries\x90\xabwalk_errors"
     bodies = [
@@ -289,7 +289,7 @@ def _bomb(chance: random.Random) -> list[bytes]:
 
 
 def _hostile_driver(trial: Trial) -> None:
-    """Requests and messages of a driver gone wrong: the disk refuses, or hangs up; it does not fall over."""
+    """Requests and messages of a faulty driver: the disk must refuse or hang up, never crash."""
     base = trial.directory / "base"
     patience, frontend._TIMEOUT_S = frontend._TIMEOUT_S, 1
     try:

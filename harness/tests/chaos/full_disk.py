@@ -1,4 +1,4 @@
-"""The disk under a run fills up while it works; then there is space again, and it is resumed."""
+"""Fills the disk under a run while it works, then frees space and resumes the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOON_S = 120.0
 
 
 def why_not() -> str:
-    """Why this cannot be tried here; empty where it can."""
+    """Why this cannot be tried here; empty if it can."""
     if os.geteuid():
         return "mounting a small disk needs root"
     if not shutil.which("mkfs.ext4") or not shutil.which("losetup"):

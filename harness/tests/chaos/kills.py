@@ -23,12 +23,12 @@ from harness.tests.chaos.reference import MIXED, Reference, Specimen
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
 
-_RESUMES = 12  # with attacks; then as many as it takes, undisturbed
+_RESUMES = 12  # under attack; then as many undisturbed ones as it takes
 _UNDISTURBED = 4
 _SOON_S = 30.0
-"""What is asked to end (SIGTERM) ends within seconds; a busy host gets more before it counts."""
+"""SIGTERM must end a run within seconds; this leaves room for a busy host."""
 
-# name of a process (as /proc cuts it) to what it is to a run
+# process name (as truncated in /proc) to its role in a run
 _ROLES = {
     "powercut-disk": "disk",
     "e2fsck": "fsck",
@@ -46,11 +46,11 @@ def role(process: Process) -> str:
 
 
 def run_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
-    """One run, disturbed some ten times and resumed until it is done; it says what the reference does."""
+    """Disturb one run about ten times and resume it until it is done: it must agree with the reference."""
     chance = trial.random
     anew = chance.random() < 0.15
     specimen, line = _what_to_run(trial, reference, anew)
-    # an emulated guest takes seconds to boot: with as many kills nothing would ever be judged
+    # an emulated guest takes seconds to boot: with that many kills nothing would ever be judged
     wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(8, 20)
     attack = _Attack(trial, plant, fresh=chance.random() < 0.15)
     try:
@@ -62,7 +62,7 @@ def run_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
 
 
 def _what_to_run(trial: Trial, reference: Reference, anew: bool) -> tuple[Specimen, list[object]]:
-    """The undisturbed run to be compared with, and the command line. `anew`: it records for itself."""
+    """The undisturbed run to be compared with, and the command line. `anew`: it makes its own recordings."""
     out = ["--out", trial.directory]
     if trial.random.random() < 0.2:
         line = ["run", "-c", "ext4/ordered", "-w", "append-fsync", *reference.options, *out]
@@ -83,7 +83,9 @@ class _Attack:
         self._running: Running | None = None
 
     def disturb(self, line: Sequence[object], wanted: int) -> Path | None:
-        """Start it, disturb it `wanted` times, resuming it where it has ended; its directory, if any."""
+        """Start the run and disturb it `wanted` times, resuming it when it ends; returns its directory, if
+        any.
+        """
         self._start(line)
         done = resumes = 0
         while done < wanted and resumes < _RESUMES:
@@ -102,7 +104,7 @@ class _Attack:
         return self._directory()
 
     def finish(self, directory: Path, specimen: Specimen, anew: bool) -> None:
-        """Resume it until it is decided, and hold what it says against the undisturbed run."""
+        """Resume the run until it is decided, and compare it with the undisturbed run."""
         ended: Ended | None = None
         for _ in range(_UNDISTURBED):
             self._trial.figures["resumed"] += 1
@@ -135,7 +137,7 @@ class _Attack:
             self._trial.defects.append(defect)
 
     def _end(self, running: Running) -> None:
-        """SIGTERM: it ends within seconds, whatever it is doing."""
+        """Send SIGTERM: the run must end within seconds, whatever it is doing."""
         if running.poll() is not None:
             return
         begun = time.monotonic()
@@ -151,7 +153,7 @@ class _Attack:
         self._check_words(ended)
 
     def _hit(self, running: Running) -> int:
-        """Disturb one process; how many were."""
+        """Disturb one process; returns how many were disturbed."""
         chance = self._trial.random
         victim = self._victim(running, chance.choices(["guest", "disk", "fsck", "self"], [5, 4, 2, 2])[0])
         if victim is None:
@@ -182,7 +184,7 @@ class _Attack:
                 os.kill(pid, signal.SIGCONT)
 
     def _victim(self, running: Running, wanted: str) -> tuple[int, str] | None:
-        """A process of that role, or any where there is none; a fsck lives for milliseconds."""
+        """A process of that role, or any if there is none: an fsck lives for milliseconds."""
         if wanted == "self":
             return running.pid, "orchestrator"
         deadline = time.monotonic() + 0.5
@@ -204,8 +206,8 @@ def check_run(
     anew: bool = False,
     may: Sequence[int] = (),
 ) -> None:
-    """A run that has ended says what the undisturbed one did. `anew`: of recordings of its own, whose states
-    differ. `may`: further exit codes that are right.
+    """Check that a finished run agrees with the undisturbed one. `anew`: it made its own recordings, whose
+    states differ. `may`: other exit codes that are right.
     """
     trial.figures["runs compared"] += 1
     if ended.code not in may and (defect := wrong_code(specimen.code, ended.code)):
@@ -225,7 +227,7 @@ def check_run(
 
 
 def names(running: Running) -> str:
-    """What still runs, for a message."""
+    """The names of what still runs, for a message."""
     return ", ".join(sorted({p.name for p in family(running.pid)})) or "nothing but itself"
 
 

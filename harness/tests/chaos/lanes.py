@@ -1,4 +1,4 @@
-"""Sharing the time out: attacks that boot guests in one process, those that do not in another.
+"""Divides the time: attacks that boot guests in one process, all others in another.
 
 Each lane takes the attack that has had least of its share, until the time is over. A lane that dies, or
 that a trial holds up for longer than any may take, is replaced; that is a defect by itself.
@@ -44,10 +44,10 @@ LANES: tuple[dict[str, float], ...] = (
     {"kill": 0.78, "kill-emulated": 0.06, "together": 0.08, "full-disk": 0.08},
     {"damage": 0.55, "flip": 0.37, "frames": 0.08},
 )
-"""Of each lane's time, the share of each attack."""
+"""The share of each attack in its lane's time."""
 
 TRIAL_LIMIT_S = 900.0
-KEPT = 40  # directories of trials with defects
+KEPT = 40  # at most this many directories of trials with defects
 
 
 @dataclass(slots=True)
@@ -57,10 +57,10 @@ class Result:
     figures: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
     defects: list[tuple[str, Defect, str]] = field(default_factory=list)
-    """Each with its trial's name and the directory that is kept of it, or an empty string."""
+    """Defects, each with its trial's name and kept directory, or an empty string."""
     not_tried: dict[str, str] = field(default_factory=dict)
     told: set[tuple[str, str]] = field(default_factory=set)
-    """Kinds and gists of defects that were told while it went on."""
+    """Kinds and gists of the defects printed so far."""
 
     def add(self, trial: Trial, kept: str) -> None:
         self.figures.update(trial.figures)
@@ -72,7 +72,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the lanes are to do. `only`: these attacks; all where it is empty."""
+    """The job of the lanes. `only`: these attacks; all if empty."""
 
     directory: Path
     reference: Path
@@ -80,20 +80,20 @@ class Order:
     emulated: tuple[str, ...]
     seed: int
     deadline: float
-    """Of `time.monotonic()`, which all processes of a host share."""
+    """In `time.monotonic()`, which all processes of a host share."""
     only: tuple[str, ...] = ()
     plant: str = ""
 
 
 def gist(what: str) -> str:
-    """A defect without its numbers, names and places, so that the same one counts once."""
+    """A defect without numbers, names and places, so that the same defect counts once."""
     shorter = r"(?<=Error: ).*|0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|`[^`]*`|\[.*|\(.*|@\S+|\d+"
     said = re.sub(shorter, "#", what)
     return re.sub(r"ext4-\S+", "#", said)
 
 
 def run_trial(order: Order, attack: str, number: int) -> Trial:
-    """One trial, in this process. What it cannot cope with itself is a defect too."""
+    """Run one trial in this process. An exception it does not handle is a defect too."""
     directory = order.directory / f"{attack}-{number}"
     shutil.rmtree(directory, ignore_errors=True)
     options = order.emulated if attack == "kill-emulated" else order.options
@@ -107,7 +107,7 @@ def run_trial(order: Order, attack: str, number: int) -> Trial:
 
 
 def run_lanes(order: Order, say: Callable[[str], None]) -> Result:
-    """All attacks until the deadline."""
+    """Run the attacks until the deadline."""
     result = Result()
     if reason := why_not():
         result.not_tried["full-disk"] = reason
@@ -134,7 +134,7 @@ def _shares(shares: dict[str, float], order: Order, result: Result) -> dict[str,
 
 
 class _Lane:
-    """A process that runs trials, and its side here."""
+    """A process that runs trials, seen from the parent."""
 
     def __init__(self, order: Order, shares: dict[str, float], numbers: Counter[str]) -> None:
         self.order = order
@@ -164,7 +164,7 @@ class _Lane:
         self._numbers[attack] += 1
 
     def attend(self, result: Result, say: Callable[[str], None]) -> None:
-        """Take in what the lane has done; replace it where it died or hangs."""
+        """Collect what the lane has done; replace its process if it died or hangs."""
         if self.process is None:
             return
         ready = multiprocessing.connection.wait([self._channel, self.process.sentinel], timeout=0.2)
@@ -206,7 +206,7 @@ class _Lane:
         self.start()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         if self.process is not None and self.process.pid and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGKILL)
             self.process.join()
@@ -214,8 +214,8 @@ class _Lane:
 
 
 def _work(channel: multiprocessing.connection.Connection, order: Order) -> None:
-    """In a lane's process: trials as they are asked for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that shares out the work
+    """In a lane's process: run trials on request."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     with contextlib.suppress(EOFError, ConnectionError):
         while (asked := channel.recv()) is not None:
             channel.send(run_trial(order, *asked))

@@ -1,4 +1,4 @@
-"""Defects to be planted, each in a process that is then attacked: chaos must find every one of them."""
+"""Defects to plant in a process under attack: chaos must find every one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.store.records import CaseStatus
 
 
 def resume_forgets() -> None:
-    """What is judged after a resume passes."""
+    """Everything judged after a resume passes."""
     create, put = RunStore.create.__func__, RunStore.put_judgements  # type: ignore[attr-defined]  # a classmethod
     fresh: list[bool] = []
 
@@ -24,7 +24,7 @@ def resume_forgets() -> None:
         return made
 
     def passes(self: RunStore, case: Any, batch: Any) -> None:
-        import dataclasses  # noqa: PLC0415  # of the plant alone
+        import dataclasses  # noqa: PLC0415  # needed only by the plant
 
         put(self, case, batch if fresh else [dataclasses.replace(j, judgement=Judgement()) for j in batch])
 
@@ -33,7 +33,7 @@ def resume_forgets() -> None:
 
 
 def resume_undecides() -> None:
-    """A resumed run closes its cases without a look at what is left."""
+    """A resumed run closes its cases without checking the remaining states."""
     status = RunStore.set_case_status
 
     def done(self: RunStore, case: Any, what: CaseStatus, reason: str = "") -> None:
@@ -43,13 +43,13 @@ def resume_undecides() -> None:
 
 
 def leaves_things() -> None:
-    """A folder in the temporary one, and a process that outlives the run."""
+    """Leaves a temporary directory, and a process that outlives the run."""
     tempfile.mkdtemp(prefix="powercut-plant-")
     subprocess.Popen(["sleep", "600"], start_new_session=True)
 
 
 def falls_over() -> None:
-    """A traceback where the host refuses something."""
+    """Raises an unexpected exception when the host refuses something."""
 
     def falls(_: object) -> None:
         raise ZeroDivisionError("planted")

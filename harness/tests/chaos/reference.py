@@ -1,4 +1,4 @@
-"""Runs that nothing disturbed: what the trials are held against, and what they damage.
+"""Undisturbed runs, which the trials damage and compare with.
 
 `mixed` has a case of each colour: ext4/ordered passes, ext4/nobarrier fails, and one failure is expected.
 `green` passes. `open` is `green` with one state undecided, `mixed_wal` is `mixed` with its database still in
@@ -31,8 +31,8 @@ EXPECTED = "ext4/nobarrier sync-overwrite * # barrier=0 sends no cache flush\n"
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A finished run directory. `now`: what it says; `truth`: what a resume may come to (where it says
-    UNKNOWN); `code`: of its report.
+    """A finished run directory. `now`: its verdicts; `truth`: the verdicts a resume may reach (where it says
+    UNKNOWN); `code`: exit code of its report.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Reference:
         return self.specimens["green"]
 
     def points(self, specimen: Specimen, verdict: str) -> list[str]:
-        """Crash points of a specimen that were judged so."""
+        """Crash points of a specimen with this verdict."""
         return [
             f"{case}{state}"
             for case, states in sorted(specimen.truth.states.items())
@@ -70,7 +70,7 @@ class Reference:
 
 
 def make_reference(directory: Path, options: Sequence[str]) -> Reference:
-    """Record and judge the specimens. Raises PowercutError where an undisturbed run is not as it must be."""
+    """Record and judge the specimens. Raises PowercutError if an undisturbed run is not as expected."""
     expectations = directory / "expected"
     directory.mkdir(parents=True, exist_ok=True)
     expectations.write_text(EXPECTED)
@@ -82,7 +82,7 @@ def make_reference(directory: Path, options: Sequence[str]) -> Reference:
 
 @functools.cache
 def load_reference(directory: Path, options: tuple[str, ...]) -> Reference:
-    """What `make_reference` made, from another process."""
+    """Load what `make_reference` made in another process."""
     codes = {"mixed": 1, "green": 0, "open": 3, "mixed_wal": 1}
     now = {name: _said_of_copy(directory / name) for name in codes}
     truths = {**now, "open": now["green"]}
@@ -91,7 +91,7 @@ def load_reference(directory: Path, options: tuple[str, ...]) -> Reference:
 
 
 def _said_of_copy(path: Path) -> Said:
-    """Reading moves what is in the write-ahead log into the database, and others read too: of a copy."""
+    """Read a copy: reading moves the write-ahead log into the database, and other processes read it too."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         shutil.copytree(path, Path(folder) / "copy", symlinks=True)
         return said(Path(folder) / "copy")
@@ -123,7 +123,7 @@ def _open(directory: Path, green: Specimen) -> Specimen:
 
 
 def _in_wal(directory: Path, mixed: Specimen) -> Specimen:
-    """Every page of the database written again, and copied before it goes back into the database."""
+    """Copy a run after every page of its database was rewritten, but before a checkpoint."""
     source, path = directory / "writing", directory / "mixed_wal"
     shutil.copytree(mixed.path, source)
     connection = sqlite3.connect(source / "powercut.sqlite", isolation_level=None)

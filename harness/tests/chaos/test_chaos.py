@@ -1,4 +1,4 @@
-"""Chaos can fail: each kind of defect, planted, is told. Those that need guests are in `vm/test_chaos.py`."""
+"""Chaos can fail: it finds each kind of planted defect. Those that need guests are in `vm/test_chaos.py`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATES = 8
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    """Finished run directories that no guest was needed for."""
+    """Finished run directories, made without guests."""
     root = tmp_path_factory.mktemp("reference")
     specimens = [_specimen(root, "mixed", broken(), 1), _specimen(root, "green", Judgement(), 0)]
     specimens.append(_specimen(root, "open", Judgement(unknown=("guest lost",)), 3))
@@ -141,7 +141,7 @@ def test_a_traceback_is_told_by_its_last_line() -> None:
 
 
 def _read_as(monkeypatch: pytest.MonkeyPatch, verdict: CaseVerdict) -> None:
-    """A store that ignores what is wrong with it: every case comes to this."""
+    """A store that ignores its damage: every case gets this verdict."""
 
     def lies(store: RunStore) -> Summary:
         summary = summarise(store)
@@ -183,7 +183,7 @@ def test_a_reader_that_falls_over_is_found(
 def test_a_command_that_lies_about_damage_is_found(
     reference: Reference, trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`report` itself, not only what is read below it: here what it refuses looks consistent to the shell."""
+    """`report` itself is checked, not only the store below it: here its refusals exit with 0."""
     monkeypatch.setattr(StoreError, "exit_code", ExitCode.CONSISTENT)
     told: set[str] = set()
     for number in range(60):
@@ -239,7 +239,7 @@ def test_a_traceback_on_a_full_disk_is_told(trials: Callable[..., Trial]) -> Non
 
 
 def test_the_same_choices_every_time(trials: Callable[..., Trial]) -> None:
-    """A trial can be repeated by its name: the seed, the attack and the number make its chance."""
+    """A trial can be repeated by its name: seed, attack and number determine its random choices."""
     draws = [trials("damage", n).random.random() for n in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 

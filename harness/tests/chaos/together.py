@@ -1,4 +1,4 @@
-"""Two processes in one run directory: one of them works, the other is told so."""
+"""Two processes in one run directory: one works, the other must be refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.tests.chaos.verdicts import wrong_code, wrong_words
 
 
 def run_together(trial: Trial, reference: Reference, plant: str = "") -> None:
-    """A run, and `--resume` of it while it works, once or twice."""
+    """Start a run, and `--resume` it once or twice while it works."""
     specimen = reference.mixed
     line = ["run", *MIXED, "--expect", reference.expectations, *reference.options, "--out", trial.directory]
     first = start(trial, [*line, "--recordings", specimen.path], plant=plant)

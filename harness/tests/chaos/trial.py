@@ -1,4 +1,4 @@
-"""A trial: its name, its chance, its folder, and what it found."""
+"""A trial: its name, random source, directory, and what it found."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-_TEMPORARY = tempfile.gettempdir()  # before a trial sets another
+_TEMPORARY = tempfile.gettempdir()  # before a trial changes it
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """`kind`: false green, false red, traceback, hang, left behind, ...; `what`: in one line."""
+    """`kind`: false green, false red, traceback, hang, left behind, ...; `what`: a one-line description."""
 
     kind: str
     what: str
@@ -25,8 +25,8 @@ class Defect:
 class Trial:
     """Attack `attack`, number `number` of `seed`: the same choices every time, though not the same timing.
 
-    `directory` is its own. So is `temporary`, the TMPDIR of all its processes, which is elsewhere and short:
-    a socket's path has at most 107 bytes. It lives as long as the `with` block does.
+    `directory` is its own. So is `temporary`, the TMPDIR of all its processes, which has a short path
+    elsewhere: a socket path has at most 107 bytes. It is removed at the end of the `with` block.
     """
 
     attack: str
@@ -40,7 +40,7 @@ class Trial:
     temporary: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.random = random.Random(f"{self.seed}/{self.attack}/{self.number}")  # noqa: S311  # chance, no secret
+        self.random = random.Random(f"{self.seed}/{self.attack}/{self.number}")  # noqa: S311  # not for secrets
         self.directory.mkdir(parents=True, exist_ok=True)
         self.temporary = Path(tempfile.mkdtemp(prefix="chaos-", dir=_TEMPORARY))
 
@@ -48,7 +48,7 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
-        tempfile.tempdir = None  # what ran in this process may have set it to what goes now
+        tempfile.tempdir = None  # code run in this process may have set it to the directory removed below
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     @property
@@ -56,9 +56,9 @@ class Trial:
         return f"{self.attack}/{self.number}"
 
     def tell(self, kind: str, what: str) -> None:
-        """Note a defect."""
+        """Record a defect."""
         self.defects.append(Defect(kind, " ".join(what.split())[:600]))
 
     def took(self, what: str, seconds: float) -> None:
-        """Note how long something took; the slowest of a kind is told."""
+        """Record how long something took; the slowest of each kind is reported."""
         self.slowest[what] = max(seconds, self.slowest.get(what, 0.0))

@@ -1,4 +1,4 @@
-"""What a run directory says, and when that is wrong: pure, but for reading the directory."""
+"""What a run directory says, and when that is wrong. Pure, except for reading the directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.summary import CaseVerdict, summarise
 from harness.tests.chaos.trial import Defect
 
 State = tuple[str, frozenset[tuple[str, str]]]
-"""A verdict, and the (oracle, signature) of what was violated."""
+"""A verdict, and the violated promises as (oracle, signature)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Of each case its verdict, the hash of its log, and its states."""
+    """The verdict, log hash and states of each case."""
 
     verdicts: Mapping[str, CaseVerdict]
     logs: Mapping[str, str]
@@ -25,7 +25,7 @@ class Said:
 
 
 def said(run: Path) -> Said:
-    """Read a run directory as the reports do. Raises what the store raises."""
+    """Read a run directory as the reports do. Raises StoreError like the store."""
     with RunStore.open(run) as store:
         summary = summarise(store)
         states: dict[str, dict[str, State]] = {}
@@ -43,7 +43,7 @@ def said(run: Path) -> Said:
 
 
 def wrong(truth: Said, now: Said) -> list[Defect]:
-    """What `now` says that `truth` contradicts. UNKNOWN is never wrong: it says that it does not know."""
+    """The defects in `now`: what contradicts `truth`. UNKNOWN is never wrong, it claims nothing."""
     found: list[Defect] = []
     for case, before in truth.verdicts.items():
         after = now.verdicts.get(case)
@@ -79,18 +79,18 @@ def _told(state: State | None) -> str:
 
 
 def wrong_code(truth: int, code: int) -> Defect | None:
-    """An exit code that contradicts the undamaged run's. Refusing (2, 3) is always right."""
+    """The defect of an exit code that contradicts the undamaged run's. Refusing (2, 3) is always right."""
     if code in (truth, ExitCode.USAGE, ExitCode.UNDECIDED):
         return None
     if code == ExitCode.CONSISTENT:
-        return Defect("false green", f"exit code 0 where {truth} is right")
+        return Defect("false green", f"exit code 0 instead of {truth}")
     if code == ExitCode.INCONSISTENT:
-        return Defect("false red", f"exit code 1 where {truth} is right")
-    return Defect("exit code", f"exit code {code} where {truth} is right")
+        return Defect("false red", f"exit code 1 instead of {truth}")
+    return Defect("exit code", f"exit code {code} instead of {truth}")
 
 
 def wrong_words(output: str) -> Defect | None:
-    """A traceback, by its last line."""
+    """The defect of a traceback in `output`, named by its last line."""
     if "Traceback (most recent call last)" not in output and "panicked at" not in output:
         return None
     lines = [line for line in output.splitlines() if line.strip()]

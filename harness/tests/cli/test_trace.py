@@ -17,7 +17,7 @@ def test_what_trace_cannot_do_is_told_before_anything_boots(tmp_path: Path) -> N
     for words, says in (
         (["--overhead", "1", "10"], "--overhead takes no INTERVAL"),
         (["--kernel", "uml-6.1"], "one that boots a PC"),
-        (["-c", ""], "it names nothing"),
+        (["-c", ""], "empty value"),
     ):
         done = powercut("trace", "--out", tmp_path, *words)
         assert done.exit_code == 2

@@ -112,7 +112,7 @@ def test_every_finding_and_unknown_has_its_command(page: Page, summary: Summary)
 def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summary) -> None:
     assert "2 of 5 modes kept every promise at every one of 326 crash states" in page.text
     assert "XFS has no nobarrier option" in page.text
-    assert "Expected to fail, and did not: ext4/journal * atomicity" in page.text
+    assert "Expected to fail but did not: ext4/journal * atomicity" in page.text
     for fact in (summary.info.kernel.sha256, summary.info.host, "QEMU 7.2.22 (tcg)", "d5aef4e0c9"):
         assert fact in page.text
 
@@ -179,7 +179,7 @@ def test_a_few_cases_are_not_folded(demo: RunStore, tmp_path: Path) -> None:
     assert "cases kept every promise" not in page.text
 
 
-def test_how_verdicts_were_come_by_and_the_pace_are_told(page: Page) -> None:
+def test_how_verdicts_were_reached_and_the_pace_are_shown(page: Page) -> None:
     assert "272 recovered and judged, 266 same bytes as a judged state, 267 same as a judged" in page.text
     assert "2 min 29 s of guest time, 5.4 states/s a guest" in page.text
     assert "17 s of guest time, 6.5 states/s a guest" in page.text  # of one case
@@ -229,4 +229,4 @@ def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
         store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
         page = Page(report_html(summarise(store), store, SOURCE))
     assert page.all("header") == [{"class": "unknown"}]
-    assert "The run was interrupted before its plan was done." in page.text
+    assert "The run was interrupted before it was complete." in page.text

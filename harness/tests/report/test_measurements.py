@@ -71,7 +71,7 @@ def page() -> str:
 
 class TestPage:
     def test_ratios_come_before_every_absolute_figure(self, page: str) -> None:
-        assert page.index("<h2>Ratios</h2>") < page.index("<h2>By mode</h2>") < page.index("<h2>Curves</h2>")
+        assert page.index("<h2>Ratios</h2>") < page.index("<h2>By mode</h2>") < page.index("<h2>Plots</h2>")
 
     def test_the_published_ratio_stands_beside_the_measured_one(self, page: str) -> None:
         row = page[page.index("writeback / journal</th>") :].partition("</tr>")[0]
@@ -149,8 +149,8 @@ class TestText:
         (3.0, 5.0, 6.0, 3.6, "as published, within the spread"),
         (4.0, 5.0, 6.0, 2.5, "2 times the published ratio"),
         (1.1, 1.2, 1.3, 3.6, "0.333 times the published ratio"),
-        (0.4, 0.5, 0.6, 3.6, "the other way round than published"),
-        (1.5, 2.0, 2.5, 0.5, "the other way round than published"),
+        (0.4, 0.5, 0.6, 3.6, "opposite of what was published"),
+        (1.5, 2.0, 2.5, 0.5, "opposite of what was published"),
         (1.0, 1.0, 1.0, None, ""),
     ],
 )

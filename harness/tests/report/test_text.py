@@ -148,7 +148,7 @@ def test_more_modes_than_workloads_go_down(summary: Summary) -> None:
     assert rows == [f"ext4/{mode}" for mode in MODES]
 
 
-def test_how_the_verdicts_were_come_by_is_told(summary: Summary) -> None:
+def test_how_the_verdicts_were_reached_is_shown(summary: Summary) -> None:
     lines = shown(summary)
     assert lines[2].startswith("272 recovered and judged, 266 same bytes as a judged state, 267 same as ")
     assert lines[2].endswith("; 2 min 29 s of guest time, 5.4 states/s a guest")
@@ -189,7 +189,7 @@ def test_an_interrupted_run_does_not_say_passed(summary: Summary) -> None:
     assert summary_text(green, SOURCE).splitlines()[-1] == "Passed all 3 cases"
     stopped = replace(green, info=replace(green.info, interrupted=True))
     lines = summary_text(stopped, SOURCE).splitlines()
-    assert "The run was interrupted before its plan was done." in lines
+    assert "The run was interrupted before it was complete." in lines
     assert lines[-1] == "Undecided 0 of 3 cases"
 
 
@@ -289,10 +289,10 @@ def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> N
     many = stopped(summary, 200)
     lines = shown(many)
     assert [line for line in lines if line.startswith("UNKNOWN ")] == [
-        "UNKNOWN 200 cases: the run ended before it was begun"
+        "UNKNOWN 200 cases: the run ended before it was started"
     ]
     text = summary_text(many, SOURCE)
-    assert text.count("before it was begun") == 1
+    assert text.count("before it was started") == 1
     assert "ext4-journal/w0 ext4-journal/w1 " in text
     assert summary_text(stopped(summary, 1), SOURCE).count("UNKNOWN ext4-journal/w0: the run ended") == 1
 
@@ -313,10 +313,9 @@ def test_an_expectation_of_many_workloads_is_not_taken_for_cured_by_a_few(summar
     for pattern, says in (
         (
             "*",
-            "not met in the 1 case of this run that it speaks of; "
-            "take the line out if no other case meets it",
+            "not met in the 1 case of this run it applies to; remove the line if no other case meets it",
         ),
-        (summary.cases[0].case.workload, "take the line out if the failure is gone"),
+        (summary.cases[0].case.workload, "remove the line if the failure is gone"),
     ):
         e = Expectation(summary.cases[0].case.configuration, pattern, "size", "known", "f:1")
         told = replace(summary, cases=summary.cases[:1], unmet=(e,))

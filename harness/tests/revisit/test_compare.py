@@ -106,5 +106,5 @@ def test_crash_points_of_two_recordings_are_not_the_same(stores: tuple[RunStore,
     one, two = stores
     put(one, {0: OK})
     put(two, {0: OK}, log_hash="other")
-    with pytest.raises(UsageError, match="recorded anew"):
+    with pytest.raises(UsageError, match="different recordings"):
         compare(one, two)

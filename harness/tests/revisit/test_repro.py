@@ -43,14 +43,14 @@ def test_a_state_that_can_be_is_taken(state: str) -> None:
     [
         ("@8", "has 7 entries"),
         ("@4-1", "made durable by the flush 2"),
-        ("@4-0", "no write that a cache could lose"),
-        ("@6-4", "no write that a cache could lose"),
+        ("@4-0", "not a write that a cache could lose"),
+        ("@6-4", "not a write that a cache could lose"),
         ("@4/t8", "has 8 sectors"),
         ("@4/t0", "has 8 sectors"),
         ("@7/t1", "has 1 sectors"),
-        ("@1/t1", "no write that could be torn"),
-        ("@6/t1", "no write that could be torn"),
-        ("@0/t1", "no write that could be torn"),
+        ("@1/t1", "not a write that could be torn"),
+        ("@6/t1", "not a write that could be torn"),
+        ("@0/t1", "not a write that could be torn"),
     ],
 )
 def test_a_state_that_cannot_be_says_why(state: str, says: str) -> None:

@@ -93,7 +93,7 @@ def other_schema(run: Path) -> Path:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (no_directory, "is no run directory"),
+        (no_directory, "is not a run directory"),
         (no_database, "no powercut.sqlite"),
         (damaged_json, "run.json is damaged"),
         (incomplete_json, "run.json is damaged"),
