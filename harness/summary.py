@@ -89,8 +89,7 @@ class CaseSummary:
 
     @property
     def lacks(self) -> bool:
-        """Whether it was left out because this host or kernel lacks something, rather than the file system.
-        """
+        """Whether it was left out because this host or kernel, not the file system, lacks something."""
         return self.status is CaseStatus.NOT_RUN
 
     @property

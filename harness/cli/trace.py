@@ -131,8 +131,7 @@ def trace_command(
 
 
 def _main_histograms(m: Measurement) -> list[Histogram]:
-    """Histograms of the journal's events; if there are none, those of fsync, which the report always shows.
-    """
+    """Histograms of the journal's events; if there are none, of fsync, which the report always shows."""
     return [h for h in m.histograms if not h.title.endswith(": fsync")] or list(m.histograms)
 
 

@@ -68,8 +68,7 @@ def seconds(value: float) -> str:
 
 
 def shown_path(path: Path, cwd: Path | None = None) -> str:
-    """`path` relative to the working directory if it lies below it. Links such as `latest` are not resolved.
-    """
+    """`path` relative to the working directory if below it. Links such as `latest` are not resolved."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve would follow the link
     cwd = cwd or Path.cwd()
     return str(absolute.relative_to(cwd)) if absolute.is_relative_to(cwd) else str(absolute)
@@ -122,8 +121,7 @@ class Cell:
 
     @property
     def figure(self) -> str:
-        """The number of states checked: `117`; for a set, cases: `207 cases`, `2 of 207`; empty if none ran.
-        """
+        """The number of states checked: `117`; for a set, cases: `207 cases`, `2 of 207`; else empty."""
         run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
         if not run:
             return ""

@@ -1,5 +1,4 @@
-"""Compares two runs of the same recordings verdict by verdict: what did the memo, or another machine, change?
-"""
+"""Compares two runs of the same recordings by verdict: what did the memo, or another machine, change?"""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ def ddmin(
 
 
 def _parts(items: Items[Item], pieces: int) -> Iterator[Items[Item]]:
-    """Each piece, then the complement of each piece, last piece first, since later items depend on earlier.
-    """
+    """Each piece, then the complement of each piece, last first, since later items depend on earlier."""
     bounds = [len(items) * i // pieces for i in range(pieces + 1)]
     ranges = list(itertools.pairwise(bounds))
     if pieces > 2:

@@ -122,8 +122,7 @@ class Database:
             self._connection.execute("COMMIT")
 
     def settle(self) -> None:
-        """Checkpoint the WAL into the database file: SQLite silently drops WAL content after a damaged byte.
-        """
+        """Checkpoint the WAL into the database file: SQLite silently drops the WAL after a damaged byte."""
         with self._lock, read_from(self.file):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -36,6 +36,5 @@ def moved(total: str, *, out: Iterable[str] = (), into: Iterable[str] = ()) -> s
 
 
 def state_digest(row: Sequence[object], violations: Sequence[Sequence[object]]) -> str:
-    """The digest of a state's row (with the case's name instead of its number) and its violations, in order.
-    """
+    """The digest of a state's row (with the case's name, not its number) and its violations, in order."""
     return digest(tuple(row), tuple(map(tuple, violations)))

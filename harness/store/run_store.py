@@ -141,8 +141,7 @@ class RunStore:
         self._info = write_info(self.path, info)
 
     def put_pins(self, pins: Mapping[str, str]) -> None:
-        """Store the hashes of what the verdicts depend on; once. Raises StoreError if there are some already.
-        """
+        """Store the hashes of what the verdicts depend on; once. Raises StoreError if there are some."""
         if self._info.pins:
             raise StoreError(f"{self.path} has its pins already", "a run's parts are pinned only once")
         self._info = write_info(self.path, replace(self._info, pins=dict(pins)))
