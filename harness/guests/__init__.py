@@ -1,1 +1,1 @@
-"""Booting and talking to guests (QEMU, UML), and the disk they are given."""
+"""Boots guests (QEMU, UML), talks to them, and runs their disks."""

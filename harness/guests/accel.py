@@ -1,4 +1,4 @@
-"""Which accelerator a machine uses: found out once by booting the real kernel, and remembered."""
+"""Chooses a machine's accelerator: tries it once by booting the real kernel, and caches the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.host.files import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A machine with an accelerator; `reason`: how that came about, for the report."""
+    """A machine with an accelerator; `reason`: why this one, for the report."""
 
     machine: Machine
     reason: str
@@ -26,12 +26,12 @@ class Chosen:
 def choose_accel(
     name: str, wanted: str, try_one: Callable[[Machine], None], *, known_good: bool = True
 ) -> Chosen:
-    """The machine `name` with the accelerator `wanted`; one that has a single accelerator takes that.
+    """The machine `name` with the accelerator `wanted`; a machine with a single accelerator uses that one.
 
-    `auto` asks `try_one` (boot the real kernel, raise GuestLost where it does not come up) of all but the
-    last, and remembers the answer for this host's kernel and the machine's version: an accelerator may
-    be there and not work. `known_good`: whether that kernel comes up elsewhere. That one which does not may
-    be no fault of the accelerator's, so it is not remembered.
+    `auto` calls `try_one` (boot the real kernel, raise GuestLost if it does not come up) for all accelerators
+    but the last, since one may be present and not work. The result is cached per host kernel and machine
+    version. `known_good`: whether that kernel comes up elsewhere. If not, a failed boot may not be the
+    accelerator's fault, so it is not cached.
 
     Raises UsageError for an accelerator that the machine does not have.
     """
@@ -55,7 +55,7 @@ def choose_accel(
 
 
 def _tried(machine: Machine, try_one: Callable[[Machine], None], *, known_good: bool) -> str:
-    """Why no kernel comes up with this accelerator; empty where one does."""
+    """Why no kernel comes up with this accelerator; empty if one does."""
     memory = cache_dir() / "accel.json"
     known = _remembered(memory)
     host = f"{platform.release()} {platform.processor() or platform.machine()}"
@@ -73,7 +73,7 @@ def _tried(machine: Machine, try_one: Callable[[Machine], None], *, known_good: 
 
 
 def _remembered(memory: Path) -> dict[str, str]:
-    """Nothing where it cannot be read: it is found out again."""
+    """Empty if the file cannot be read: the accelerators are then tried again."""
     try:
         return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
     except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""Whether guests of a kit come up at all: a kernel that never boots costs a few timeouts, not one a state."""
+"""Whether a kit's guests boot at all: a kernel that never does costs a few timeouts, not one per state."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from harness.errors import GuestLost, NeverBoots
 
 BOOTS_IN_A_ROW = 3
-"""Guests of one kit that may fail to come up, one after another, before no further one is tried."""
+"""How many guests of one kit may fail to boot in a row before no further one is tried."""
 _CONSOLE_BYTES = 600
 
 
 class Boots:
-    """Counts failures in a row of all guests of one kit; for all threads. A guest that comes up resets it."""
+    """Counts consecutive boot failures of one kit's guests; thread-safe. A successful boot resets it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Boots:
             self._failed = 0
 
     def failed(self, described: str, lost: GuestLost) -> None:
-        """Count it. Raises NeverBoots where it was one too many; `described`: machine and kernel."""
+        """Count a failure. Raises NeverBoots at the limit; `described`: machine and kernel."""
         with self._lock:
             self._failed += 1
             if self._failed < BOOTS_IN_A_ROW:

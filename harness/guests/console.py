@@ -1,4 +1,4 @@
-"""A guest's console: what its kernel prints, kept within bounds however much that is."""
+"""A guest's console: what its kernel prints, in bounded space."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 CONSOLE_FILE_BYTES = 1 << 20
-"""The most that the file of a console holds: its beginning, and its end."""
+"""The most that a console's file holds: its beginning and its end."""
 CONSOLE_REQUEST_BYTES = 64 << 20
-"""The most that a guest may print between two requests; beyond it the guest is ended."""
+"""The most that a guest may print between two requests; beyond that it is killed."""
 CONSOLE_TAIL_BYTES = 16_384
-"""Of the end, what an error carries."""
+"""How much of the end an error carries."""
 _KEPT_BYTES = 128 << 10  # of the beginning, and of the end, when the file is full
 _READ_BYTES = 1 << 16
 _LOOK_MS = 500  # how often to look whether the machine still runs
@@ -23,11 +23,11 @@ _JOIN_S = 2.0
 
 
 class Console:
-    """Drains `pipe`, the output of `process`, into the file at `path` from a thread of its own.
+    """Drains `pipe`, the output of `process`, into the file at `path` in a thread of its own.
 
-    The file never exceeds CONSOLE_FILE_BYTES: when it would, only its first and its last 128 KiB stay.
-    `on_flood` is called once a guest has printed more than CONSOLE_REQUEST_BYTES since `begin_request`;
-    `on_end` when the machine has ended and its last words are in the file.
+    The file never exceeds CONSOLE_FILE_BYTES: when it would, only its first and last 128 KiB stay.
+    Calls `on_flood` once the guest has printed more than CONSOLE_REQUEST_BYTES since `begin_request`;
+    `on_end` when the machine has ended and its last output is in the file.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Console:
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def join(self) -> None:
-        """Wait until the last words of a machine that has ended are in the file, at most two seconds."""
+        """Wait until the last output of a machine that has ended is in the file, at most two seconds."""
         self._thread.join(_JOIN_S)
 
     def _drain(self) -> None:
@@ -97,10 +97,10 @@ class Console:
             self._file.write(data)
             self._size += len(data)
         except OSError:
-            pass  # the host's disk is full: the guest has to go on printing, or it would stand still
+            pass  # the host's disk is full: keep draining, or the guest would block
 
     def _shorten(self) -> None:
-        """Leave the file's beginning and its end, with a line between them that says so."""
+        """Keep the file's beginning and end, with a line between them that says what is missing."""
         self._file.seek(self._size - _KEPT_BYTES)
         end = self._file.read(_KEPT_BYTES)
         self._left_out += self._size - 2 * _KEPT_BYTES

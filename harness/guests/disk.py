@@ -1,8 +1,8 @@
-"""The disk of one guest: starting `powercut-disk` and asking it to show crash states.
+"""The disk of one guest: starts `powercut-disk` and requests crash states from it.
 
-A switch costs what the guest wrote on the state before; neither the base image nor the log is ever
-written, and both must stay as they are while the disk is open. Whoever uses an image file
-(`Disk.image`) only reads it: a program that repairs works on a copy.
+A switch costs in proportion to what the guest wrote on the state before. The disk never writes the base
+image or the log, and neither may change while the disk is open. Image files (`Disk.image`) are read-only
+for everybody else: a program that repairs works on a copy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 def find_binary() -> Path:
-    """The disk's program: where POWERCUT_DISK points, or what `cargo build --release` left."""
+    """The disk's program: the one POWERCUT_DISK names, or the one that `cargo build --release` built."""
     named = os.environ.get(_BINARY_VARIABLE)
     built = Path(__file__).resolve().parents[2] / "target" / "release" / "powercut-disk"
     binary = Path(named) if named else built
@@ -52,8 +52,8 @@ def find_binary() -> Path:
 class Disk:
     """One `powercut-disk` process. Use as a context manager, or call `close`.
 
-    Every method raises DiskError with what the process said when it refuses, has died, or does not
-    answer within `timeout_s` seconds; after the last two the disk is of no more use.
+    Every method raises DiskError, with the process's output, if the process refuses, has died, or does not
+    reply within `timeout_s` seconds; after the last two the disk is unusable.
     """
 
     def __init__(self, timeout_s: float = _REQUEST_TIMEOUT_S) -> None:
@@ -102,7 +102,7 @@ class Disk:
         try:
             self._control.connect(str(self._directory / "control"))
         except OSError as error:
-            raise DiskError(self._told(f"the disk takes no control connection: {error}")) from error
+            raise DiskError(self._told(f"cannot connect to the disk's control socket: {error}")) from error
 
     def __enter__(self) -> Self:
         return self
@@ -133,51 +133,53 @@ class Disk:
         self._folder.remove()
 
     def open(self, base: Path, log: Path | None = None) -> wire.Opened:
-        """Show `base` with nothing of `log` on it (@0). Forgets guest's writes, images and outcomes."""
+        """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes."""
         request = wire.Open(base=str(base.resolve()), log=str(log.resolve()) if log else None)
         return self._ask(request, wire.Opened)
 
     def switch(self, state: CrashState) -> None:
-        """Show `state` of the log that is open, and drop what the guest wrote on the one before."""
+        """Show `state` of the open log, and drop what the guest wrote on the one before."""
         self._ask(wire.Switch(state=wire.State.of(state)), wire.Switched)
 
     def image(self, path: Path) -> str:
         """Make the file at `path` hold what the guest sees now; return the hash of that content.
 
-        Comparable with `hashes` of the same base image. Costs what changed since the last call with
-        this path. The file is for reading only; who changes it must unlink it.
+        Comparable with `hashes` of the same base image. Costs in proportion to what changed since the last
+        call with this path. The file is read-only; whoever changes it must unlink it.
         """
         return self._ask(wire.Image(path=str(path.absolute())), wire.Imaged).hash
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
-        """One 128-bit hexadecimal hash a state, equal exactly when the contents are."""
+        """One 128-bit hexadecimal hash per state, equal exactly when the contents are."""
         found: list[str] = []
         for part in _parts(states):
             found += self._ask(wire.Hashes(states=part), wire.Hashed).hashes
         return found
 
     def compare(self, log: Path) -> int | None:
-        """First byte of the first sector in which what the guest left differs from base plus whole log."""
+        """First byte of the first sector where the device as the guest left it differs from the base plus the
+        whole log.
+        """
         return self._ask(wire.Compare(log=str(log.resolve())), wire.Compared).first_difference
 
     def also_read(self, blocks: Iterable[int]) -> None:
-        """Count 4 KiB blocks of the device as read in this visit: a program of the host saw them in the
-        image. Needed before `remember` for every read that the guest did not make itself.
+        """Count 4 KiB blocks of the device as read in this visit: a program on the host saw them in the
+        image. Required before `remember` for every read that the guest did not make itself.
         """
         self._ask(wire.AlsoRead(blocks=sorted(set(blocks))), wire.Noted)
 
     def remember(self, outcome: int) -> int | None:
-        """Keep the number `outcome` with the contents of all blocks that were read since the `switch`.
+        """Keep the number `outcome` with the contents of all blocks read since the `switch`.
 
-        Returns the outcome that `recall` already gives for this state, if any; it is kept instead. If the
-        two do not mean the same, the outcome depends on more than what was read, and nothing that was
-        recalled in this run can be trusted. Refused when nothing was read: the guest saw its own cache.
+        If `recall` already returns an outcome for this state, that one stays and is returned. If the two
+        differ in meaning, the outcome depends on more than what was read, and nothing recalled in this run
+        can be trusted. Refused if nothing was read: the guest saw its own cache.
         """
         return self._ask(wire.Remember(outcome=outcome), wire.Remembered).earlier
 
     def recall(self, states: Sequence[CrashState]) -> list[int | None]:
         """For each state the outcome of a remembered one that agrees with it on every block that was read
-        there, or None. Never wrong where outcomes depend on what was read only; may miss.
+        there, or None. Never wrong if outcomes depend only on what was read; may miss.
         """
         found: list[int | None] = []
         for part in _parts(states):
@@ -208,7 +210,7 @@ class Disk:
         return reply
 
     def _told(self, what: str) -> str:
-        """`what`, with how the process fares and the end of what it printed."""
+        """`what`, with the state of the process and the end of its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.2)  # a process that has just died may not be reaped yet
         code = self._process.returncode

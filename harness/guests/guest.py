@@ -1,7 +1,7 @@
-"""A guest that has booted and answers: one request, one reply, each with a deadline.
+"""A booted guest that answers: one request, one reply, each with a deadline.
 
-Told apart here, at the lowest layer: a guest that said "I could not" (GuestError), and a guest that
-says nothing any more (GuestLost, with its console).
+This lowest layer tells apart a guest that reports a failure (GuestError) and a guest that no longer
+answers (GuestLost, with its console).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from harness.guests.console import Console
 from harness.host.processes import die_with_parent
 
 CONSOLE_NAME = "console.txt"
-_SAID_BYTES = 400  # of the words of a machine that ended before its guest was up
+_SAID_BYTES = 400  # of the output of a machine that ended before its guest was up
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class Guest:
-    """A machine's process with the agent in it, as `launch` starts it. Owned by one thread; `end` may be
-    called from any, and then the owner's request ends with GuestLost at once.
+    """A machine's process with the agent in it, started by `launch`. Owned by one thread; any thread may
+    call `end`, and the owner's request then fails with GuestLost at once.
 
-    The process leads a group: a machine may have several. `hello` is what the agent said of itself.
+    The process leads a group, since a machine may have several processes. `hello` is the agent's greeting.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, console: Path) -> None:
@@ -44,7 +44,7 @@ class Guest:
         self.hello = wire.Hello(protocol=0, release="", version="", module_errors=[], dm_targets=[])
 
     def wait_until_up(self, timeout_s: float) -> None:
-        """Receive the agent's greeting. Raises GuestLost where none comes in time."""
+        """Receive the agent's greeting. Raises GuestLost if none comes in time."""
         try:
             self.hello = self._receive(wire.Hello, timeout_s, "boot")
         except GuestLost as e:
@@ -59,10 +59,10 @@ class Guest:
             )
 
     def request(self, message: msgspec.Struct, reply: type[Reply], timeout_s: float) -> Reply:
-        """Send and wait for the reply.
+        """Send `message` and wait for the reply.
 
-        Raises GuestError where the agent answers `Failed` or another type, GuestLost where it does
-        not answer within `timeout_s`, the machine has ended, or it floods its console.
+        Raises GuestError if the agent replies `Failed` or another type; GuestLost if it does not reply
+        within `timeout_s`, the machine has ended, or the guest floods its console.
         """
         what = type(message).__name__
         self._console.begin_request()
@@ -87,7 +87,7 @@ class Guest:
 
     def _lost(self, what: str) -> GuestLost:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=0.5)  # a panic ends the machine; let its last words arrive
+            self.process.wait(timeout=0.5)  # a panic ends the machine; let its last output arrive
             self._console.join()
         if self._console.flooded:
             why = (
@@ -107,19 +107,19 @@ class Guest:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, as a power cut would; nothing in it is worth keeping."""
+        """Kill it at once, as a power cut would, and reap it."""
         self.end()
         self.process.wait()
         self._console.join()
         self._channel.close()
 
     def end(self) -> None:
-        """Kill the machine, all its processes where it has several; may be called from any thread."""
+        """Kill the machine with all its processes; may be called from any thread."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _hang_up(self) -> None:
-        """The machine has ended: whoever waits for an answer is woken. What has arrived can still be read."""
+        """The machine has ended: wake whoever waits for a reply. What has arrived can still be read."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
 
@@ -127,8 +127,8 @@ class Guest:
 def launch(
     line_for: Callable[[int], list[str]], directory: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
-    """Start a machine by the line for the descriptor of its agent's channel. Its console, which is what the
-    process prints, goes to CONSOLE_NAME in `directory`. Does not wait for the agent.
+    """Start a machine; `line_for` makes its command line from the descriptor of the agent's channel. Its
+    console, the output of the process, goes to CONSOLE_NAME in `directory`. Does not wait for the agent.
     """
     ours, theirs = socket.socketpair()
     with theirs:
@@ -140,6 +140,6 @@ def launch(
             bufsize=0,
             env=environment,
             pass_fds=[theirs.fileno()],
-            start_new_session=True,  # Ctrl-C is for us; we end the guest, with all its processes
+            start_new_session=True,  # Ctrl-C is for us; we kill the guest, with all its processes
         )
     return Guest(process, ours, directory / CONSOLE_NAME)

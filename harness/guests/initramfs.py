@@ -1,5 +1,5 @@
 """The guest's root: an initramfs (cpio "newc", Documentation/driver-api/early-userspace/buffer-format.rst)
-around the static agent, the modules it loads, and the programs that a workload needs.
+with the static agent, the modules it loads, and the programs that a workload needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")
 
 @dataclass
 class Initramfs:
-    """Files by absolute path in the guest, with permission bits; directories follow from them."""
+    """Files by absolute path in the guest, with permission bits; directories are implied."""
 
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # symbolic links: target by path
@@ -48,8 +48,8 @@ class Initramfs:
     def add_program(self, wanted: str) -> None:
         """A program of this host with the shared libraries that ldd(1) names, at their own paths.
 
-        `wanted`: `program`, or `program:package`; one that is a path is found there too. Raises
-        EnvironmentLacks where it is not installed.
+        `wanted`: `program`, or `program:package`; a program given as a path is at that path in the guest too.
+        Raises EnvironmentLacks if it is not installed.
         """
         asked = PurePosixPath(wanted.partition(":")[0])
         path = find_program(wanted)
@@ -61,7 +61,7 @@ class Initramfs:
             self._add_shell()
 
     def _add_libraries(self, path: Path) -> None:
-        """Those of a program, or a library, of this host."""
+        """Add the libraries of a program or library of this host."""
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
         for library in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listed.stdout, re.MULTILINE):
             self.add(library, Path(library).read_bytes(), 0o755)
@@ -69,7 +69,7 @@ class Initramfs:
     def add_workload(self, files: Mapping[str, bytes]) -> None:
         """The files of a workload, and the libraries of this host that the programs among them need.
 
-        Raises UsageError for a program that is none, EnvironmentLacks for a library that is not there.
+        Raises UsageError for a malformed program, EnvironmentLacks for a missing library.
         """
         for name, data in sorted(files.items()):
             self.add(name, data, 0o755)
@@ -91,7 +91,7 @@ class Initramfs:
         self.links["usr/bin"] = "/bin"
 
     def pack(self) -> bytes:
-        """The archive, uncompressed: under emulation unpacking would cost more than copying."""
+        """The archive, uncompressed: under emulation, decompressing would cost more than copying."""
         directories = dict.fromkeys(DIRECTORIES)
         links = {name: target for name, target in self.links.items() if name not in self.files}
         for path in [*self.files, *links]:
@@ -110,7 +110,7 @@ class Initramfs:
 
 
 def find_program(wanted: str) -> Path:
-    """The host's `program`, or `program:package`. Raises EnvironmentLacks that names the package."""
+    """The host's `program`, or `program:package`. Raises EnvironmentLacks, which names the package."""
     name, _, package = wanted.partition(":")
     found = shutil.which(name)
     if not found:
@@ -122,7 +122,7 @@ def find_program(wanted: str) -> Path:
 
 
 def libraries_of(files: Mapping[str, bytes]) -> dict[str, Path]:
-    """Where this host has each library that the programs among a workload's files need and do not bring."""
+    """Paths on this host of the libraries that a workload's programs need and its files do not include."""
     beside = {PurePosixPath(name).name for name in files}
     wanted = {n: None for name, data in files.items() if data[:4] == ELF for n in needed(data, name)}
     return {name: library_of(name) for name in wanted if name not in beside}
@@ -155,16 +155,16 @@ def build(agent: Path, modules: Iterable[Path], programs: Iterable[str], files: 
 
 # --- what a program of a workload needs ------------------------------------------------------
 #
-# ldd(1) does for programs of this host. What lies in a workload's directory may be somebody else's, and
-# ldd is not for files that one does not trust: nothing of them is executed here.
+# For programs of this host ldd(1) is enough. Files in a workload's directory may come from somebody else,
+# and ldd is unsafe for untrusted files: nothing here executes them.
 
 
 def needed(data: bytes, name: str) -> list[str]:
-    """What an ELF file needs to start: its loader by path, and libraries by name. Raises UsageError, which
-    calls the file `name`, for one that is damaged or for another kind of machine.
+    """What an ELF file needs to start: its loader by path, and libraries by name. Raises UsageError, with
+    `name` as the file's name, if the file is damaged or for another architecture.
     """
     if data[4:6] != _64_BIT_LITTLE:
-        raise UsageError(f"{name} is no 64-bit program of this kind of machine", "build it for the guest")
+        raise UsageError(f"{name} is not a 64-bit program for this architecture", "build it for the guest")
     try:
         return [*_needed(data)]
     except (struct.error, ValueError, IndexError) as e:
@@ -190,7 +190,7 @@ def _needed(data: bytes) -> Iterator[str]:
 
 
 def _offset(address: int, loads: list[tuple[int, int, int]]) -> int:
-    """Where in the file an address of the program is."""
+    """The file offset of an address of the program."""
     for start, offset, length in loads:
         if start <= address < start + length:
             return offset + address - start
@@ -198,7 +198,7 @@ def _offset(address: int, loads: list[tuple[int, int, int]]) -> int:
 
 
 def library_of(name: str) -> Path:
-    """Where this host has a library, by its name or its path. Raises EnvironmentLacks where it has not."""
+    """The path on this host of a library, given by name or path. Raises EnvironmentLacks if it is missing."""
     if "/" in name:
         found = [Path(name)]
     else:
@@ -214,7 +214,7 @@ def library_of(name: str) -> Path:
 
 @functools.cache
 def _known() -> dict[str, list[str]]:
-    """The linker's cache: paths by name, those for this machine."""
+    """The linker's cache: paths by name, for this architecture."""
     listed = subprocess.run(
         ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", check=False
     )

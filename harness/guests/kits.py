@@ -1,6 +1,6 @@
-"""What guests are made of: machines with their accelerators, and initramfs archives around the agent.
+"""What guests are made of: machines with their accelerators, and initramfs archives with the agent.
 
-The one place that packs archives and chooses machines: for runs, for the bench, and for the guest with tools.
+The only place that packs archives and chooses machines: for runs, measurements and the toolbox.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.plan import GuestChoice
 
 @dataclass(frozen=True, slots=True)
 class Kits:
-    """What records, and what judges: the same kit where one machine does both. `description`: for people."""
+    """The kits that record and judge: the same kit if one machine does both. `description`: for people."""
 
     recorder: GuestKit
     judge: GuestKit
@@ -40,9 +40,9 @@ def make_kits(
 ) -> Kits:
     """Pack initramfs archives and choose machines: see `GuestChoice`.
 
-    The machine that is named records and judges. `auto`: the default machine records, and another judges
-    whose findings it confirms, where a kernel of the same source has been built for that one; it is there
-    because it is faster. Raises KernelError for a missing module, or where the machine has no such kernel.
+    A named machine records and judges. `auto`: the default machine records; a faster machine whose findings
+    it confirms judges, if a kernel of the same source has been built for that one. Raises KernelError for a
+    missing module, or if the machine has no such kernel.
     """
     name = recording_machine(asked.machine, kernel)
     if profile_of(name).host_process:
@@ -68,9 +68,9 @@ def make_kits(
 
 
 def recording_machine(wanted: str, kernel: Kernel) -> str:
-    """The machine that records: the one that is named, else the kernel's own, else the default one.
+    """The machine that records: the named one, else the kernel's own, else the default.
 
-    Raises UsageError for a kernel that is made for another machine than the one named.
+    Raises UsageError for a kernel made for a machine other than the named one.
     """
     if wanted == "auto":
         return kernel.machine or default_name()
@@ -84,7 +84,7 @@ def recording_machine(wanted: str, kernel: Kernel) -> str:
 
 
 def built_kernel(name: str, package_version: str) -> Kernel | None:
-    """A kernel for that machine, of the source of this package, that was built and is in the cache."""
+    """The kernel in the cache that was built for that machine from this package's source, if any."""
     build = profile_of(name).build
     image = matching_kernel(name, build, package_version) if build else None
     return Kernel(image.parent.name, image, None, "") if image else None
@@ -97,7 +97,7 @@ def kit_of(
     workloads: Sequence[Workload],
     archive: Path,
 ) -> GuestKit:
-    """A kit whose guests can mount what these profiles name and run what these workloads need."""
+    """A kit whose guests can mount these profiles' file systems and run these workloads' programs."""
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
     programs = [program for w in workloads for program in w.programs]
     files = {path: data for w in workloads for path, data in w.files.items()}
@@ -126,7 +126,7 @@ def _recorder(
     base: Path,
     scratch: Path,
 ) -> tuple[GuestKit, str]:
-    """Of the default machine, with an accelerator that was tried on the real kernel; and why that one."""
+    """The recording kit, with an accelerator that was tried on the real kernel; and why that accelerator."""
     archive = scratch / "initramfs.cpio"
     made = kit_of(machine_of(name), kernel, profiles, workloads, archive)
 
@@ -138,15 +138,15 @@ def _recorder(
 
 
 def boot_once(kit: GuestKit, base: Path, directory: Path, log_bytes: int) -> None:
-    """Boot a guest with this disk, and end it. Raises GuestLost where it does not come up."""
+    """Boot a guest with this disk, and end it. Raises GuestLost if it does not come up."""
     with Worker(kit, directory, log_bytes) as worker:
         worker.show(base, None)
         worker.guest()
 
 
 def _own_kernel(name: str, kernel: Kernel) -> Kernel:
-    """The kernel that a machine boots whose kernels are programs: the one that was made for it, the user's
-    own file, or one that was built of the same source.
+    """The kernel for a machine whose kernels are host processes: one made for it, the user's own file, or
+    one built from the same source.
     """
     if kernel.machine == name or not kernel.package_version:
         return kernel
@@ -169,7 +169,7 @@ def _own_kit(
 
 
 def _with_release(kit: GuestKit) -> str:
-    """A machine, and what its kernel calls itself."""
+    """The machine's title and its kernel's release."""
     release = kit.machine.kernel_release(kit.kernel_image)
     return " ".join(filter(None, [kit.machine.profile.title, release]))
 
@@ -178,7 +178,7 @@ def _with_release(kit: GuestKit) -> str:
 
 
 def missing_for(profile: Profile, kernel: Kernel) -> str:
-    """Why this mode cannot be run on this host with this kernel; empty where it can."""
+    """Why this mode cannot run on this host with this kernel; empty if it can."""
     if reason := profile.lacks():
         return reason
     try:
@@ -189,7 +189,7 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
 
 
 def missing_program(workload: Workload) -> str:
-    """Which program of the workload, or library of one, this host lacks, and how to get it; empty where it
+    """Which of the workload's programs, or their libraries, this host lacks, and how to get it; empty if it
     has them all.
     """
     try:

@@ -1,4 +1,4 @@
-"""KVM as the kernel of this host gives it (Documentation/virt/kvm/api.rst)."""
+"""KVM as this host's kernel provides it (Documentation/virt/kvm/api.rst)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _API_VERSION = 12  # the only one there has been since Linux 2.6.22
 
 
 def lacks(device: Path = DEVICE) -> str:
-    """Why no virtual machine can be made here; empty where one was. Whether a kernel then comes up in it,
-    only a trial can tell.
+    """Why no virtual machine can be created here; empty if one was. Only a trial can tell whether a kernel
+    then comes up in it.
     """
     if not device.exists():
         return f"there is no {device}"

@@ -1,8 +1,8 @@
 """The seam between the harness and what runs kernels.
 
 A machine is a module with a subclass of `Machine` and a function `machine`, and a file of
-`vms/machines` of the machine's name. Everything else learns from here what machines there are and what
-each of them can do; nothing else names one.
+`vms/machines` named after the machine. Everything else learns from here which machines there are and what
+each can do; nothing else names one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.kernels.build import Flavour
 @dataclass(frozen=True, slots=True)
 class Boot:
     """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `log`: the
-    file behind its log device; `directory`: for its console. `shell_mount`: not empty, `FSTYPE:OPTIONS`:
-    instead of answering, the agent opens a shell on the terminal and shows this as the mount to try.
-    `shell_second`: byte of the disk at which its second device begins, 0 where it has none.
+    file behind its log device; `directory`: for its console. `shell_mount`: if not empty, `FSTYPE:OPTIONS`:
+    instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
+    `shell_second`: byte of the disk at which its second device begins, 0 if there is none.
     """
 
     kernel_image: Path
@@ -41,10 +41,9 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class ToolBoot:
-    """What a guest with tools is started with. `root`: the image that it goes on in; `disk`: the file behind
-    its disk; `more`: further read-only images. `flushes`: a flush of the guest's reaches the host's disk.
-    `directory`: for its console. `disk_mib_s` above 0: the disk takes and gives no more than that, all its
-    requests together.
+    """What a guest with tools is started with. `root`: the root image; `disk`: the file behind its disk;
+    `more`: further read-only images. `flushes`: the guest's flushes reach the host's disk. `directory`: for
+    its console. `disk_mib_s` above 0: a limit on the disk's bandwidth, reads and writes together.
     """
 
     kernel_image: Path
@@ -60,8 +59,8 @@ class ToolBoot:
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a machine executes instructions. `boot_timeout_s`: within which the agent greets. `cpu`: the
-    processor model, where the machine has several.
+    """How a machine executes instructions. `boot_timeout_s`: the deadline for the agent's greeting. `cpu`:
+    the processor model, if the machine has several.
     """
 
     boot_timeout_s: float
@@ -69,7 +68,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The guest with tools on this machine: modules that it needs to be reached, and its devices:
+    """The guest with tools on this machine: the modules without which it cannot be reached, and its devices;
     `image_device` is the first of `ToolBoot.more`.
     """
 
@@ -82,12 +81,12 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of `vms/machines`. A machine with values of its own extends it.
 
-    `title`: the machine's name for people. `default`: it records unless another is asked for. `confirms`:
-    machines whose guests' findings are looked at again in this one. `host_process`: its kernels run as
-    processes of this host, with the rights of whoever runs the harness. `accelerators`: by name, the best
-    first; the last works everywhere. `data_device`: the crashed disk as the guest sees it; `log_device`:
-    where dm-log-writes logs to; `modules`: needed to be reached at all, and to record; `channel`: the agent's
-    port. `build`: how kernels for it are built; `tools`: for the guest with tools, if it can boot one.
+    `title`: the machine's name for people. `default`: it records unless another is named. `confirms`:
+    machines whose findings this one confirms. `host_process`: its kernels run as processes of this host, with
+    the privileges of whoever runs the harness. `accelerators`: by name, the best first; the last works
+    everywhere. `data_device`: the crashed disk as the guest sees it; `log_device`: where dm-log-writes logs;
+    `modules`: required to reach the guest at all, and to record; `channel`: the agent's port. `build`: how
+    kernels for it are built; `tools`: for the guest with tools, if it can boot one.
     """
 
     name: str = ""
@@ -110,21 +109,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Something that a machine needs of this host: `look` says where it is, or raises PowercutError."""
+    """Something that a machine needs on this host: `look` returns where it is, or raises PowercutError."""
 
     what: str
     look: Callable[[], str]
 
 
 class Machine(Protocol):
-    """A way to run a kernel: what its profile says, with one of its accelerators."""
+    """A way to run a kernel: a profile with one of its accelerators."""
 
     profile: Profile
     accel: str
 
     @property
     def name(self) -> str:
-        """As it is asked for, and as a run keeps it."""
+        """The name that users give and that a run stores."""
         return self.profile.name
 
     @property
@@ -141,24 +140,24 @@ class Machine(Protocol):
 
     @property
     def described(self) -> str:
-        """For people, with its version where it has one: `QEMU 7.2.22`."""
+        """For people, with its version if it has one: `QEMU 7.2.22`."""
         return " ".join(filter(None, [self.profile.title, self.version()]))
 
     def version(self) -> str:
-        """The machine's own; empty where it has none. Raises EnvironmentLacks where it is not installed."""
+        """The machine's own version; empty if it has none. Raises EnvironmentLacks if it is not installed."""
         return ""
 
     def requirements(self) -> Sequence[Requirement]:
-        """What this host must have for it."""
+        """What this host must have to run it."""
         return ()
 
     def accel_lacks(self) -> str:
-        """Why its accelerator cannot work here; empty where only a trial can tell."""
+        """Why its accelerator cannot work here; empty if only a trial can tell."""
         return ""
 
     def kernel_release(self, image: Path) -> str:
-        """What a kernel calls itself, where that can be known without booting it; else empty. Raises
-        EnvironmentLacks for a file that this machine cannot boot.
+        """A kernel's release, if that can be known without booting it; else empty. Raises EnvironmentLacks
+        for a file that this machine cannot boot.
         """
         return ""
 
@@ -168,18 +167,20 @@ class Machine(Protocol):
         ...
 
     def launch_tools(self, boot: ToolBoot) -> Guest:
-        """The same for a guest with tools. Raises UsageError where the machine has none."""
+        """The same for a guest with tools. Raises UsageError if the machine has none."""
         raise UsageError(f"{self.profile.title} has no guest with tools", "choose another machine for it")
 
     def shell(self, boot: Boot) -> int:
-        """A shell in the guest, on this terminal; the exit code. Raises UsageError where it cannot."""
+        """Run a shell in the guest on this terminal; returns the exit code. Raises UsageError if the machine
+        has no console.
+        """
         raise UsageError(
             f"{self.profile.title} gives no console to type in", "name a kernel that another machine boots"
         )
 
     @abstractmethod
     def preview(self, boot: Boot) -> str:
-        """The line by which it would be started, as one would type it."""
+        """The command line that would start it, as one would type it."""
         ...
 
 
@@ -193,32 +194,32 @@ def names() -> list[str]:
 
 
 def default_name() -> str:
-    """The machine that records unless another is asked for."""
+    """The machine that records unless another is named."""
     return names()[0]
 
 
 def buildable() -> list[str]:
-    """Machines for which kernels can be built; first those that others confirm, since they need one."""
+    """Machines for which kernels can be built; first those whose kernels are host processes."""
     found = [p for p in map(profile_of, names()) if p.build]
     return [p.name for p in sorted(found, key=lambda p: not p.host_process)]
 
 
 def profile_of(name: str) -> Profile:
-    """Raises UsageError for a machine that is not there."""
+    """Raises UsageError for an unknown machine."""
     if name not in names():
         raise UsageError(f"no machine {name!r}", f"one of: {', '.join(names())}")
     return _profile(_folder() / f"{name}.toml")
 
 
 def machine_of(name: str, accel: str = "") -> Machine:
-    """The machine of that name; `accel` empty: with the accelerator that works everywhere."""
+    """The machine of that name; if `accel` is empty, with the accelerator that works everywhere."""
     profile = profile_of(name)
     module = importlib.import_module(profile.module or f"harness.guests.{name}")
     return cast(Machine, module.machine(accel or list(profile.accelerators)[-1]))
 
 
 def accelerators() -> list[str]:
-    """Every accelerator that can be chosen, the best first: of machines that have more than one."""
+    """Every accelerator that can be chosen, the best first: those of machines that have more than one."""
     several = [p.accelerators for p in map(profile_of, names()) if len(p.accelerators) > 1]
     return list(dict.fromkeys(accel for found in several for accel in found))
 
@@ -227,7 +228,7 @@ ProfileT = TypeVar("ProfileT", bound=Profile)
 
 
 def load_profile(name: str, of: type[ProfileT]) -> ProfileT:
-    """The profile of a machine with values of its own."""
+    """The profile of a machine, as the class `of` that has the machine's own fields."""
     return msgspec.structs.replace(
         msgspec.toml.decode((_folder() / f"{name}.toml").read_bytes(), type=of), name=name
     )

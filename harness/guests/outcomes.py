@@ -1,7 +1,7 @@
-"""From what a guest says of a recovered file system to the tree that the oracles judge.
+"""Turns a guest's report of a recovered file system into the tree that the oracles judge.
 
-The guest runs a kernel under test and may say anything. What the agent cannot have sent (two entries of
-one path, a file below a file, runs with a gap) is refused here, so that no oracle has to ask what it means.
+The guest runs a kernel under test and may send anything. This module rejects what the agent cannot have
+sent (two entries with one path, a file below a file, runs with a gap), so that no oracle has to handle it.
 What a damaged file system may well show (any name, size, mode, owner, contents) passes.
 """
 
@@ -16,7 +16,7 @@ from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, Tree
 
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
-_DATA_BYTES = 64  # kept of a run whose origin is not known
+_DATA_BYTES = 64  # kept of a run of unknown origin
 # The largest `value` of each kind of run: a writer, a device block, an errno.
 _VALUES = {
     RunKind.WRITTEN: 0xFFFE,
@@ -31,12 +31,12 @@ _WITH_DATA = frozenset({RunKind.LITERAL, RunKind.FOREIGN})
 
 
 def outcome_of(seen: wire.Recovered) -> Outcome:
-    """What came back. Raises WireError for what no walk of a tree can have given."""
+    """The outcome of a recovery. Raises WireError for what no walk of a tree can produce."""
     errors = tuple(call_error(e) for e in seen.walk_errors)
     if seen.mount_errno and (seen.entries or errors or seen.unmount_errno):
         raise WireError(f"a tree, although mount failed with errno {seen.mount_errno}")
     if not seen.mount_errno and not seen.entries and not errors:
-        raise WireError("a file system was mounted, and neither its root nor an error of it is told")
+        raise WireError("a file system was mounted, but neither its root nor an error was reported")
     return Outcome(
         mount_errno=seen.mount_errno,
         unmount_errno=seen.unmount_errno,
@@ -47,18 +47,18 @@ def outcome_of(seen: wire.Recovered) -> Outcome:
 
 
 def call_error(error: wire.CallError) -> CallError:
-    """The noun of a message."""
+    """The model's CallError for that of a message."""
     return CallError(error.call, os.fsdecode(error.path), error.errno, error.name)
 
 
 def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
-    """By path. `unread`: paths with an error, whose contents may be missing."""
+    """The tree by path. `unread`: paths with an error, whose contents may be missing."""
     tree: dict[str, TreeEntry] = {}
     before = b""
     for told in entries:
         path = told.path
         if tree and path <= before:
-            raise WireError(f"the entry {path!r} stands behind {before!r}: they ascend, each told once")
+            raise WireError(f"the entry {path!r} follows {before!r}: paths must ascend, each once")
         before = path
         entry = _entry(told)
         if path:
@@ -67,7 +67,7 @@ def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
             if parent is None or parent.kind is not FileKind.DIRECTORY:
                 raise WireError(f"the entry {path!r} is in no directory of the tree")
         if entry.kind is FileKind.FILE and entry.size and not entry.runs and entry.path not in unread:
-            raise WireError(f"{path!r} has {entry.size} bytes, of which nothing is told")
+            raise WireError(f"{path!r} has {entry.size} bytes, but no runs")
         tree[entry.path] = entry
     return tree
 
@@ -75,7 +75,7 @@ def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
 def _check_name(path: bytes) -> None:
     name = path[path.rfind(b"/") + 1 :]
     if path[:1] == b"/" or not name or len(name) > _NAME_BYTES or b"\0" in name or name in (b".", b".."):
-        raise WireError(f"{path!r} is no path below the mount point")
+        raise WireError(f"{path!r} is not a path below the mount point")
 
 
 def _entry(told: wire.TreeEntry) -> TreeEntry:
@@ -104,7 +104,7 @@ def _entry(told: wire.TreeEntry) -> TreeEntry:
 
 
 def _runs(told: wire.TreeEntry) -> tuple[Run, ...]:
-    """They cover the file, from its first byte to its last."""
+    """The entry's runs, which must cover the file from its first byte to its last."""
     end = 0
     runs = []
     for run in told.runs:

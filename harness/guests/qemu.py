@@ -98,7 +98,7 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
             ("-serial", "mon:stdio" if boot.shell_mount else "stdio"),
             ("-chardev", f"socket,id=disk,path={boot.disk_socket}"),
             ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
-            # An error of the host (its disk is full) is told to the guest; by default QEMU pauses for ever
+            # Report a host error (disk full) to the guest; by default QEMU pauses for ever
             (
                 "-drive",
                 f"file={boot.log},format=raw,if=none,id=log,cache=unsafe,aio=threads,werror=report,rerror=report",
@@ -111,8 +111,8 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
 
 def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str]:
     """The QEMU line of a guest with tools."""
-    # With cache=unsafe a flush does nothing on the host. What the guest was told is written lies in the
-    # host's page cache, which outlives a QEMU that is killed: a disk with no volatile cache.
+    # With cache=unsafe a flush does nothing on the host. Completed writes are in the host's page cache,
+    # which outlives a killed QEMU: a disk with no volatile cache.
     cache = "writeback" if boot.flushes else "unsafe"
     tools = profile().tools
     assert tools is not None  # noqa: S101  # qemu.toml has them; tells mypy
@@ -145,7 +145,7 @@ def _kernel(image: Path, initramfs: Path, words: list[str]) -> list[tuple[str, s
 
 
 def _line(arguments: list[tuple[str, str]], channel_fd: int | None) -> list[str]:
-    """With what every guest has; `channel_fd`: the socket that the agent's port leads to."""
+    """Add what every guest has; `channel_fd`: the socket behind the agent's port."""
     pairs: list[tuple[str, str] | tuple[str]] = [
         ("-nodefaults",),
         ("-no-user-config",),

@@ -1,7 +1,7 @@
-"""User Mode Linux as a machine: the kernel is a process of this host, and so runs at native speed.
+"""User Mode Linux as a machine: the kernel is a process of this host, so it runs at native speed.
 
-It shows the same disk as QEMU, by the same vhost-user socket. What it is not: the architecture that
-people run, with its interrupts and its processors; a finding is therefore confirmed in QEMU.
+It sees the same disk as QEMU, through the same vhost-user socket. It is not the architecture that people
+run, with its interrupts and processors, so findings are confirmed in QEMU.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Uml(Machine):
         return release(image)
 
     def launch(self, boot: Boot) -> Guest:
-        # UML traces its processes, each a process of this host: they end as one group
+        # UML traces its processes, each a process of this host: they are killed as one group
         return guest.launch(lambda fd: command(boot, fd), boot.directory, environment(boot.directory))
 
     def preview(self, boot: Boot) -> str:
@@ -62,7 +62,7 @@ def machine(_: str) -> Machine:
 
 
 def command(boot: Boot, channel_fd: int) -> list[str]:
-    """The UML line."""
+    """The UML command line."""
     memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
     return [
         str(boot.kernel_image),
@@ -78,7 +78,7 @@ def command(boot: Boot, channel_fd: int) -> list[str]:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """HOME: where UML would otherwise put files. TMPDIR: its memory is a file, which belongs in memory."""
+    """HOME: UML puts files there. TMPDIR: UML's memory is a file, which belongs in RAM."""
     shared_memory = "/dev/shm"  # noqa: S108  # the host's tmpfs, as UML's own default is where it is mounted
     return {
         "HOME": str(directory),
@@ -94,7 +94,7 @@ def find_shim() -> Path:
 
 
 def release(image: Path) -> str:
-    """What the kernel calls itself, by `--version`. Raises EnvironmentLacks for another file."""
+    """The kernel's release, from `--version`. Raises EnvironmentLacks for a file that is not a UML kernel."""
     try:
         said = subprocess.run([image, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:

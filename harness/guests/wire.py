@@ -1,11 +1,11 @@
-"""What the host, the agent and the disk say to each other, from the host's side.
+"""The messages between the host, the agent and the disk, on the host's side.
 
-The mirror of `vms/protocol/src/lib.rs`, class for class and field for field; `vms/protocol/vectors.json`
-holds samples that both sides must decode and encode to the same bytes, every word of every enum, and the
-limits. One frame is a little-endian `u32` length followed by that many bytes of MessagePack; a message is a
-map whose `type` names the variant.
+Mirrors `vms/protocol/src/lib.rs`, class for class and field for field; `vms/protocol/vectors.json` holds
+samples that both sides must decode and encode to the same bytes, every word of every enum, and the limits.
+One frame is a little-endian `u32` length followed by that many bytes of MessagePack; a message is a map
+whose `type` names the variant.
 
-A guest under test may send any bytes: whatever is no message within the limits is a WireError.
+A guest under test may send any bytes: whatever is not a message within the limits is a WireError.
 
 Not here: what the messages mean to a guest or a disk. That is `guest.py`, `worker.py` and `disk.py`.
 """
@@ -28,7 +28,7 @@ from harness.model import Call, CrashState, FileKind, OperationFlag, OperationKi
 PROTOCOL_VERSION = 2
 _CHUNK_BYTES = 1 << 20
 
-# What a message may hold at most; `vms/protocol/src/limits.rs` says of each why.
+# The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
 LIMITS: Final = {
     "FRAME_BYTES": 64 << 20,
     "STRUCTURED_FRAME_BYTES": 16 << 20,
@@ -67,7 +67,7 @@ LogLines = Annotated[list[str], _up_to("LOG_LINES")]
 
 
 class WireError(PowercutError):
-    """The peer sent what is no message of this protocol, or the socket failed."""
+    """The peer sent something that is not a message of this protocol, or the socket failed."""
 
 
 class WireClosedError(WireError):
@@ -75,14 +75,14 @@ class WireClosedError(WireError):
 
 
 class WireTimeoutError(WireError):
-    """The deadline passed. The stream may stand inside a frame: the connection is of no more use."""
+    """The deadline passed. The stream may be in mid-frame: the connection is unusable."""
 
 
 # --- parts of messages -----------------------------------------------------------------------
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
-    """A map without a `type`. Fields stand in the order of the Rust struct."""
+    """A map without a `type`. Fields are in the order of the Rust struct."""
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, tag_field="type"):
@@ -422,7 +422,7 @@ def _decoder(of: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The MessagePack body of `message`, without the length. Raises WireError for what has no encoding."""
+    """The MessagePack body of `message`, without the length. Raises WireError if it has no encoding."""
     try:
         body = _encoder.encode(message)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, TypeError) as error:
@@ -433,15 +433,15 @@ def encode(message: msgspec.Struct) -> bytes:
 
 def decode(body: bytes | bytearray, of: Any) -> Any:
     """Inverse of `encode`; `of` is a message class or a union of them. Raises WireError, and nothing else,
-    for whatever is no such message within the limits.
+    for anything that is not such a message within the limits.
     """
     _check_length(len(body), body)
     try:
         return _decoder(of).decode(body)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
-        # ValueError: text that is not UTF-8. RecursionError: containers inside each other.
+        # ValueError: text that is not UTF-8. RecursionError: deeply nested containers.
         raise WireError(
-            f"a message of {len(body)} bytes is none that was expected: {error}",
+            f"a message of {len(body)} bytes is not one that was expected: {error}",
             "rebuild the agent and the disk from this checkout: both sides must be of one version",
         ) from error
 
@@ -475,7 +475,7 @@ def receive(sock: socket.socket, of: Any, deadline: float | None = None) -> Any:
     """Read one frame and decode it as `of`, a message class or a union such as AgentReply.
 
     `deadline` is a time of `time.monotonic()`; None waits for ever. Raises WireClosedError when the peer
-    has gone, WireTimeoutError, and WireError for what is no such message.
+    has gone, WireTimeoutError, and WireError for anything that is not such a message.
     """
     (length,) = struct.unpack("<I", _read(sock, 4, deadline))
     if length > MAX_FRAME_BYTES:

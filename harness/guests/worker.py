@@ -1,7 +1,7 @@
-"""A disk process and a guest on it: what records, and what recovers one crash state after another.
+"""A disk process and a guest on it: records, and recovers one crash state after another.
 
-Owned by one thread. When either of the two is lost, both are thrown away, and the next request
-starts them anew: nothing of a state that went wrong reaches the next one.
+Owned by one thread. When either of the two is lost, both are thrown away, and the next request starts
+new ones: nothing of a state that went wrong reaches the next.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from harness.plan import LOG_BYTES
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
 FULL_BYTES = 1 << 20
-"""A disk of the host with less than this free is full."""
+"""A host disk with less than this free counts as full."""
 RECOVER_TIMEOUT_S = 120.0
 OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
-BATCH = 16  # operations a request: UML's serial line loses its way in requests of more than some 4 KiB
+BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is put on the disk: a mount, and the images it is made from. `second_offset`: byte at which the
-    second device begins, or 0.
+    """What is shown on the disk, and how to mount it. `second_offset`: byte at which the second device
+    begins, or 0.
     """
 
     fstype: str
@@ -87,10 +87,10 @@ class GuestKit:
 
 
 RunCheck = Callable[[Check, Sequence[str]], CheckResult]
-"""Runs a check in the guest; an application's is handed these acknowledgements."""
+"""Runs a check in the guest; an application's check receives these acknowledgements."""
 
 Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
-"""What is to be known of a recovered tree that is still mounted."""
+"""Runs the checks of a recovered tree that is still mounted."""
 
 
 class Worker:
@@ -130,13 +130,13 @@ class Worker:
                 disk.close()
 
     def kill(self) -> None:
-        """From another thread: end the guest, so that the owner's request ends with GuestLost."""
+        """From another thread: kill the guest, so that the owner's request fails with GuestLost."""
         if guest := self._guest:
             guest.end()
 
     def stop(self) -> None:
-        """From another thread, for good: end guest and disk, so that the owner's request ends at once, also
-        while the guest boots or where the disk does not answer. No others are started.
+        """From another thread, for good: kill guest and disk, so that the owner's request ends at once, even
+        while the guest boots or if the disk does not reply. No others are started.
         """
         self._stopped.set()
         self.kill()
@@ -148,7 +148,7 @@ class Worker:
             raise GuestLost("the run was stopped")
 
     def require_hope(self) -> None:
-        """Raises NeverBoots where guests of this kit do not come up any more."""
+        """Raises NeverBoots if guests of this kit no longer come up."""
         self._kit.boots.require_hope()
 
     @property
@@ -157,12 +157,12 @@ class Worker:
 
     @property
     def guest_pid(self) -> int | None:
-        """For those who want to see what happens when it is killed."""
+        """For tests that kill the guest."""
         return self._guest.process.pid if self._guest else None
 
     @property
     def disk(self) -> Disk:
-        """The disk process, started where it is not."""
+        """The disk process, started if it is not running."""
         if self._disk is None:
             self._go_on()
             self._disk = Disk()
@@ -181,10 +181,10 @@ class Worker:
         return self.disk
 
     def guest(self) -> Guest:
-        """The guest, booted where it is not running. Something must be shown first.
+        """The guest, booted if it is not running. Call `show` first.
 
-        Raises GuestLost where it does not come up, NeverBoots where none does any more, KernelError for a
-        kernel that refuses its modules.
+        Raises GuestLost if it does not come up, NeverBoots if none does any more, KernelError for a kernel
+        that refuses its modules.
         """
         if self._guest is None:
             self.require_hope()
@@ -218,13 +218,13 @@ class Worker:
         return guest
 
     def _renew(self) -> None:
-        """Throw away a guest that holds something of the state before. Its disk was needed until now."""
+        """Throw away a guest that still holds something of the state before: its disk was still needed."""
         if self._spent:
             self.close()
 
     @contextlib.contextmanager
     def _losing(self) -> Iterator[None]:
-        """Throw both away when anything went wrong: what they still hold is not known."""
+        """Throw both away when anything goes wrong: what they still hold is unknown."""
         try:
             yield
         except PowercutError:
@@ -241,9 +241,9 @@ class Worker:
     ) -> None:
         """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
 
-        Raises KernelError for a kernel without dm-log-writes, WriteLogError where the log is not
-        what the disk shows, NotSupported where the file system does not have an operation, GuestError
-        where one fails, GuestLost.
+        Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
+        shows, NotSupported if the file system does not support an operation, GuestError if one fails,
+        GuestLost.
         """
         lacks: NotSupported | None = None
         self._renew()
@@ -288,10 +288,10 @@ class Worker:
     # --- recover ------------------------------------------------------------------------------
 
     def recover(self, target: Target, state: CrashState, ask: Ask | None = None) -> Recovery:
-        """Show `state`, let the kernel recover it, walk it, `ask` what checks say of it, unmount.
+        """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount.
 
-        The recovered device can then be had from `self.disk.image`. Raises GuestLost, also for a guest that
-        did not let go of the file system, cannot have looked at this state, or sent what is no tree;
+        The recovered device is then available from `self.disk.image`. Raises GuestLost, also for a guest that
+        did not let go of the file system, cannot have read this state, or sent something that is not a tree;
         GuestError, DiskError.
         """
         self._renew()
@@ -322,16 +322,16 @@ class Worker:
                     kernel_log=(*outcome.kernel_log, *after.kernel_log),
                 )
             if not complete:
-                raise GuestError(f"a part of the kernel's log of state {state} was lost")
+                raise GuestError(f"part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
 
     def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
-        """Raise where `outcome` may not be that of `state`; note a guest of no use for the next one."""
+        """Raise if `outcome` may not be that of `state`; mark a guest that is unusable for the next one."""
         if counted.errors:
             raise DiskError(f"the disk refused {counted.errors} requests in state {state}")
         if errno.EBUSY in (outcome.mount_errno, outcome.unmount_errno):
-            # What is still mounted would be what the next mount shows (`sget_dev`, fs/super.c).
+            # The next mount would show what is still mounted (`sget_dev`, fs/super.c).
             raise GuestLost(f"something still uses the disk at state {state}: EBUSY", guest.console())
         if not outcome.mount_errno and not counted.reads:
             raise GuestLost(f"state {state} was mounted without a read of the disk", guest.console())
@@ -340,19 +340,19 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What came back (no fsck yet), and the microseconds of mount, walk and unmount in the guest."""
+    """The outcome (no fsck yet), and the microseconds of mount, walk and unmount in the guest."""
 
     outcome: Outcome
     times_us: tuple[int, int, int]
 
 
-# Format, symbols or signature are another kernel's (kernel/module/main.c).
+# Format, symbols or signature belong to another kernel (kernel/module/main.c).
 _FOREIGN_MODULE = frozenset({errno.ENOEXEC, errno.ENOENT, errno.EKEYREJECTED, errno.EBADMSG})
 
 
 def _need_modules(hello: wire.Hello) -> None:
-    """Raises KernelError for modules that were built for another kernel. What hardware or firmware a module
-    misses is no matter: which of them a kernel loads softly depends on the processor.
+    """Raises KernelError for modules built for another kernel. Missing hardware or firmware does not matter:
+    which modules a kernel loads softly depends on the processor.
     """
     refused = [e for e in hello.module_errors if e.errno in _FOREIGN_MODULE]
     if refused:
@@ -384,7 +384,7 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
 
 
 def _need_host_space(log: Path) -> None:
-    """Raises EnvironmentLacks where the host's disk, on which a sparse log device grows, is full."""
+    """Raises EnvironmentLacks if the host's disk, on which the sparse log device grows, is full."""
     free = shutil.disk_usage(log.parent).free
     if free < FULL_BYTES:
         raise EnvironmentLacks(
@@ -397,12 +397,12 @@ def _need_host_space(log: Path) -> None:
 def check_results(
     results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
 ) -> None:
-    """Raise where not all of `operations`, numbered from `first`, have succeeded: NotSupported where the file
-    system does not have one, GuestError where one failed, GuestLost where the results are not theirs.
+    """Raise unless all `operations`, numbered from `first`, have succeeded: NotSupported if the file system
+    does not support one, GuestError if one failed, GuestLost if the results belong to others.
     """
     expected = range(first, first + len(operations))[: len(results)]
     if [r.index for r in results] != list(expected):
-        raise GuestLost(f"the results of operations {first} on are those of others")
+        raise GuestLost(f"the results of operations from {first} on belong to other operations")
     for result, operation in zip(results, operations, strict=False):
         if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
             raise NotSupported(f"this file system does not support `{operation}`")
@@ -416,16 +416,16 @@ def check_results(
 
 
 def _advice(operation: Operation) -> str:
-    """What to do about an operation that failed. A list of operations that no file system could carry out is
-    refused before it is recorded, so one that fails is not the list's mistake.
+    """What to do about an operation that failed. Operations that no file system could carry out are rejected
+    before recording, so the workload's list is not at fault.
     """
     if operation.kind is OperationKind.RUN:
-        return "correct the program: what it said last stands above"
+        return "correct the program: its last output is above"
     return "the file system refuses it in this mode: leave the operation out, or the mode"
 
 
 def _failure(result: wire.OperationResult) -> str:
-    """Why the operation failed, with the end of what its program said; empty where it did not."""
+    """Why the operation failed, with its program's output; empty if it did not fail."""
     said = result.output.decode(errors="replace").strip()
     if result.error is not None:
         error = call_error(result.error)
@@ -451,7 +451,7 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
 
 
 def to_wire(op: Operation) -> wire.Operation:
-    """The message of an operation."""
+    """The message for an operation."""
     return wire.Operation(
         kind=op.kind,
         path=op.path,

@@ -1,1 +1,1 @@
-"""The guest with tools: its root image, its boot."""
+"""The guest with tools: its root image and how it boots."""

@@ -1,7 +1,7 @@
 """The guest with tools: the kernel under test, a root image full of programs, and an empty disk.
 
-It boots by the same machinery as the guests that judge (kernel, agent, machine), and then the agent goes on
-in the root image. Its disk is a plain file behind the machine's own block device: nothing is recorded here.
+It boots like the guests that judge (kernel, agent, machine); then the agent switches to the root image. Its
+disk is a plain file behind the machine's own block device: nothing is recorded here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from harness.toolbox.rootfs import headers_image, root_image
 MOUNT_POINT = "/mnt/test"
 """Where `Toolbox.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
 PUT_TIMEOUT_S = 60.0
-_SAID_BYTES = 2000  # of a program's last words in an error
+_SAID_BYTES = 2000  # of a program's output in an error
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program in the guest ended: exit code, or 128 + signal; what it said, errors among it."""
+    """How a program in the guest ended: exit code, or 128 + signal; standard output and error."""
 
     exit_code: int
     output: str
@@ -41,11 +41,11 @@ class Ran:
 class Toolbox:
     """A booted guest with tools. Owned by one thread; use `toolbox` to get one.
 
-    Programs run in the root image as root, in `/`, one at a time; what they leave running in the background
-    stays. Writable are /tmp, /run, /var/tmp and /mnt, all in memory, and what is mounted.
+    Programs run in the root image as root, in `/`, one at a time; their background processes keep running.
+    /tmp, /run, /var/tmp and /mnt, all in memory, are writable, as is whatever is mounted.
 
-    `device`: the data disk in the guest; `disk`: the file behind it. `accel`: `kvm` or `tcg`, and why.
-    `headers`: empty where bcc can compile, else why not.
+    `device`: the data disk in the guest; `disk`: the file behind it. `accel`: `kvm` or `tcg`, chosen for
+    `accel_reason`. `headers`: empty if bcc can compile, else why not.
     """
 
     def __init__(self, guest: Guest, kernel: Kernel, disk: Path, chosen: Chosen, headers: str) -> None:
@@ -60,7 +60,7 @@ class Toolbox:
 
     @property
     def kernel_release(self) -> str:
-        """What uname(2) says in the guest."""
+        """The release that uname(2) reports in the guest."""
         return self._guest.hello.release
 
     @property
@@ -69,11 +69,10 @@ class Toolbox:
         return f"{self._machine.described} ({self.accel})"
 
     def run(self, argv: Sequence[str], timeout_s: float, *, check: bool = True) -> Ran:
-        """Run a program of the root image to its end and give all that it said, up to 32 MiB.
+        """Run a program of the root image to its end and return its output, up to 32 MiB.
 
-        Raises GuestError where it cannot be started or does not end within `timeout_s` (it is killed with
-        its process group then), and, with `check`, for another exit code than 0; GuestLost where the guest
-        is gone.
+        Raises GuestError if it cannot be started or does not end within `timeout_s` (it is then killed with
+        its process group), and, with `check`, for a non-zero exit code; GuestLost if the guest is gone.
         """
         if not self.alive:
             raise GuestLost(
@@ -89,22 +88,22 @@ class Toolbox:
         return Ran(done.exit_code, said)
 
     def shell(self, script: str, timeout_s: float, *, check: bool = True) -> Ran:
-        """Run a script of sh(1); `set -e` is its own business."""
+        """Run a script with sh(1), without `set -e`."""
         return self.run(["/bin/sh", "-c", script], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Put a file where the guest can write (/tmp, /run), with the directories above it."""
+        """Write a file where the guest can write (/tmp, /run), and make the directories above it."""
         self._guest.request(wire.PutFile(path=path, mode=mode, data=data), wire.Done, PUT_TIMEOUT_S)
 
     def mount(self, fstype: str, options: str = "", *, timeout_s: float = 120.0) -> str:
-        """Mount the disk at MOUNT_POINT, and give that."""
+        """Mount the disk at MOUNT_POINT, and return that."""
         words = ["-o", options] if options else []
         self.run(["mkdir", "-p", MOUNT_POINT], timeout_s=timeout_s)
         self.run(["mount", "-t", fstype, *words, self.device, MOUNT_POINT], timeout_s=timeout_s)
         return MOUNT_POINT
 
     def unmount(self, *, timeout_s: float = 300.0) -> None:
-        """Unmount what `mount` has mounted. A killed program that waits for the disk lets go in a moment."""
+        """Unmount what `mount` mounted. Retries: a killed program that waits for the disk lets go late."""
         tries = f"for i in 1 2 3 4 5 6 7 8 9; do umount {MOUNT_POINT} 2>/dev/null && exit; sleep 0.$i; done"
         self.shell(f"{tries}; umount {MOUNT_POINT}", timeout_s=timeout_s)
 
@@ -118,8 +117,8 @@ class Toolbox:
         return self._guest.alive
 
     def cpu_s(self) -> float:
-        """Processor time that its machine has used on the host, whatever else runs there."""
-        # The clock of another process, as clock_getcpuclockid(3) makes its number.
+        """CPU time that its machine has used on the host."""
+        # The clock of another process, numbered as clock_getcpuclockid(3) does.
         return time.clock_gettime((~self._guest.process.pid << 3) | 2)
 
     def kill(self) -> None:
@@ -127,7 +126,7 @@ class Toolbox:
         self._guest.kill()
 
     def end(self) -> None:
-        """The same from any other thread, while this one waits in `run`, which then raises GuestLost."""
+        """The same from another thread, while the owner waits in `run`, which then raises GuestLost."""
         self._guest.end()
 
 
@@ -141,7 +140,7 @@ def _tail(said: str) -> str:
 
 
 class Wishes(TypedDict, total=False):
-    """What may be said of a guest beside what must be; see `boot_toolbox`."""
+    """The optional parameters of a guest; see `boot_toolbox`."""
 
     modules: Sequence[str]
     disk: Path | None
@@ -166,12 +165,12 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     flushes: bool = False,
     disk_mib_s: int = 0,
 ) -> Toolbox:
-    """Boot a guest with tools; whoever gets it ends it (`Toolbox.kill`).
+    """Boot a guest with tools; the caller ends it (`Toolbox.kill`).
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
-    unless `disk` names one that is there. `modules`: of the kernel, for the file systems that will be
-    mounted. `flushes`: flushes reach the host's disk, so that they cost what they cost there.
-    `disk_mib_s`: above 0, the most that the disk takes and gives in a second.
+    unless `disk` names an existing one. `modules`: the kernel's modules for the file systems to be mounted.
+    `flushes`: flushes reach the host's disk, so that they cost what they cost there. `disk_mib_s`: above 0, a
+    limit on the disk's bandwidth.
 
     Makes the root image on first use. Raises EnvironmentLacks, KernelError (a module that the kernel does not
     have), GuestLost.
@@ -214,7 +213,7 @@ def toolbox(
 
 
 def _headers(kernel: Kernel, progress: Progress) -> tuple[tuple[Path, ...], str]:
-    """The image with the kernel's headers, or the reason why there is none."""
+    """The image with the kernel's headers, or why there is none."""
     try:
         return (headers_image(kernel, progress),), ""
     except KernelError as e:
@@ -222,7 +221,7 @@ def _headers(kernel: Kernel, progress: Progress) -> tuple[tuple[Path, ...], str]
 
 
 def _tools(machine: str) -> Tools:
-    """What the guest with tools is on that machine. Raises UsageError where it has none."""
+    """The machine's settings for a guest with tools. Raises UsageError if it has none."""
     profile = profile_of(machine)
     if profile.tools is None:
         raise UsageError(f"{profile.title} has no guest with tools", "choose another machine for it")

@@ -1,8 +1,8 @@
 """The root image of the guest with tools, and the headers of the kernel it runs.
 
 Both are erofs images in the cache, built on first use. mmdebstrap builds the root image from the recipe in
-`vms/rootfs/` and this machine's apt sources; it suits any kernel. `headers_image` holds what bcc needs to
-compile for one kernel. Nothing here boots anything.
+`vms/rootfs/` and this machine's apt sources; it suits any kernel. `headers_image` builds the one that bcc
+needs to compile for one kernel. Nothing here boots anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STEPS = (
 )
 _TIMEOUT_S = 3600
 _EPOCH = "1700000000"
-"""SOURCE_DATE_EPOCH: two builds of the same packages have the same time stamps."""
+"""SOURCE_DATE_EPOCH: two builds of the same packages have the same timestamps."""
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,8 +52,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def recipe() -> Recipe:
-    """What the root image is made of: what `vms/rootfs` names, and the mkfs of each file system that has a
-    `[toolbox]` table.
+    """What the root image contains: the packages that `vms/rootfs` names, and the mkfs of each file system
+    that has a `[toolbox]` table.
     """
     written = msgspec.toml.decode(resource("vms", "rootfs", "rootfs.toml").read_bytes(), type=Recipe)
     makers = {p.mkfs.package for p in profiles().values() if p.toolbox}
@@ -61,7 +61,7 @@ def recipe() -> Recipe:
 
 
 def recipe_hash() -> str:
-    """A hash of all that determines the image, except for the versions of packages."""
+    """A hash of everything that determines the image, except the versions of packages."""
     digest = hashlib.sha256(" ".join(recipe().packages).encode())
     for name in ("rootfs.toml", "customize.sh"):
         content = resource("vms", "rootfs", name).read_bytes()
@@ -117,11 +117,11 @@ def command(part: Path, sources: Sequence[Path]) -> list[str]:
         "--verbose",
         "--variant=essential",
         "--format=null",
-        "--skip=cleanup",  # what is left over is no part of the image
+        "--skip=cleanup",  # leftovers are not part of the image
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in made.exclude),
         "--aptopt=APT::Install-Recommends false",
         f"--include={','.join(made.packages)}",
-        # By sh: an installed wheel keeps no file's mode.
+        # Through sh: an installed wheel does not keep file modes.
         f'--customize-hook=sh {shlex.quote(str(resource("vms", "rootfs", "customize.sh")))} "$1"',
         f"--customize-hook=download /root.erofs {part / 'root.erofs'}",
         f"--customize-hook=download /packages.txt {part / 'packages.txt'}",
@@ -255,7 +255,7 @@ def _fetch(package: str, version: str, root: Path, scratch: Path) -> str:
 
 
 def _merge(root: Path, build: Path) -> None:
-    """Merge what a compiler needs into one tree: Debian splits it into a common and a flavour's part."""
+    """Merge what a compiler needs into one tree: Debian splits it into a common and a per-flavour part."""
     for tree in sorted((root / "usr/src").glob("linux-headers-*")):
         for part in ("include", "arch/x86/include"):
             if (tree / part).is_dir():

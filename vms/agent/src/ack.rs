@@ -1,8 +1,8 @@
 //! `powercut-ack TEXT`: an application's own mark in the write log.
 //!
-//! The program is this very binary under another name. Run by the application under test once it has told
-//! its user that something is done, it puts the mark `app TEXT` behind all that was logged so far: at a
-//! crash after it, the application's check is told TEXT.
+//! The program is this very binary under another name. The application under test runs it once it has told
+//! its user that something is done. It puts the mark `app TEXT` behind everything logged so far: for a
+//! crash after the mark, the application's check receives TEXT.
 
 use std::{fs, path::Path};
 
@@ -14,14 +14,14 @@ use crate::{
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-ack";
 
-/// Holds the name of the device-mapper device that records; there only while one does.
+/// Holds the name of the device-mapper device that records; exists only while one does.
 const RECORDING: &str = "/etc/powercut-recording";
 
-/// A mark has one sector, `struct log_write_entry` included; what is longer would be cut without a word
+/// A mark has one sector, `struct log_write_entry` included; a longer one would be truncated silently
 /// (`log_mark` in `drivers/md/dm-log-writes.c`).
 const TEXT_BYTES: usize = 256;
 
-/// Tell those who acknowledge which device records.
+/// Publish which device records, for `powercut-ack`.
 pub fn begin(target: &Target) -> Result<(), Failure> {
     crate::files::make_parent(Path::new(RECORDING))?;
     fs::write(RECORDING, target.name())
@@ -30,7 +30,7 @@ pub fn begin(target: &Target) -> Result<(), Failure> {
 
 /// No device records any more.
 pub fn end() {
-    // There is none where nothing was recorded.
+    // Absent if nothing was recorded.
     let _ = fs::remove_file(RECORDING);
 }
 
@@ -45,7 +45,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
         .map_err(|failure| failure.to_string())
 }
 
-/// The mark for a text, which must fit a mark and one line of the list that a check is told.
+/// The mark for a text, which must fit a mark and one line of the list that a check receives.
 fn mark_of(words: &[String]) -> Result<String, String> {
     let text = words.join(" ");
     let plain = text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());

@@ -28,7 +28,7 @@ use crate::{
     walk::Walker,
 };
 
-/// Lines of the kernel's log that a failure takes along: the reason is among the last.
+/// Lines of the kernel's log that a failure carries: the reason is among the last.
 const FAILURE_LOG_LINES: usize = 5;
 
 /// What is mounted at the mount point.
@@ -36,7 +36,7 @@ enum Mounted {
     Nothing,
     /// A recovered file system that was kept.
     Recovered,
-    /// A recording: the target, and that it is mounted.
+    /// A recording: its target, mounted.
     Recording(LogWrites),
 }
 
@@ -48,7 +48,7 @@ pub struct Agent {
     mounted: Mounted,
     /// The disk cut in two, if it is; kept from one state to the next.
     pair: Option<Pair>,
-    /// It runs in an image with tools: programs run anywhere, and may say a lot.
+    /// Runs in an image with tools: programs may run anywhere and print a lot.
     tools: bool,
 }
 
@@ -72,7 +72,7 @@ impl Agent {
         })
     }
 
-    /// What the agent says first. A kernel without device-mapper has no targets.
+    /// The agent's greeting. A kernel without device-mapper has no targets.
     pub fn hello(&self, module_errors: Vec<ModuleError>) -> AgentReply {
         let system = uname();
         let mapper = self.mapper.as_ref().ok();
@@ -118,7 +118,7 @@ impl Agent {
         answer.unwrap_or_else(|failure| self.refuse(&failure))
     }
 
-    /// Clean up after a failure and tell it, with what the kernel last said.
+    /// Clean up after a failure and report it, with the kernel's last messages.
     fn refuse(&mut self, failure: &Failure) -> AgentReply {
         self.release();
         let lines = self.kernel_log.drain().lines;
@@ -134,7 +134,7 @@ impl Agent {
         }
     }
 
-    /// Leave nothing mounted and no target behind. What does not go stays behind under its own name.
+    /// Unmount everything and remove every target. What cannot be removed stays behind under its own name.
     pub fn release(&mut self) {
         ack::end();
         match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
@@ -150,7 +150,7 @@ impl Agent {
                 }
             }
         }
-        // Like all here, as far as it goes: a failure has been told already.
+        // Best effort, like everything here: the failure has already been reported.
         let _ = mounts::forget_btrfs_devices();
     }
 
@@ -177,7 +177,7 @@ impl Agent {
         Ok(AgentReply::RecordStarted {})
     }
 
-    /// The device to mount: the disk, or where there is a second one, the part in front of it.
+    /// The device to mount: the disk, or the part in front of the second device if there is one.
     fn cut(&mut self, disk: &str, second_offset: u64) -> Result<String, Failure> {
         let kept = self.pair.as_ref();
         if kept.is_some_and(|pair| !pair.is_of(disk, second_offset)) {
@@ -249,8 +249,8 @@ impl Agent {
         mapper.mark(target, "unmounted")?;
         self.join()?;
         let (mapper, target) = self.recording()?;
-        // What the file system never flushed must be logged here, behind every mark: the target's removal
-        // would put it in front of whatever its thread has not written to the log yet, marks too
+        // Log what the file system never flushed here, behind every mark: removing the target would put it
+        // in front of whatever its thread has not yet written to the log, marks included
         // (`log_writes_dtr` splices to the head of the list, drivers/md/dm-log-writes.c).
         files::flush_device(&target.node)?;
         let status = mapper.status(target)?;
@@ -290,7 +290,7 @@ impl Agent {
 
         let mut recovered = Recovered::default();
         let clock = Instant::now();
-        // Without access times the walk writes nothing: what is on the disk afterwards is recovery's.
+        // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
         match mounts::mount_device(&device, mount, MountFlags::NOATIME) {
             Ok(()) => {
                 recovered.mount_us = micros(clock);
@@ -341,7 +341,7 @@ impl Agent {
         }
         .map_err(failed(format!("run {}", argv.join(" "))))?;
         if !self.tools {
-            // A server that a check left running must not answer the next one.
+            // A server that a check left running must not answer the next check.
             processes::kill_all();
         }
         Ok(AgentReply::ProgramDone {

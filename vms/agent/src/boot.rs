@@ -1,4 +1,4 @@
-//! From a bare initramfs to a guest that can be talked to.
+//! From a bare initramfs to a guest that answers.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ use crate::{
 const HUNG_TASK: &str = "/proc/sys/kernel/hung_task_timeout_secs";
 const HUNG_TASK_S: &str = "30";
 
-/// What the kernel command line says to the agent; the kernel ignores words with a dot.
+/// The agent's settings on the kernel command line; the kernel ignores words with a dot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `powercut.port`: name of a virtio-serial port, or a tty below /dev.
@@ -33,18 +33,18 @@ pub struct Settings {
     pub device: String,
     /// `powercut.mount=FSTYPE:OPTIONS`: the mount that the shell's banner proposes.
     pub mount: String,
-    /// `powercut.second=BYTE`: where the disk's second device begins, for the shell; 0: it has none.
+    /// `powercut.second=BYTE`: where the disk's second device begins, for the shell; 0: there is none.
     pub second: u64,
-    /// `powercut.root=DEVICE:FSTYPE`: an image with tools to go on in; empty: the initramfs is all.
+    /// `powercut.root=DEVICE:FSTYPE`: an image with tools to switch to; empty: stay in the initramfs.
     pub root: String,
 }
 
 impl Settings {
-    /// Read them off a kernel command line.
+    /// Parse a kernel command line.
     ///
     /// # Errors
-    /// [`Failure::Setting`] for a value that is none of its kind. Without this a second device that is not a
-    /// number would pass for "there is none", and the file system would be mounted without its log.
+    /// [`Failure::Setting`] for a malformed value. Otherwise a second device that is not a number would pass
+    /// for "there is none", and the file system would be mounted without its log.
     pub fn parse(command_line: &str) -> Result<Self, Failure> {
         let mut settings = Self {
             device: "/dev/vda".to_owned(),
@@ -70,10 +70,10 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Those of the running kernel.
+    /// The settings of the running kernel.
     ///
     /// # Errors
-    /// As [`Self::parse`]; a command line that cannot be read.
+    /// As [`Self::parse`]; also if the command line cannot be read.
     pub fn of_kernel() -> Result<Self, Failure> {
         let line = fs::read_to_string("/proc/cmdline")
             .map_err(|e| failed("read /proc/cmdline")(errno_of(&e)))?;
@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// Mount what programs and the agent look for. A kernel may lack one of them; who needs it will say.
+/// Mount what programs and the agent expect. A kernel may lack one of these; whatever needs it reports that.
 pub fn mount_kernel_file_systems() {
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         if let Err(errno) = mount(kind, target, kind, MountFlags::empty(), None) {
@@ -95,15 +95,15 @@ pub fn mount_kernel_file_systems() {
     }
 }
 
-/// Have the kernel tell sooner of a process that hangs in it, with where it hangs: the host waits for a
-/// recovery no longer than the kernel's own 120 s (Documentation/admin-guide/sysctl/kernel.rst). A kernel
-/// without CONFIG_DETECT_HUNG_TASK has no such file, and says nothing.
+/// Make the kernel report a hung process sooner, with its stack: the host waits for a recovery no longer
+/// than the kernel's default of 120 s (Documentation/admin-guide/sysctl/kernel.rst). A kernel without
+/// CONFIG_DETECT_HUNG_TASK has no such file and reports nothing.
 pub fn watch_for_hangs() {
     let _ = fs::write(HUNG_TASK, HUNG_TASK_S);
 }
 
-/// Load the modules that the file `list` names, in its order. Returns those that failed; one that is there
-/// already does not fail.
+/// Load the modules named in the file `list`, in order. Returns those that failed; a module that is already
+/// loaded does not count as one.
 pub fn load_modules(list: &str) -> Vec<ModuleError> {
     let Ok(text) = fs::read_to_string(list) else {
         return Vec::new();
@@ -134,10 +134,10 @@ fn load_module(path: &str) -> Result<(), ModuleError> {
     }
 }
 
-/// Open the channel to the host, which may take a while to appear.
+/// Open the channel to the host. Its device may take a while to appear.
 ///
 /// # Errors
-/// [`Failure::NoPort`] where none appears within [`files::APPEAR_TIMEOUT`]; what open(2) says.
+/// [`Failure::NoPort`] if none appears within [`files::APPEAR_TIMEOUT`]; errors of open(2).
 pub fn open_channel(port: &str) -> Result<File, Failure> {
     let path = if port.starts_with("/dev/") {
         files::wait_for_device(port)?;
@@ -166,7 +166,7 @@ fn virtio_port(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Every byte as it is, at once: no echo, no line editing, no signals.
+/// Pass every byte unchanged and at once: no echo, no line editing, no signals.
 fn make_raw(tty: &File) -> rustix::io::Result<()> {
     let mut settings = tcgetattr(tty)?;
     settings.make_raw();
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(Settings::parse(line).unwrap(), expected);
     }
 
-    /// It was taken for 0: no second device.
+    /// It used to pass for 0: no second device.
     #[test]
     fn a_second_device_that_is_no_number_is_refused() {
         for value in ["", "64M", "-1", "99999999999999999999"] {

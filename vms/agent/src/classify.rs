@@ -1,7 +1,7 @@
-//! From a file's bytes to the [`Run`]s that say where they come from.
+//! Turns a file's bytes into the [`Run`]s that say where they come from.
 //!
-//! The contents are looked at in 8-byte words at file offsets that are multiples of 8
-//! ([`pattern`]). Limits of what this can tell:
+//! Contents are classified in 8-byte words at file offsets that are multiples of 8
+//! ([`pattern`]). Limits:
 //!
 //! - A write that began or ended inside a word leaves a word that is partly its own. Bytes 4..8 of a
 //!   word hold its place, bytes 2..4 its writer, so such a word may equal the whole word of one of
@@ -14,14 +14,14 @@ use powercut_protocol::{
     Run, RunKind,
 };
 
-/// Bytes that are kept of a stretch that nobody is known to have written. A longer one is `foreign`.
+/// Bytes kept of a stretch of unknown origin. A longer one is `foreign`.
 pub const LITERAL_BYTES: usize = 64;
 
 /// Where the bytes of an open run come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Written(u16),
-    /// `distance`: from the file offset to the offset that the data was written at, modulo 2^64.
+    /// `distance`: from the file offset to the offset at which the data was written, modulo 2^64.
     Misplaced {
         writer: u16,
         distance: u64,
@@ -48,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// The word at `offset` if the run of this origin went on there.
+    /// The word at `offset` if the run of this origin continued there.
     fn continued_at(self, offset: u64) -> Option<u64> {
         match self {
             Self::Written(writer) => Some(pattern::word(writer, place_of(offset))),
@@ -71,19 +71,19 @@ const fn place_of(offset: u64) -> u32 {
     (offset / WORD_BYTES) as u32
 }
 
-/// Takes a file's contents from front to back and gives runs that cover them in order without gaps.
+/// Takes a file's contents from front to back and returns runs that cover them in order without gaps.
 #[derive(Debug, Default)]
 pub struct Classifier {
     runs: Vec<Run>,
-    /// Origin and start of the run that goes on at `offset`.
+    /// Origin and start of the run that is open at `offset`.
     open: Option<(Origin, u64)>,
-    /// First bytes of the open run, where it is unknown.
+    /// First bytes of the open run, if its origin is unknown.
     head: Vec<u8>,
     offset: u64,
 }
 
 impl Classifier {
-    /// Take the next bytes. Only the file's last may end inside a word.
+    /// Take the next bytes. Only the last bytes of the file may end inside a word.
     pub fn bytes(&mut self, bytes: &[u8]) {
         debug_assert!(
             self.offset.is_multiple_of(WORD_BYTES),
@@ -94,7 +94,7 @@ impl Classifier {
         let mut last = None;
         for chunk in words {
             let word = u64::from_le_bytes(chunk.try_into().expect("chunks of a word"));
-            // Zeros and poison are the words that repeat: the same again goes on with the open run.
+            // Zeros and poison are the words that repeat: a repeated word extends the open run.
             if last != Some(word) {
                 let origin = Origin::of_word(word, self.offset);
                 self.turn_to(origin);
@@ -110,7 +110,7 @@ impl Classifier {
         }
     }
 
-    /// Take `length` zeros that were not read because they are a hole.
+    /// Take `length` zeros of a hole that was not read.
     pub fn hole(&mut self, length: u64) {
         let tail = (length % WORD_BYTES) as usize;
         if length >= WORD_BYTES {
@@ -128,7 +128,7 @@ impl Classifier {
         self.offset += length;
     }
 
-    /// Runs so far, without the one that goes on.
+    /// Finished runs so far, without the open one.
     pub fn closed_runs(&self) -> usize {
         self.runs.len()
     }
@@ -139,7 +139,7 @@ impl Classifier {
         self.runs
     }
 
-    /// The end of a file inside a word goes with the run before it where it can.
+    /// The partial word at the end of a file extends the run before it if it matches.
     fn tail(&mut self, bytes: &[u8]) {
         let continued = self
             .open
@@ -155,7 +155,7 @@ impl Classifier {
         self.offset += bytes.len() as u64;
     }
 
-    /// Go on with the open run if it has this origin, else begin another.
+    /// Extend the open run if it has this origin, else begin another.
     fn turn_to(&mut self, origin: Origin) {
         if self.open.is_some_and(|(open, _)| open == origin) {
             return;
@@ -418,7 +418,7 @@ mod tests {
         bytes
     }
 
-    /// The bytes that a run claims; None where it does not say.
+    /// The bytes that a run claims; None if it does not say.
     fn claimed(run: &Run) -> Option<Vec<u8>> {
         let length = run.length as usize;
         match run.kind {

@@ -1,4 +1,4 @@
-//! Reading one regular file, and saying where its bytes come from.
+//! Reads one regular file and classifies its bytes by origin.
 
 use std::os::fd::OwnedFd;
 
@@ -13,13 +13,13 @@ use crate::classify::Classifier;
 
 /// Most bytes asked for in one read.
 pub const CHUNK_BYTES: usize = 256 << 10;
-/// Only a longer file's holes are skipped: what a user gets is what read(2) gives, and what lseek(2) says
-/// of holes is the file system's word.
+/// Holes are skipped only in longer files: a user gets what read(2) returns, and for holes lseek(2) offers
+/// only the file system's claim.
 const SPARSE_BYTES: u64 = 4 << 20;
-/// Unit in which a file that cannot be read is tried.
+/// Unit in which a file with read errors is retried.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Size and allocation of the file, as stat(2) tells them, and how far to look.
+/// Size and allocation of the file, as stat(2) reports them, and how far to look.
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub size: u64,
@@ -27,7 +27,7 @@ pub struct Extent {
     pub blocks: u64,
     /// Bytes looked at; the rest is `unreadable`, EFBIG.
     pub limit_bytes: u64,
-    /// Runs from which on there is no use in going on.
+    /// Number of runs at which to give up.
     pub runs_limit: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct Extent {
 pub struct Contents {
     /// They cover the file, in order and without gaps, unless there are more than the limit.
     pub runs: Vec<Run>,
-    /// xxh3-128 in hexadecimal; empty where not all could be read.
+    /// xxh3-128 in hexadecimal; empty if not all could be read.
     pub digest: String,
     /// Each errno that a read failed with, once.
     pub errors: Vec<Errno>,
@@ -116,9 +116,9 @@ impl Reading {
         while at < to && !self.is_full() {
             let wanted = (to - at).min(chunk.len() as u64);
             let got = match pread(file, &mut chunk[..wanted as usize], at) {
-                // The file ends before its size: a file system that contradicts itself.
+                // The file ends before its size: the file system contradicts itself.
                 Ok(0) => Err(Errno::IO),
-                // A word must not be cut but by the end of the file.
+                // Only the end of the file may cut a word.
                 Ok(n) if at + (n as u64) < end => Ok(n - n % WORD_BYTES as usize),
                 other => other,
             };
@@ -145,7 +145,7 @@ fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start.clamp(at, end),
         Err(Errno::NXIO) => return end..end,
-        // It cannot tell: read everything.
+        // The file system cannot tell: read everything.
         Err(_) => return at..end,
     };
     let stop = seek(file, SeekFrom::Hole(start)).unwrap_or(end);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_block_that_cannot_be_read_costs_only_itself() {
-        // A directory's descriptor refuses pread with EISDIR, wherever it is tried.
+        // pread on a directory fails with EISDIR at any offset.
         let directory = OwnedFd::from(std::fs::File::open("/").unwrap());
         let found = read_all(&directory, 10_000, 100);
         let expected = Run {

@@ -1,10 +1,10 @@
 //! `powercut-on-copy PROGRAM...`: run a program on a copy of the recovered file system.
 //!
-//! An application that is started after a power cut recovers its own files first, that is, it writes. Here
-//! it does so in a copy in memory that only it sees, at the usual mount point: what fsck is shown afterwards
-//! is what the kernel's recovery left, and the program's answer depends on the files' contents alone.
+//! An application that starts after a power cut first recovers its own files, so it writes. Here it writes
+//! to a copy in memory that only it sees, at the usual mount point. fsck then sees what the kernel's
+//! recovery left, and the program's answer depends on the files' contents alone.
 //!
-//! Copied are contents, kinds, hard links, modes, owners and modification times; not extended attributes.
+//! The copy has contents, kinds, hard links, modes, owners and modification times; no extended attributes.
 
 use std::{
     collections::HashMap,
@@ -32,10 +32,10 @@ use crate::mounts::MOUNT_POINT;
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-on-copy";
 
-/// Where the copy grows before it is moved over the mount point.
+/// Where the copy is made before it is moved over the mount point.
 const COPY: &str = "/tmp/powercut-copy";
 
-/// Become the program, in the copy. Returns only where that fails.
+/// Become the program, in the copy. Returns only if that fails.
 pub fn run(argv: &[String]) -> Result<(), String> {
     let (program, arguments) = argv
         .split_first()
@@ -45,8 +45,8 @@ pub fn run(argv: &[String]) -> Result<(), String> {
     Err(format!("{program}: {error}"))
 }
 
-/// In a mount namespace of this process alone, put a copy in the place of what is mounted. The namespace
-/// holds nothing of the recovered file system from then on: it could not be unmounted otherwise.
+/// Replace what is mounted by a copy, in a mount namespace of this process alone. From then on the namespace
+/// holds nothing of the recovered file system, which could not be unmounted otherwise.
 fn replace_mount() -> io::Result<()> {
     // SAFETY: this process has one thread and hands no descriptor to anything but what it becomes.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
@@ -65,8 +65,8 @@ fn replace_mount() -> io::Result<()> {
     std::env::set_current_dir(MOUNT_POINT)
 }
 
-/// What is in `from`, into the directory `to`. `linked`: where each file with several names has been copied
-/// to, by its inode.
+/// Copy the contents of `from` into the directory `to`. `linked`: the copy of each file with several names,
+/// by inode.
 fn copy_tree(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -98,7 +98,7 @@ fn copy_entry(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) -> io:
     copy_attributes(&seen, to)
 }
 
-/// Owner, mode and time of modification.
+/// Owner, mode and modification time.
 fn copy_attributes(seen: &fs::Metadata, to: &Path) -> io::Result<()> {
     let (owner, group) = (Uid::from_raw(seen.uid()), Gid::from_raw(seen.gid()));
     chownat(CWD, to, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;

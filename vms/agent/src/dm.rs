@@ -1,4 +1,4 @@
-//! Device-mapper by ioctl: just enough to stack `log-writes` and `linear` targets, each a device of its own.
+//! Device-mapper by ioctl: just enough to create `log-writes` and `linear` targets, each on its own device.
 //!
 //! Layouts and numbers are those of `include/uapi/linux/dm-ioctl.h`, interface version 4. Every
 //! command takes one buffer: `struct dm_ioctl`, then what the command needs. Strings that the kernel
@@ -31,17 +31,17 @@ const TABLE_STATUS: Opcode = opcode::read_write::<Header>(GROUP, 12);
 const LIST_VERSIONS: Opcode = opcode::read_write::<Header>(GROUP, 13);
 const TARGET_MSG: Opcode = opcode::read_write::<Header>(GROUP, 14);
 
-/// The oldest interface with all commands used; the kernel takes any minor up to its own.
+/// The oldest interface with all commands used; the kernel accepts any minor up to its own.
 const VERSION: [u32; 3] = [4, 0, 0];
-/// `DM_BUFFER_FULL_FLAG`: the answer did not fit.
+/// `DM_BUFFER_FULL_FLAG`: the output did not fit.
 const BUFFER_FULL: u32 = 1 << 8;
 /// `DM_NAME_LEN`, `DM_UUID_LEN` and `DM_MAX_TYPE_NAME`.
 const NAME_BYTES: usize = 128;
 const UUID_BYTES: usize = 129;
 const TYPE_BYTES: usize = 16;
-/// Room for the answers: a list of targets, one status line.
+/// Room for the output: a list of targets, one status line.
 const PAYLOAD_BYTES: usize = 16 << 10;
-/// What tables count in.
+/// The unit of tables.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// `struct dm_ioctl`.
@@ -101,7 +101,7 @@ impl Command {
         command
     }
 
-    /// Put `parts` after the header, with a final NUL, and say so in the header.
+    /// Put `parts` after the header, with a final NUL, and set the header's size.
     fn with(mut self: Box<Self>, parts: &[&[u8]]) -> io::Result<Box<Self>> {
         let bytes = parts.concat();
         if bytes.len() >= PAYLOAD_BYTES {
@@ -123,18 +123,18 @@ impl Command {
     }
 }
 
-/// The control device, from which all else is asked.
+/// The control device, which takes all commands.
 pub struct DeviceMapper {
     control: File,
-    /// Targets made so far: each gets a name of its own, as one that is busy may outlive its removal.
+    /// Targets made so far: each gets its own name, since a busy one may outlive its removal.
     made: u32,
 }
 
 impl DeviceMapper {
-    /// Open the control device; its number is dynamic and known to sysfs.
+    /// Open the control device; its number is dynamic and comes from sysfs.
     ///
     /// # Errors
-    /// ENOENT where the kernel has no device-mapper.
+    /// ENOENT if the kernel has no device-mapper.
     pub fn open() -> Result<Self, Failure> {
         let node = files::node("/dev/mapper/control", "/sys/class/misc/device-mapper/dev")?;
         let control = File::options()
@@ -166,7 +166,7 @@ impl DeviceMapper {
         })
     }
 
-    /// A device that is `sectors` of `disk` from sector `start` on.
+    /// A device that maps `sectors` sectors of `disk` from sector `start` on.
     pub fn linear(&mut self, disk: &str, start: u64, sectors: u64) -> Result<Target, Failure> {
         self.make(&Table {
             kind: "linear",
@@ -194,7 +194,7 @@ impl DeviceMapper {
                 Ok(target)
             }
             Err(failure) => {
-                // The first failure is the one to tell.
+                // The first failure is the one to report.
                 let _ = self.remove(&target);
                 Err(failure)
             }
@@ -219,7 +219,7 @@ impl DeviceMapper {
     pub fn mark(&self, target: &Target, text: &str) -> Result<(), Failure> {
         let what = format!("DM_TARGET_MSG mark {text}");
         let message = format!("mark {}", quoted(text));
-        // The sector that says which target is meant, then the message.
+        // The sector that selects the target, then the message.
         Command::new(&target.name)
             .with(&[&0u64.to_le_bytes(), message.as_bytes()])
             .map_err(failed(&what))?
@@ -227,7 +227,7 @@ impl DeviceMapper {
             .map_err(failed(&what))
     }
 
-    /// What the target says of itself.
+    /// The target's status.
     pub fn status(&self, target: &Target) -> Result<Status, Failure> {
         let mut command = Command::new(&target.name);
         command
@@ -301,7 +301,7 @@ impl Table {
 }
 
 impl Target {
-    /// One that another process has made. Its node is not known here.
+    /// A target that another process made. Its node is not known here.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -309,7 +309,7 @@ impl Target {
         }
     }
 
-    /// As device-mapper knows it.
+    /// Its name in device-mapper.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -347,7 +347,7 @@ const fn split_dev(dev: u64) -> (u32, u32) {
     (major as u32, minor as u32)
 }
 
-/// The block node of a mapped device: devtmpfs has made it; else make one.
+/// The block node of a mapped device: devtmpfs makes it; otherwise make one.
 fn block_node(dev: u64) -> Result<PathBuf, Failure> {
     let (major, minor) = split_dev(dev);
     let node = PathBuf::from(format!("/dev/dm-{minor}"));

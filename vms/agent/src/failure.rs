@@ -1,4 +1,4 @@
-//! What can go wrong with a request, as the agent's one type of error.
+//! What can go wrong with a request: the agent's only error type.
 
 use std::fmt;
 
@@ -33,9 +33,9 @@ pub enum Failure {
     TooManyWriters(u32),
     #[error("{0}: not a path outside the mount point")]
     NotOutside(String),
-    #[error("the tree takes more than {limit} bytes to tell")]
+    #[error("the tree takes more than the {limit} bytes of a reply")]
     TreeTooLarge { limit: usize },
-    #[error("powercut.{name}={value} on the kernel's command line: {expected} is expected")]
+    #[error("powercut.{name}={value} on the kernel's command line: expected {expected}")]
     Setting {
         name: &'static str,
         value: String,
@@ -71,13 +71,13 @@ impl From<FrameError> for Failure {
     }
 }
 
-/// Make a [`Failure`] of an errno: `open(path).map_err(failed("open a/b"))`.
+/// Turn an errno into a [`Failure`]: `open(path).map_err(failed("open a/b"))`.
 pub fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failure {
     let what = what.into();
     move |errno| Failure::Call { what, errno }
 }
 
-/// The errno that an I/O error of the standard library carries; EIO for one of its own making.
+/// The errno in an I/O error of the standard library; EIO if it carries none.
 pub fn errno_of(error: &std::io::Error) -> Errno {
     error
         .raw_os_error()
@@ -93,7 +93,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// Symbolic name of an errno that the file and device calls here can give; `errno` for others.
+/// Symbolic name of an errno that the file and device calls here can return; `errno` for others.
 fn name(errno: Errno) -> &'static str {
     match errno {
         Errno::PERM => "EPERM",

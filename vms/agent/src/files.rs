@@ -1,4 +1,4 @@
-//! Device nodes, and what may take a moment to appear.
+//! Device nodes, and waiting for them to appear.
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use crate::failure::{errno_of, failed, Failure};
 pub const APPEAR_TIMEOUT: Duration = Duration::from_secs(10);
 const APPEAR_POLL: Duration = Duration::from_millis(5);
 
-/// Ask until there is an answer; None after [`APPEAR_TIMEOUT`].
+/// Retry until there is a result; None after [`APPEAR_TIMEOUT`].
 pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + APPEAR_TIMEOUT;
     loop {
@@ -38,17 +38,17 @@ pub fn wait_for_device(path: &str) -> Result<(), Failure> {
         .ok_or_else(|| Failure::NoDevice(path.to_owned()))
 }
 
-/// Ask a block device to make durable what it was given (fsync(2) of a block device sends a flush).
+/// Make what a block device was given durable (fsync(2) of a block device sends a flush).
 ///
 /// # Errors
-/// What open(2) or fsync(2) says.
+/// Errors of open(2) and fsync(2).
 pub fn flush_device(node: &Path) -> Result<(), Failure> {
     fs::File::open(node)
         .and_then(|device| device.sync_all())
         .map_err(|e| failed(format!("flush {}", node.display()))(errno_of(&e)))
 }
 
-/// A character device's node at `path`, made if missing from `MAJOR:MINOR` in the sysfs file `dev`.
+/// Ensure a character device's node at `path`; if missing, make it from `MAJOR:MINOR` in the sysfs file `dev`.
 pub fn node(path: &str, dev: &str) -> Result<PathBuf, Failure> {
     let node = PathBuf::from(path);
     if node.exists() {

@@ -8,25 +8,25 @@ use rustix::{
     io::{self, Errno},
 };
 
-/// The longest record that the kernel gives (PRINTK_MESSAGE_MAX).
+/// The kernel's longest record (PRINTK_MESSAGE_MAX).
 const RECORD_BYTES: usize = 8192;
 
-/// What the kernel logged since the last look.
+/// What the kernel has logged since the last reading.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     /// Without time stamps, in order: at most [`LOG_LINES`] of [`LOG_BYTES`].
     pub lines: Vec<String>,
-    /// Whether these are all. The host judges no other log.
+    /// Whether no message is missing. The host judges no other log.
     pub complete: bool,
 }
 
-/// Reads on from where the last reading ended.
+/// Continues where the last reading ended.
 pub struct KernelLog {
     device: OwnedFd,
 }
 
 impl KernelLog {
-    /// Begin with what is logged from now on.
+    /// Read only what is logged from now on.
     pub fn open() -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let device = open("/dev/kmsg", flags, Mode::empty())?;
@@ -56,7 +56,7 @@ fn collect(mut next: impl FnMut() -> io::Result<Option<String>>) -> Messages {
             }
             // No record begins without its prefix.
             Ok(_) => lost = true,
-            // The ring went round before it was read; the next read is of what is left.
+            // The ring buffer overran before it was read; the next read returns what is left.
             Err(Errno::PIPE) => lost = true,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => break,
@@ -83,7 +83,7 @@ fn message(record: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What is collected of these records, and then no more.
+    /// What is collected from a log of exactly these records.
     fn collected(records: Vec<io::Result<Option<String>>>) -> Messages {
         let mut records = records.into_iter();
         collect(|| records.next().unwrap_or(Err(Errno::AGAIN)))

@@ -53,7 +53,7 @@ fn main() {
     }
     std::panic::set_hook(Box::new(|panic| {
         say(&format!("defect: {panic}"));
-        // The panic of PID 1 would look like one of the kernel under test.
+        // A panic of PID 1 would look like a panic of the kernel under test.
         power_off();
     }));
     boot::mount_kernel_file_systems();
@@ -63,7 +63,7 @@ fn main() {
     power_off();
 }
 
-/// Do what the kernel's command line asks for, to its end.
+/// Do what the kernel's command line asks for, to the end.
 fn live(settings: &Settings) -> Result<(), Failure> {
     let module_errors = boot::load_modules(MODULE_LIST);
     if settings.shell {
@@ -77,8 +77,8 @@ fn live(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// The programs that this binary is under other names, for workloads. The exit code: 125 where it could
-/// not do its work, so that no check's answer is mistaken for it.
+/// The programs that this binary is under other names, for workloads. Exits with 125 if it could not do
+/// its work, so that this is not mistaken for a check's result.
 fn tool(argv: &[String]) -> i32 {
     let name = argv.first().and_then(|path| path.rsplit('/').next());
     let done = match name {
@@ -109,7 +109,7 @@ fn serve(
                 what: format!("not a request: {}", chain(&error)),
                 errno: Errno::PROTO.raw_os_error(),
             },
-            // The host has gone; a tty says so with EIO. Or the stream is out of step for good.
+            // The host has gone (a tty reports that as EIO), or the stream is out of step for good.
             Err(_) => break,
         };
         reply(&mut replies, &answer)?;
@@ -118,7 +118,7 @@ fn serve(
     Ok(())
 }
 
-/// Send a reply. One that is too long for a frame is told as a failure instead.
+/// Send a reply. One that is too long for a frame is reported as a failure instead.
 fn reply(channel: &mut &File, answer: &AgentReply) -> Result<(), Failure> {
     match send(channel, answer) {
         Err(error @ FrameError::TooLong { .. }) => {
@@ -130,7 +130,7 @@ fn reply(channel: &mut &File, answer: &AgentReply) -> Result<(), Failure> {
     }
 }
 
-/// Tell the kernel's log and with it the console; standard error where there is none.
+/// Write to the kernel's log, and so to the console; to standard error if there is no log.
 fn say(text: &str) {
     let line = format!("powercut-agent: {text}\n");
     let logged = File::options()
@@ -144,7 +144,7 @@ fn say(text: &str) {
 }
 
 fn power_off() -> ! {
-    // Only without the right to, which PID 1 has; then there is nothing left but to end.
+    // Fails only without the privilege, which PID 1 has; then all that is left is to exit.
     let _ = reboot(RebootCommand::PowerOff);
     std::process::exit(1)
 }

@@ -32,7 +32,7 @@ const FLAG_OPTIONS: [(&str, MountFlags); 4] = [
     ("dirsync", MountFlags::DIRSYNC),
 ];
 
-/// Mount as `spec` says.
+/// Mount according to `spec`.
 pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io::Result<()> {
     let mut words = Vec::new();
     for word in spec.options.split(',') {
@@ -51,8 +51,8 @@ pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io
     )
 }
 
-/// Unmount; programs that are left and hold the mount are killed. What still does not come off is
-/// detached, so that the next request can go on, and the errno is told. 0: done.
+/// Unmount, killing programs that still hold the mount. If that fails, detach it so that the next
+/// request can go on, and return the errno. 0: unmounted.
 pub fn unmount_device() -> i32 {
     let mut result = unmount(MOUNT_POINT, UnmountFlags::empty());
     if result == Err(Errno::BUSY) {
@@ -60,23 +60,23 @@ pub fn unmount_device() -> i32 {
         result = unmount(MOUNT_POINT, UnmountFlags::empty());
     }
     let Err(errno) = result else { return 0 };
-    // A failure of this one could only repeat the first.
+    // Its failure could only repeat the first.
     let _ = unmount(MOUNT_POINT, UnmountFlags::DETACH);
     errno.raw_os_error()
 }
 
-/// Drop what the kernel has cached of a device whose contents changed behind its back. The last
-/// close of a block device does the same (`blkdev_flush_mapping`); this is for a device that
-/// something else holds open.
+/// Drop the kernel's cache of a device whose contents changed behind its back. The last close of a
+/// block device does the same (`blkdev_flush_mapping`); this is for a device that something else
+/// holds open.
 pub fn drop_cache(device: &str) -> io::Result<()> {
     let device = open(device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: BLKFLSBUF takes no argument.
     unsafe { ioctl::ioctl(&device, ioctl::NoArg::<BLKFLSBUF>::new()) }
 }
 
-/// Make btrfs forget the devices it has scanned: it would hold on to the generation it has seen of
-/// one, and take another with the same UUID for a copy of it. Costs one system call where there is no
-/// btrfs; kernels before 5.4 cannot, which is no failure either.
+/// Make btrfs forget the devices it has scanned: it would remember a device's generation and take
+/// another device with the same UUID for a copy of it. Costs one system call if there is no btrfs;
+/// kernels before 5.4 cannot do it, which is not a failure either.
 pub fn forget_btrfs_devices() -> io::Result<()> {
     let control = match open(
         "/dev/btrfs-control",
@@ -87,7 +87,7 @@ pub fn forget_btrfs_devices() -> io::Result<()> {
         other => other?,
     };
     let all: BtrfsVolArgs = [0; 4096];
-    // SAFETY: the argument has the type that the opcode's size is made of.
+    // SAFETY: the argument has the type whose size the opcode encodes.
     let done =
         unsafe { ioctl::ioctl(&control, ioctl::Setter::<BTRFS_IOC_FORGET_DEV, _>::new(all)) };
     match done {

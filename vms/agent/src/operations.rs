@@ -1,4 +1,4 @@
-//! The operations of a workload, each as its user would do it: open, act, close.
+//! The operations of a workload, each done as a user would: open, act, close.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -20,20 +20,20 @@ use rustix::{
 
 use crate::{failure::errno_of, mounts::MOUNT_POINT, program};
 
-/// The longest stretch written in one call; a longer write is written in several.
+/// The most written in one call; a longer write takes several.
 const WRITE_BYTES: u64 = 16 << 20;
-/// Alignment of memory, offset and length that O_DIRECT asks for at most.
+/// The largest alignment of memory, offset and length that O_DIRECT requires.
 const DIRECT_BYTES: usize = 4096;
 
 /// A call that failed.
 type Failed = (Call, Errno);
 
-/// Name the call that an errno is of: `fsync(file).map_err(of(Call::Fsync))`.
+/// Name the call that an errno came from: `fsync(file).map_err(of(Call::Fsync))`.
 fn of(call: Call) -> impl FnOnce(Errno) -> Failed {
     move |errno| (call, errno)
 }
 
-/// An operation whose turn came after the deadline.
+/// The result of an operation whose turn came after the deadline.
 pub fn overdue(operation: &Operation, index: u32) -> OperationResult {
     failed(operation, index, (Call::Deadline, Errno::TIMEDOUT))
 }
@@ -51,7 +51,7 @@ fn failed(operation: &Operation, index: u32, (call, errno): Failed) -> Operation
     }
 }
 
-/// Carry out operation `index`, of whose number `writer` its data is made.
+/// Carry out operation `index`; its data carries the number `writer`.
 pub fn perform(
     operation: &Operation,
     index: u32,
@@ -132,7 +132,7 @@ fn open(path: &str, flags: OFlags) -> Result<OwnedFd, Failed> {
     fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644)).map_err(of(Call::Open))
 }
 
-/// The path in the guest of a path in the file system under test, from which there is no way out.
+/// The path in the guest of a path in the file system under test, which it cannot leave.
 fn below_mount(path: &str) -> Result<String, Failed> {
     if path.starts_with('/') || path.split('/').any(|part| part == "..") {
         return Err((Call::Request, Errno::INVAL));
@@ -175,10 +175,10 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Fa
             _ => return Err((Call::Request, Errno::INVAL)),
         };
     }
-    // Before the open, so that the time of the file's being open holds the write alone.
+    // Before the open, so that only the write happens while the file is open.
     let mut buffer = vec![0; op.length.min(WRITE_BYTES) as usize + DIRECT_BYTES];
     let aligned = buffer.as_ptr().align_offset(DIRECT_BYTES);
-    // EINVAL is what a file system without O_DIRECT says: of open(2), or of an aligned write (`noop_direct_IO`).
+    // A file system without O_DIRECT returns EINVAL, from open(2) or an aligned write (`noop_direct_IO`).
     let aligned_for_direct = (op.offset | op.length) & (DIRECT_BYTES as u64 - 1) == 0;
     let unsupported = |(call, errno)| match errno {
         Errno::INVAL if flags.contains(OFlags::DIRECT) && aligned_for_direct => {
@@ -206,7 +206,7 @@ fn write(op: &Operation, path: &str, writer: u16, append: bool) -> Result<(), Fa
     .map_err(unsupported)
 }
 
-/// Write `length` bytes of the pattern at `start`, as much at once as `buffer` holds.
+/// Write `length` bytes of the pattern at `start`, as many at once as `buffer` holds.
 fn write_pattern(
     file: BorrowedFd<'_>,
     writer: u16,
@@ -233,7 +233,7 @@ fn write_pattern(
     Ok(())
 }
 
-/// A file without a name, written, then given its name at once.
+/// Write a file without a name, then link it into place.
 fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
     let directory = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
     let file = open(directory, OFlags::TMPFILE | OFlags::WRONLY)?;
@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The host took any EIO for a program that did not exit with 0.
+    /// The host used to take any EIO for a program with a non-zero exit code.
     #[test]
     fn an_exit_code_is_no_errno() {
         let run = |script: &str| {
@@ -340,7 +340,7 @@ mod tests {
             };
             perform_run(&op, 3, Instant::now() + std::time::Duration::from_secs(60))
         };
-        // The mount point need not exist where tests run; then nothing can be started there.
+        // The mount point need not exist where tests run; if so, nothing can be started there.
         if std::path::Path::new(MOUNT_POINT).is_dir() {
             let ended = run("echo said; exit 5");
             assert_eq!((ended.error, ended.exit_code), (None, Some(5)));

@@ -1,4 +1,4 @@
-//! What PID 1 owes the guest's processes: reaping them, and ending them.
+//! PID 1's duties to the guest's processes: reaping and killing them.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use rustix::{
     process::{getpid, kill_process_group, wait, waitpid, Pid, Signal, WaitOptions, WaitStatus},
 };
 
-/// What a killed process gets to die; one that hangs in the kernel is left behind.
+/// How long a killed process may take to die; one that hangs in the kernel is left behind.
 pub const DEATH: Duration = Duration::from_secs(5);
 
-/// The exit code of `awaited` if it has ended. Never waits. PID 1 inherits every orphan of the guest;
-/// they are reaped here too, and forgotten.
+/// The exit code of `awaited` if it has ended. Never blocks. PID 1 inherits every orphan of the guest;
+/// they are reaped here too, and their exit codes dropped.
 pub fn reap(awaited: Pid) -> Result<Option<i32>, Errno> {
     if !getpid().is_init() {
         return Ok(
@@ -35,7 +35,7 @@ pub fn reap_orphans() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Wait for a program to end, however long it takes, and reap orphans meanwhile.
+/// Wait for a program to end, however long that takes, and reap orphans meanwhile.
 pub fn wait_for(child: &std::process::Child) -> Result<(), Errno> {
     let awaited = Pid::from_child(child);
     while let Some((pid, _)) = wait(WaitOptions::empty())? {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// The exit code of a program, by reaping it.
-    #[allow(clippy::zombie_processes)] // reaped by what is tested
+    #[allow(clippy::zombie_processes)] // the function under test reaps it
     fn ended(script: &str) -> Option<i32> {
         let child = Command::new("/bin/sh")
             .args(["-c", script])

@@ -22,22 +22,22 @@ use crate::{
 
 /// Output kept of a program; the rest is read and dropped.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// The same of a tool: a trace is long. Well below a frame (`powercut_protocol::limits::FRAME_BYTES`).
+/// The same for a tool: a trace is long. Well below a frame (`powercut_protocol::limits::FRAME_BYTES`).
 const TOOL_OUTPUT_BYTES: usize = 32 << 20;
-/// How often a program that holds its output open without writing is looked after.
+/// How often to check on a program that holds its output open without writing.
 const POLL: Duration = Duration::from_millis(10);
 
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Exit code, or 128 + signal; none when it was stopped at its deadline.
+    /// Exit code, or 128 + signal; none if it was stopped at its deadline.
     pub exit_code: Option<i32>,
     /// Standard output and error as they came, the first `output_bytes`.
     pub output: Vec<u8>,
 }
 
-/// Run a program in the mount point until it ends or the deadline comes; then its process group is
-/// killed. Its standard input is empty, its environment holds nothing but PATH and HOME.
+/// Run a program in the mount point until it ends or the deadline passes; then kill its process group.
+/// Its standard input is empty; its environment holds only PATH and HOME.
 pub fn run(argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
     run_in(MOUNT_POINT, argv, deadline, OUTPUT_BYTES)
 }
@@ -55,7 +55,7 @@ fn run_in(
 ) -> Result<Ended, Errno> {
     let (program, arguments) = argv.split_first().ok_or(Errno::INVAL)?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Only this end: the flag belongs to the open file, and the program's end must block.
+    // Only this end: the flag belongs to the open file description, and the program's end must block.
     fcntl_setfl(&reader, OFlags::NONBLOCK)?;
     let child = {
         let mut command = Command::new(program);
@@ -72,14 +72,14 @@ fn run_in(
             .stdout(writer.try_clone().map_err(|e| errno_of(&e))?)
             .stderr(writer)
             .process_group(0);
-        // The command holds the pipe's writing end: it must go for the end of output to be seen.
+        // The command holds the pipe's write end: drop it, or the end of output is never seen.
         command.spawn().map_err(|e| errno_of(&e))?
     };
     let pid = Pid::from_child(&child);
     let mut output = Output::new(reader, output_bytes);
     let exit_code = await_exit(pid, deadline, &mut output)?;
     if exit_code.is_none() {
-        // The group may be gone already; then the program is, too.
+        // The group may be gone already; then so is the program.
         let _ = kill_process_group(pid, Signal::KILL);
         await_exit(pid, Instant::now() + DEATH, &mut output)?;
     }
@@ -90,7 +90,7 @@ fn run_in(
     })
 }
 
-/// The program's exit code; None when the deadline came first.
+/// The program's exit code; None if the deadline came first.
 fn await_exit(pid: Pid, deadline: Instant, output: &mut Output) -> Result<Option<i32>, Errno> {
     loop {
         if let Some(exit_code) = reap(pid)? {
@@ -103,7 +103,7 @@ fn await_exit(pid: Pid, deadline: Instant, output: &mut Output) -> Result<Option
     }
 }
 
-/// What comes out of a program.
+/// A program's output.
 struct Output {
     pipe: OwnedFd,
     kept: Vec<u8>,
@@ -124,7 +124,7 @@ impl Output {
     /// Wait a moment for output, and take it.
     fn wait(&mut self) {
         if !self.open {
-            // All that is left is the program's end, which mostly follows at once.
+            // Only the program's exit is left, which usually follows at once.
             std::thread::sleep(Duration::from_millis(1));
             return;
         }

@@ -1,4 +1,4 @@
-//! Another root than the initramfs: a guest with tools runs from a read-only image.
+//! A root other than the initramfs: a guest with tools runs from a read-only image.
 
 use std::path::Path;
 
@@ -15,20 +15,20 @@ use crate::{
 };
 
 const STAGE: &str = "/root";
-/// Writable directories of a root that is read-only.
+/// Writable directories of the read-only root.
 const SCRATCH: [&str; 4] = ["/tmp", "/run", "/var/tmp", "/mnt"];
-/// Where programs look for the kernel's probes and their events.
+/// Where programs look for kernel probes and their events.
 const PROBES: [(&str, &str); 3] = [
     ("debugfs", "/sys/kernel/debug"),
     ("tracefs", "/sys/kernel/tracing"),
     ("bpf", "/sys/fs/bpf"),
 ];
 
-/// Go on in the file system on `image` (`DEVICE:FSTYPE`), with /dev, /proc and /sys as they are, memory
-/// for scratch files, and the file systems of the kernel's probes where the kernel has them.
+/// Switch to the file system on `image` (`DEVICE:FSTYPE`). Moves /dev, /proc and /sys there, and mounts a
+/// tmpfs for scratch files and the file systems of the kernel's probes, if the kernel has them.
 ///
 /// # Errors
-/// Where `image` is not of that form, or cannot be mounted and entered.
+/// If `image` is not of that form, or cannot be mounted and entered.
 pub fn enter(image: &str) -> Result<(), Failure> {
     let (device, fstype) = image.split_once(':').ok_or_else(|| Failure::Setting {
         name: "root",
@@ -45,7 +45,7 @@ pub fn enter(image: &str) -> Result<(), Failure> {
     for kept in ["/dev", "/proc", "/sys"] {
         mount_move(kept, format!("{STAGE}{kept}")).map_err(failed(format!("move {kept}")))?;
     }
-    // As switch_root(8) does: with the root mounted over the old one, programs see one sane table of mounts.
+    // As switch_root(8) does: with the new root mounted over the old one, programs see a sane mount table.
     chdir(STAGE)
         .and_then(|()| mount_move(".", "/"))
         .and_then(|()| chroot("."))
@@ -61,7 +61,7 @@ pub fn enter(image: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A kernel may have none of them; who needs it will say.
+/// A kernel may lack them; whatever needs one reports that.
 fn mount_probes(kind: &str, target: &str) {
     if !Path::new(target).is_dir() {
         return;

@@ -1,7 +1,7 @@
 //! One disk cut in two: the file system's own device, and behind it the one for its journal or log.
 //!
-//! Both are `linear` targets over the same disk. So one log below them has the writes to both in one
-//! order, and one crash state is a state of both.
+//! Both are `linear` targets on the same disk, so one log below them holds the writes to both in one
+//! order, and a crash state covers both.
 
 use std::{
     fs, io,
@@ -27,10 +27,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Cut `disk` at byte `offset`; `/dev/second` is then what lies behind.
+    /// Cut `disk` at byte `offset`; `/dev/second` is then the part behind it.
     ///
     /// # Errors
-    /// [`Failure::CannotCut`] where there is nothing behind; what device-mapper says.
+    /// [`Failure::CannotCut`] if there is nothing behind; errors of device-mapper.
     pub fn cut(mapper: &mut DeviceMapper, disk: &str, offset: u64) -> Result<Self, Failure> {
         let (front, tail) =
             lengths(files::device_bytes(disk)?, offset).ok_or_else(|| Failure::CannotCut {
@@ -39,7 +39,7 @@ impl Pair {
             })?;
         let first = mapper.linear(disk, 0, front)?;
         let second = mapper.linear(disk, front, tail).inspect_err(|_| {
-            // The first failure is the one to tell.
+            // The first failure is the one to report.
             let _ = mapper.remove(&first);
         })?;
         let pair = Self {
@@ -68,10 +68,10 @@ impl Pair {
         self.first.node.clone()
     }
 
-    /// Forget what is cached of both: the disk has changed below them.
+    /// Drop the caches of both: the disk has changed below them.
     ///
     /// # Errors
-    /// What open(2) or the ioctl says.
+    /// Errors of open(2) and the ioctl.
     pub fn drop_caches(&self) -> Result<(), Failure> {
         for target in [&self.first, &self.second] {
             let node = target.node.to_string_lossy();
@@ -80,16 +80,16 @@ impl Pair {
         Ok(())
     }
 
-    /// Remove both. What is busy stays behind under its own name.
+    /// Remove both. A busy one stays behind under its own name.
     ///
     /// # Errors
-    /// What device-mapper says.
+    /// Errors of device-mapper.
     pub fn remove(&self, mapper: &DeviceMapper) -> Result<(), Failure> {
         mapper.remove(&self.second).and(mapper.remove(&self.first))
     }
 }
 
-/// Sectors before and behind `offset`, both at least one; None where that cannot be.
+/// Sectors before and behind `offset`, at least one each; None if that is impossible.
 const fn lengths(disk_bytes: u64, offset: u64) -> Option<(u64, u64)> {
     let front = offset / SECTOR_BYTES;
     if front == 0 || front * SECTOR_BYTES != offset || offset >= disk_bytes {
@@ -98,7 +98,7 @@ const fn lengths(disk_bytes: u64, offset: u64) -> Option<(u64, u64)> {
     Some((front, (disk_bytes - offset) / SECTOR_BYTES))
 }
 
-/// Make the name a symbolic link to `node`, whatever it was before.
+/// Make the name a symbolic link to `node`, replacing what was there.
 fn point(name: &str, node: &Path) -> Result<(), Failure> {
     match fs::remove_file(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -19,9 +19,9 @@ const CONSOLE: &str = "/dev/console";
 /// Run a shell until it ends.
 ///
 /// # Errors
-/// Where there is no console or no shell.
+/// If there is no console or no shell.
 pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Result<()> {
-    // Told, not waited for in vain: the shell is of use without it.
+    // Report it and go on: the shell is useful without it.
     let attached = files::wait_for_device(&settings.device).is_ok();
     let (device, mut problems) = two_devices(settings);
     problems.extend(
@@ -59,7 +59,7 @@ pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Resul
     processes::wait_for(&shell.spawn()?).map_err(Into::into)
 }
 
-/// The device to mount, where the disk has a second one; and what kept it from being made.
+/// The device to mount if the disk has a second one, and any problem in making it.
 fn two_devices(settings: &Settings) -> (String, Vec<String>) {
     let disk = settings.device.clone();
     if settings.second == 0 {

@@ -1,4 +1,4 @@
-//! What is in a recovered file system: every name with its metadata, and files by origin of their
+//! Walks a recovered file system: every name with its metadata, and files by the origin of their
 //! contents.
 //!
 //! The tree may be damaged in any way that the kernel lets through: nothing here trusts it, and each
@@ -29,15 +29,15 @@ use crate::{
     xattrs::{self, Subject},
 };
 
-/// Directories below each other; a deeper tree is a damaged one.
+/// Nested directories; a deeper tree is damaged.
 const DEPTH_LIMIT: usize = 64;
-/// Bytes looked at of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
+/// Bytes read of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
 const FILE_LIMIT_BYTES: u64 = 1 << 30;
-/// Bytes of a frame that a tree may take. The kernel's log takes the rest.
+/// Bytes of a frame that a tree may take. The kernel's log gets the rest.
 const TOLD_LIMIT_BYTES: usize = STRUCTURED_FRAME_BYTES - LOG_BYTES - LOG_HEADS_BYTES;
-/// What the heads of the log's lines, and the frame's other fields, take at most.
+/// The most that the heads of the log's lines and the frame's other fields take.
 const LOG_HEADS_BYTES: usize = 64 << 10;
-/// What an entry, an extended attribute, a run and an error take at most, beside what differs in length.
+/// The most that an entry, an extended attribute, a run and an error take, variable-length parts aside.
 const ENTRY_BYTES: usize = 200;
 const XATTR_BYTES: usize = 30;
 const RUN_BYTES: usize = 150;
@@ -59,7 +59,7 @@ pub struct Walker {
     file_limit_bytes: u64,
     entries_limit: usize,
     told_limit_bytes: usize,
-    /// Of the walk that goes on: what its tree takes, and whether it has more entries than it may.
+    /// For the current walk: bytes its tree takes, and whether it has more entries than allowed.
     told_bytes: usize,
     cut: bool,
     walked: Walked,
@@ -83,7 +83,7 @@ impl Walker {
     /// Walk the tree at `root`.
     ///
     /// # Errors
-    /// [`Failure::TreeTooLarge`] for one that does not fit into a frame.
+    /// [`Failure::TreeTooLarge`] for a tree that does not fit into a frame.
     pub fn walk(&mut self, root: &str) -> Result<Walked, Failure> {
         self.walked = Walked::default();
         (self.told_bytes, self.cut) = (0, false);
@@ -111,7 +111,7 @@ impl Walker {
     fn error_of(&mut self, call: Call, path: &[u8], name: String, errno: Errno) {
         self.told_bytes += ERROR_BYTES + path.len() + name.len();
         if self.walked.errors.len() >= WALK_ERRORS {
-            // Too large to be told, as the limit of bytes would say later.
+            // Too large to report; the byte limit would reject it later anyway.
             self.told_bytes = usize::MAX / 2;
             return;
         }
@@ -193,7 +193,7 @@ impl Walker {
         }
         let (names, repeated) = ordered(self.names(directory, path));
         for name in repeated {
-            // The host keeps one entry of a path: the other would be hidden.
+            // The host keeps one entry per path: the other would be hidden.
             let name = name.to_string_lossy().into_owned();
             self.error_of(Call::Getdents, path, name, Errno::EXIST);
         }
@@ -216,7 +216,7 @@ impl Walker {
         while let Some(next) = listing.next() {
             match next {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
-                // A damaged directory may go round in a circle.
+                // A damaged directory may loop.
                 Ok(_) if names.len() >= self.entries_limit => {
                     error = Some(Errno::OVERFLOW);
                     break;
@@ -440,7 +440,7 @@ mod tests {
         fs::write(&path, b"").unwrap();
         for (path, name) in [(&path, "user.b"), (&path, "user.a"), (&scratch.0, "user.c")] {
             match lsetxattr(path, name, name.as_bytes(), XattrFlags::empty()) {
-                // A file system without them, such as an old tmpfs: nothing to be seen.
+                // A file system without them, such as an old tmpfs: nothing to see.
                 Err(Errno::OPNOTSUPP) => return,
                 done => done.unwrap(),
             }
@@ -510,8 +510,8 @@ mod tests {
         assert!(walker.walk(scratch.0.to_str().unwrap()).is_ok());
     }
 
-    /// What is counted must not be less than what is sent: a tree within the limit would not fit a frame, and
-    /// its state would be lost.
+    /// The count must not be less than what is sent, or a tree within the limit would not fit a frame, and its
+    /// state would be lost.
     #[test]
     fn what_is_counted_of_a_tree_is_no_less_than_it_takes_to_send() {
         let long = |n: usize| "n".repeat(n);

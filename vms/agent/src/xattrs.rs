@@ -15,14 +15,14 @@ use rustix::{
 /// XATTR_LIST_MAX and XATTR_SIZE_MAX of `include/uapi/linux/limits.h`.
 const XATTR_BYTES: usize = 64 << 10;
 
-/// Where extended attributes are asked: of an open file, or of a name that cannot be opened.
+/// What to read extended attributes from: an open file, or a name that cannot be opened.
 pub enum Subject<'a> {
     Open(BorrowedFd<'a>),
     Name(Vec<u8>),
 }
 
 impl Subject<'_> {
-    /// A name in an open directory, by way of /proc: there are no `*xattrat` calls before Linux 6.13,
+    /// A name in an open directory, through /proc: there are no `*xattrat` calls before Linux 6.13,
     /// and a whole path may be too long.
     pub fn named(parent: BorrowedFd<'_>, name: &CStr) -> Self {
         let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
@@ -47,10 +47,10 @@ impl Subject<'_> {
     }
 }
 
-/// A call that failed, and of which attribute.
+/// A call that failed, and the attribute it failed for.
 pub type XattrError = (Call, String, Errno);
 
-/// What was found of one subject, in order of name, and each call that failed.
+/// What one subject has, in order of name, and each call that failed.
 #[derive(Debug, Default)]
 pub struct Found {
     pub xattrs: Vec<Xattr>,
@@ -71,7 +71,7 @@ impl Reader {
         }
     }
 
-    /// All that `subject` has. A file system without extended attributes has none.
+    /// All attributes of `subject`. On a file system without extended attributes there are none.
     pub fn read(&mut self, subject: &Subject<'_>) -> Found {
         let mut found = Found::default();
         self.names.clear();
@@ -84,7 +84,7 @@ impl Reader {
         for (i, name) in names.iter().enumerate() {
             let shown = name.to_string_lossy();
             if i > 0 && names[i - 1] == *name {
-                // The host keeps one of a name: the other would be hidden.
+                // The host keeps one per name: the other would be hidden.
                 let repeated = shown.into_owned();
                 found.errors.push((Call::Listxattr, repeated, Errno::EXIST));
                 continue;

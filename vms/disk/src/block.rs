@@ -15,8 +15,8 @@ use virtio_bindings::bindings::{
 
 use crate::{device::Device, SECTOR_BYTES};
 
-/// VIRTIO_BLK_F_FLUSH without VIRTIO_BLK_F_CONFIG_WCE means a write-back cache that cannot be turned
-/// off, so the guest's kernel sends flushes (5.2.6.2).
+/// VIRTIO_BLK_F_FLUSH without VIRTIO_BLK_F_CONFIG_WCE means a write-back cache that cannot be disabled,
+/// so the guest's kernel sends flushes (5.2.6.2).
 pub const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
     | 1 << VIRTIO_RING_F_INDIRECT_DESC
     | 1 << VIRTIO_RING_F_EVENT_IDX
@@ -34,9 +34,9 @@ const SEGMENTS_MAX: u32 = 126;
 const ZERO_SECTORS_MAX: u32 = 1 << 22;
 /// Bytes that one read or write may carry, so that a guest cannot make the disk run out of memory.
 const TRANSFER_BYTES_MAX: usize = 64 << 20;
-/// Segments of one discard or write-zeroes request, as the configuration says.
+/// Segments of one discard or write-zeroes request, as advertised in the configuration.
 const ZERO_SEGMENTS_MAX: usize = 1;
-/// Bytes that GET_ID answers.
+/// Bytes that GET_ID returns.
 const ID_BYTES: usize = 20;
 const ID: &[u8] = b"powercut";
 
@@ -57,8 +57,8 @@ pub fn config(sectors: u64) -> [u8; 60] {
     config
 }
 
-/// Carry out one request. `out` is what the guest gives, header first; `into` takes `room` bytes of
-/// answer without the status byte. Returns that status. `device` is none before the first `Open`.
+/// Carry out one request. `out` is what the guest sends, header first; `into` takes `room` bytes of
+/// reply without the status byte. Returns that status. `device` is None before the first `Open`.
 pub fn execute(
     device: Option<&mut Device>,
     out: &mut impl Read,

@@ -6,10 +6,10 @@ use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError
 
 use crate::{device::Device, error::DiskError, hash, vhost::Shared, Answer};
 
-/// Answer requests until the host goes. `opened` is told of each `Open`.
+/// Serve requests until the host goes. Calls `opened` after each `Open`.
 ///
 /// # Errors
-/// What the connection reports; a farewell when the host has gone, which is how a run ends.
+/// Errors of the connection; a farewell when the host has gone, which is how a run ends.
 pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> Result<(), FrameError> {
     loop {
         let request: DiskRequest = receive(stream)?;

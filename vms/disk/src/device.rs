@@ -1,4 +1,4 @@
-//! One device: what the guest sees of it, what was read of it, and the files made of it.
+//! One device: what the guest sees, what was read, and the files that mirror it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     Answer, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
-/// One device. Sector numbers and ranges that reach here have been checked by [`View::holds`].
+/// One device. Callers check sector numbers and ranges with [`View::holds`].
 pub struct Device {
     view: View,
     images: Images,
@@ -49,7 +49,7 @@ impl Device {
     /// Show another state; drop what the guest wrote, and forget what was read.
     ///
     /// # Errors
-    /// A state that does not fit the log; then nothing changes.
+    /// If the state does not fit the log; then nothing changes.
     pub fn switch(&mut self, state: &State) -> Answer<()> {
         self.view.switch(state)?;
         self.reads.clear();
@@ -58,16 +58,16 @@ impl Device {
         Ok(())
     }
 
-    /// As [`View::read`], for the guest: remembers what it saw of the state.
+    /// As [`View::read`], for the guest: records what it saw of the state.
     pub fn guest_read(&mut self, sector: u64, out: &mut [u8]) {
         self.note(sector, (out.len() / SECTOR_BYTES) as u64);
         self.view.read(sector, out);
     }
 
-    /// Count blocks as read that a program of the host saw in the image.
+    /// Count blocks that a program on the host saw in the image as read.
     ///
     /// # Errors
-    /// A block behind the end.
+    /// If a block lies past the end.
     pub fn also_read(&mut self, blocks: &[u64]) -> Answer<()> {
         let last = self.view.sectors().div_ceil(BLOCK_SECTORS);
         if let Some(past) = blocks.iter().find(|block| **block >= last) {
@@ -82,7 +82,7 @@ impl Device {
         Ok(())
     }
 
-    /// Enter into the read set the blocks of which these sectors show anything of the state.
+    /// Add to the read set the blocks of which these sectors show anything of the state.
     fn note(&mut self, sector: u64, count: u64) {
         self.looked_at = true;
         let end = sector + count;
@@ -102,7 +102,7 @@ impl Device {
     /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`].
     ///
     /// # Errors
-    /// Refused when nothing at all was read: such a visit would answer for every state.
+    /// If nothing at all was read: such a visit would match every state.
     pub fn remember(&mut self, outcome: u64) -> Answer<Option<u64>> {
         if !self.looked_at {
             return Err(DiskError::NothingRead(outcome));
@@ -112,10 +112,10 @@ impl Device {
         Ok(self.memo.remember(self.reads.slots(), content, outcome))
     }
 
-    /// The outcome of a remembered state that agrees with `state` on all that was read there.
+    /// The outcome of a remembered state that agrees with `state` on everything that was read there.
     ///
     /// # Errors
-    /// A state that does not fit the log.
+    /// If the state does not fit the log.
     pub fn recall(&self, state: &State) -> Answer<Option<u64>> {
         let recipe = self.view.index.recipe(state)?;
         Ok(self
@@ -123,12 +123,12 @@ impl Device {
             .recall(|slot| self.view.index.block_hash(&recipe, slot)))
     }
 
-    /// Put the guest's `data`, whole sectors, at `sector`.
+    /// Write the guest's `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
         self.view.overlay.write(sector, data);
     }
 
-    /// Whether the guest may write `count` sectors from `sector`, or, without `data`, make them zeros.
+    /// Whether the guest may write `count` sectors from `sector`, or, without `data`, zero them.
     #[must_use]
     pub fn has_room(&self, sector: u64, count: u64, data: bool) -> bool {
         self.view.overlay.has_room(sector, count, data)
@@ -142,16 +142,16 @@ impl Device {
     /// Content hash of `state`, without the guest's writes.
     ///
     /// # Errors
-    /// A state that does not fit the log.
+    /// If the state does not fit the log.
     pub fn state_hash(&self, state: &State) -> Answer<u128> {
         let index = &self.view.index;
         Ok(index.hash(&index.recipe(state)?))
     }
 
-    /// Bytes that had to be written to make the file at `path` equal to what the guest sees.
+    /// Make the file at `path` equal to what the guest sees. Returns the bytes that had to be written.
     ///
     /// # Errors
-    /// The base image or the log itself; a file that cannot be written.
+    /// If `path` is the base image or the log itself, or cannot be written.
     pub fn image(&mut self, path: &Path) -> Answer<u64> {
         self.images.bring_up_to_date(path, &self.view)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a request of the host. Each names the value and the limit; sources say more.
+//! What can go wrong with a request from the host. Each error names the value and the limit; sources add detail.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ pub enum DiskError {
     },
     #[error("{} is empty (0 bytes)", .0.display())]
     Empty(PathBuf),
-    #[error("{}: {bytes} bytes are no whole number of sectors of {SECTOR_BYTES}", path.display())]
+    #[error("{}: {bytes} bytes are not a whole number of sectors of {SECTOR_BYTES}", path.display())]
     BrokenSector { path: PathBuf, bytes: usize },
     #[error("{}", path.display())]
     Log { path: PathBuf, source: LogError },
@@ -50,14 +50,14 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// For `map_err`: a call on the file at `path` that failed.
+    /// For `map_err`: a failed call on the file at `path`.
     pub fn file(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { call, path, source }
     }
 }
 
-/// What is no write log.
+/// Why a file is not a write log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     #[error("no write log: {bytes} bytes, less than one sector of {SECTOR_BYTES}")]
@@ -93,14 +93,14 @@ pub enum EntryError {
     },
 }
 
-/// Why a crash state is none of a log.
+/// Why a crash state does not fit a log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     #[error("state of {prefix} entries, the log has {entries}")]
     Prefix { prefix: u64, entries: usize },
     #[error("dropped entry {entry} does not lie below the prefix {prefix}")]
     Dropped { entry: u64, prefix: u64 },
-    #[error("dropped entries must ascend, {0} stands before {1}")]
+    #[error("dropped entries must ascend, {0} comes before {1}")]
     Order(u64, u64),
     #[error("a state of 0 entries has no last entry to tear")]
     NothingToTear,
@@ -108,7 +108,7 @@ pub enum StateError {
     Torn { sectors: u64, of: u64 },
 }
 
-/// Why no guest can be served any more.
+/// Why no further guest can be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("{call}")]
@@ -116,13 +116,13 @@ pub enum ServeError {
         call: &'static str,
         source: io::Error,
     },
-    /// The library's error is none by `std::error::Error`, so it is shown and is no source.
+    /// The library's error does not implement `std::error::Error`, so it is shown, not a source.
     #[error("vhost-user: {0}")]
     Daemon(vhost_user_backend::Error),
 }
 
 impl ServeError {
-    /// For `map_err`: a call that failed.
+    /// For `map_err`: a failed call.
     pub fn call(call: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Call { call, source }
     }

@@ -1,8 +1,8 @@
 //! Content hashes.
 //!
-//! The hash of a device is the sum, modulo 2^128, of one contribution a sector. A sector whose content
-//! equals the base contributes nothing, any other contributes xxh3-128 of its content seeded with its
-//! number. So equal contents have equal hashes however they came about, a change costs one subtraction
+//! The hash of a device is the sum, modulo 2^128, of one contribution per sector. A sector whose content
+//! equals the base contributes nothing; any other contributes xxh3-128 of its content seeded with its
+//! number. So equal contents have equal hashes however they were written, a change costs one subtraction
 //! and one addition, and hashes compare only between states of the same base image.
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;

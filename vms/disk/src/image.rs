@@ -13,10 +13,10 @@ use crate::{
     error::DiskError, recipe::Recipe, view::View, Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
-/// Zeros of the base are looked for in pieces of this size.
+/// Piece size in which the base is searched for zeros.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The files that are kept equal to one device.
+/// The files kept equal to one device.
 pub struct Images {
     /// Base image and log, which no image may overwrite.
     sources: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Of a device that is made of these files.
+    /// For a device made of these files.
     #[must_use]
     pub fn of<'a>(sources: impl Iterator<Item = &'a Path>) -> Self {
         Images {
@@ -36,7 +36,7 @@ impl Images {
     /// Make the file at `path` hold what `view` shows. Returns the bytes that had to be written.
     ///
     /// # Errors
-    /// The base image or the log itself; a file that cannot be written.
+    /// If `path` is the base image or the log itself, or cannot be written.
     pub fn bring_up_to_date(&mut self, path: &Path, view: &View) -> Answer<u64> {
         if self.sources.iter().any(|own| same_file(own, path)) {
             return Err(DiskError::OwnSource(path.to_path_buf()));
@@ -54,8 +54,8 @@ impl Images {
 
 /// What a file was made to hold.
 ///
-/// Whoever changes the file must unlink it, since a change within the kernel's clock tick after the
-/// last `Image` could not be told from our own.
+/// Whoever changes the file must unlink it: a change within the kernel's clock tick after the last
+/// `Image` is indistinguishable from our own.
 struct Imaged {
     recipe: Recipe,
     /// Blocks that held writes of the guest.
@@ -63,7 +63,7 @@ struct Imaged {
     stamp: Stamp,
 }
 
-/// Tells whether somebody replaced or wrote a file since.
+/// Detects whether somebody has replaced or written a file since.
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 fn stamp(meta: &Metadata) -> Stamp {
@@ -73,7 +73,7 @@ fn stamp(meta: &Metadata) -> Stamp {
 }
 
 impl Imaged {
-    /// Note what the file at `path` has just been made to hold.
+    /// Record what the file at `path` now holds.
     fn new(path: &Path, view: &View) -> Answer<Self> {
         let meta = std::fs::metadata(path).map_err(DiskError::file("write the image", path))?;
         Ok(Imaged {
@@ -141,8 +141,8 @@ fn create(path: &Path, view: &View) -> Answer<u64> {
     Ok(copied + write_blocks(path, &file, view, view.changed_blocks())?)
 }
 
-/// The next stretch of `file` from `at` on that is no hole; `None` behind the last. A file system that
-/// knows no holes says that all is data (lseek(2)).
+/// The next stretch of data in `file` from `at` on; `None` after the last. A file system without holes
+/// reports everything as data (lseek(2)).
 fn next_data(file: &File, at: u64) -> Answer<Option<std::ops::Range<u64>>> {
     let unknown = |e: Errno| DiskError::Holes {
         at,
@@ -196,7 +196,7 @@ mod tests {
         let found = next_data(&file, 0).unwrap().unwrap();
         assert!(found.contains(&(2 << 20)), "{found:?}");
         assert!(next_data(&file, 4 << 20).unwrap().is_none());
-        // a pipe has no data to be looked for: ESPIPE, which must not pass for the end of the base image
+        // seeking data in a pipe fails with ESPIPE, which must not pass for the end of the base image
         let (pipe, _end) = std::io::pipe().unwrap();
         let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
         let told = next_data(&pipe, 0).unwrap_err().to_string();

@@ -1,10 +1,10 @@
-//! From a sector and a crash state to the content of that sector.
+//! Maps a sector and a crash state to the content of that sector.
 //!
-//! Every sector that the log changes has the ascending list of the entries that change it: its versions.
-//! All lists stand behind one another in one array, the eight lists of a block being neighbours, so a
-//! look-up is one probe of a hash map and a binary search. A version costs 20 bytes (entry number and
-//! content hash), one per logged sector: 4 % of the log. Blocks have such lists as well, so that the
-//! content hash of a block needs one search instead of eight.
+//! Every sector that the log changes has an ascending list of the entries that change it: its versions.
+//! All lists lie in one array, the eight lists of a block next to each other, so a look-up is one probe
+//! of a hash map and a binary search. A version costs 20 bytes (entry number and content hash), one per
+//! logged sector: 4 % of the log. Blocks have such lists as well, so that the content hash of a block
+//! needs one search instead of eight.
 
 use powercut_protocol::State;
 
@@ -16,15 +16,15 @@ use crate::{
     Answer, BlockMap, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
-/// Sectors that a log may discard, each counted as often as it is: 8 GiB, for which the index takes some
-/// 600 MB. A write brings its data along, so that a log of many is a large file; a discard of the whole of a
-/// large device takes one sector of the log.
+/// Sectors that a log may discard, counted once per discard: 8 GiB, for which the index takes some 600 MB.
+/// A write carries its data, so many writes make a large log; a discard of a whole large device takes one
+/// sector of the log.
 const DISCARDED_MAX: u64 = 1 << 24;
 
-/// A log, ready to be looked up in any state.
+/// A log, indexed for look-ups in any state.
 pub struct Index {
     log: Log,
-    /// From block to slot.
+    /// Slot by block.
     slots: BlockMap<u32>,
     /// The versions of sector i of slot s are `starts[8 s + i]..starts[8 s + i + 1]`.
     starts: Vec<u32>,
@@ -37,9 +37,9 @@ pub struct Index {
     blocks: BlockVersions,
 }
 
-/// For every slot, the entries that change any of its block, and the block's hash after each.
+/// For every slot, the entries that change any sector of its block, and the block's hash after each.
 struct BlockVersions {
-    /// From slot to block.
+    /// Block by slot.
     numbers: Vec<u64>,
     /// The versions of slot s are `starts[s]..starts[s + 1]`.
     starts: Vec<u32>,
@@ -48,7 +48,7 @@ struct BlockVersions {
 }
 
 impl Index {
-    /// Index `log` over `base`, which reaches as far as its entries. Costs one pass over the log's data.
+    /// Index `log` over `base`, which covers all its entries. Costs one pass over the log's data.
     pub fn new(log: Log, base: &[u8]) -> Answer<Self> {
         let sectors = log.entries.iter().map(|e| e.sectors);
         let total = sectors.fold(0, u64::saturating_add);
@@ -97,7 +97,7 @@ impl Index {
         }
     }
 
-    /// Enter what entry `number` does to `block`; `used` is the free place in each sector's list.
+    /// Add what entry `number` does to `block`; `used` is the next free place in each sector's list.
     /// Returns the change of the block's hash.
     fn fill_block(&mut self, number: usize, block: u64, used: &mut [u32], base: &[u8]) -> u128 {
         let entry = &self.log.entries[number];
@@ -135,7 +135,7 @@ impl Index {
         Ok(Recipe::of(state, &self.log.entries)?)
     }
 
-    /// Position in `versions` of what `sector` holds in the state; `None` when it holds the base.
+    /// Position in `versions` of what `sector` holds in the state; `None` if it holds the base.
     fn version(&self, recipe: &Recipe, sector: u64) -> Option<usize> {
         let slot = *self.slots.get(&(sector / BLOCK_SECTORS))?;
         self.version_in_slot(recipe, slot, sector)
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    /// The number under which `block` is kept; `None` when the log never changes it.
+    /// The slot of `block`; `None` if the log never changes it.
     #[must_use]
     pub fn slot(&self, block: u64) -> Option<u32> {
         self.slots.get(&block).copied()
@@ -176,7 +176,7 @@ impl Index {
         self.slots.len()
     }
 
-    /// What the block of `slot` adds to the hash of the state: equal for two states when its content is.
+    /// What the block of `slot` adds to the hash of the state: equal for two states if its content is equal.
     #[must_use]
     pub fn block_hash(&self, recipe: &Recipe, slot: u32) -> u128 {
         let block = self.blocks.numbers[slot as usize];
@@ -205,7 +205,7 @@ impl Index {
             .map_or(0, |at| self.contributions[at])
     }
 
-    /// Hash of the content of the state. Costs what was dropped and torn, not what is there.
+    /// Hash of the content of the state. Costs in proportion to what was dropped and torn, not to what is there.
     #[must_use]
     pub fn hash(&self, recipe: &Recipe) -> u128 {
         let mut hash = self.prefix_hashes[recipe.prefix() as usize];
@@ -216,7 +216,7 @@ impl Index {
                 let Some(before) = self.version(&whole, sector) else {
                     continue;
                 };
-                // of several entries that lack the sector, the one that the whole prefix shows counts
+                // if several entries lack the sector, the one that the whole prefix shows counts
                 if self.versions[before] == number {
                     hash = hash
                         .wrapping_sub(self.contributions[before])
@@ -227,8 +227,8 @@ impl Index {
         hash
     }
 
-    /// Blocks that may differ between two states; each at least once. Costs the entries between the
-    /// states, or all blocks that the log changes when those are fewer.
+    /// Blocks that may differ between two states, each at least once. Costs in proportion to the entries
+    /// between the states, or to all blocks that the log changes if those are fewer.
     #[must_use]
     pub fn blocks_between(&self, a: &Recipe, b: &Recipe) -> Vec<u64> {
         let (low, high) = (a.prefix().min(b.prefix()), a.prefix().max(b.prefix()));
@@ -280,7 +280,7 @@ fn entry_blocks(entry: &Entry) -> std::ops::Range<u64> {
     entry.sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS)
 }
 
-/// Give every changed block a slot, and the block and each sector of it room for their versions.
+/// Give every changed block a slot, and reserve room for the versions of the block and its sectors.
 fn lay_out(entries: &[Entry]) -> (BlockMap<u32>, Vec<u32>, BlockVersions) {
     let mut slots = BlockMap::default();
     let mut numbers = Vec::new();
@@ -429,7 +429,7 @@ mod tests {
         assert_ne!(hash(2), 0);
     }
 
-    /// A log of some kilobytes took 16.8 GB, 20 bytes for every sector of every discard.
+    /// A log of some kilobytes used to take 16.8 GB: 20 bytes for every sector of every discard.
     #[test]
     fn discards_of_more_than_the_limit_are_refused_before_room_is_made_for_them() {
         let whole = DISCARDED_MAX / 4;

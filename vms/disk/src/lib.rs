@@ -1,9 +1,9 @@
 //! The disk: one virtio block device that shows any crash state of a write log.
 //!
-//! Modelled: a base image, the writes of a dm-log-writes log on top of it as far as the chosen state
-//! says, and the guest's own writes in an overlay that the next switch drops. Neither the base nor the
-//! log is ever written. Not checked: whether the log is what the recorded device really saw (that is
-//! `Compare`, which the host asks for), and whether files change under the process (they must not).
+//! Modelled: a base image, on top of it those writes of a dm-log-writes log that the chosen state
+//! has, and the guest's own writes in an overlay that the next switch drops. Neither the base nor the
+//! log is ever written. Not checked: whether the log is what the recorded device really saw (the host
+//! requests that with `Compare`), and whether files change under the process (they must not).
 
 pub mod block;
 pub mod control;
@@ -22,14 +22,14 @@ pub mod relay;
 pub mod vhost;
 pub mod view;
 
-/// The unit of virtio-blk, and the smallest piece that reaches a platter whole.
+/// The unit of virtio-blk, and the smallest piece that reaches the platter whole.
 pub const SECTOR_BYTES: usize = 512;
 /// The unit of the index, the overlay and the image.
 pub const BLOCK_BYTES: usize = 4096;
 /// Sectors in a block.
 pub const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
 
-/// What a request comes to.
+/// The result of a request.
 pub type Answer<T> = Result<T, error::DiskError>;
 
 /// A map from block numbers.
@@ -56,7 +56,7 @@ impl std::hash::Hasher for BlockHasher {
 
     fn write_u64(&mut self, value: u64) {
         let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // hashbrown takes its control bits from the top and its bucket from the bottom
+        // hashbrown takes its control bits from the top and its bucket index from the bottom
         self.0 = mixed ^ (mixed >> 32);
     }
 }

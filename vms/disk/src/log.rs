@@ -14,16 +14,16 @@ const VERSION: u64 = 1;
 const ENTRY_HEADER_BYTES: u64 = 32;
 const FLAG_DISCARD: u64 = 4;
 const FLAG_MARK: u64 = 8;
-/// The kernel writes a header within one page, so a larger unit is no log.
+/// The kernel writes a header within one page, so a file with a larger unit is not a log.
 const MAX_UNIT_BYTES: u64 = 65536;
 
-/// One entry. `sector` and `sectors` count 512 bytes, whatever unit the log counts in.
+/// One entry. `sector` and `sectors` are in units of 512 bytes, whatever the log's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub sector: u64,
     /// 0 for an entry that changes nothing: a mark, or a flush without data.
     pub sectors: u64,
-    /// Where the data stands in the log; `None` for a discard, after which sectors read as zeros.
+    /// Where the data is in the log; `None` for a discard, after which sectors read as zeros.
     pub data_offset: Option<u64>,
 }
 
@@ -51,8 +51,8 @@ impl Log {
         }
     }
 
-    /// Map the log at `path` and read all headers. Fails for what is no log, for a log that ends
-    /// before its last entry, and for an entry that reaches past a device of `device_sectors`.
+    /// Map the log at `path` and read all headers. Fails if the file is not a log, if the log ends before
+    /// its last entry, or if an entry reaches past a device of `device_sectors`.
     pub fn open(path: &Path, device_sectors: u64) -> Answer<Self> {
         let (map, _) = map_file(path)?;
         let entries = read_entries(&map, device_sectors).map_err(|source| DiskError::Log {
@@ -65,7 +65,7 @@ impl Log {
         })
     }
 
-    /// The 512 bytes that `entry` puts at `sector`, which it covers.
+    /// The 512 bytes that `entry` writes at `sector`, which it must cover.
     #[must_use]
     pub fn sector(&self, entry: &Entry, sector: u64) -> &[u8] {
         match (&self.map, entry.data_offset) {
@@ -78,7 +78,7 @@ impl Log {
     }
 }
 
-/// All entries of a log, of which there are no more than it has units.
+/// All entries of a log; there are never more than it has units.
 fn read_entries(map: &[u8], device_sectors: u64) -> Result<Vec<Entry>, LogError> {
     let unit = read_super(map)?;
     let count = u64_at(map, 16);
@@ -148,10 +148,10 @@ fn read_super(map: &[u8]) -> Result<u64, LogError> {
     Ok(unit)
 }
 
-/// The entry at byte `at`, and where the next one stands.
+/// The entry at byte `at`, and the position of the next one.
 fn read_entry(map: &[u8], at: u64, unit: u64) -> Result<(Entry, u64), EntryError> {
     let length = map.len() as u64;
-    // `end` where the sum still has 64 bits
+    // `end` if the sum fits 64 bits
     let within = |end: Option<u64>, count| match end {
         Some(end) if end <= length => Ok(end),
         Some(end) => Err(EntryError::Truncated { end, length }),
@@ -339,7 +339,7 @@ mod tests {
         assert!(refusal(&bytes, 8).contains("the device ends at sector 8"));
     }
 
-    /// Whatever stands in a log, it is a log or refused: no sum of it may wrap, no slice of it may be too long.
+    /// Any bytes are either a log or rejected: no sum may wrap, no slice may be too long.
     #[test]
     fn a_damaged_log_is_refused_or_read_and_never_panics() {
         let bytes = log_bytes(&[

@@ -30,10 +30,10 @@ A virtio block device that shows the crash states of a write log.
 Prints `ready` once both sockets listen. Ends with the control connection.
 ";
 
-/// Whoever starts the disk connects at once; if it died first, nobody would ever end the disk.
+/// Whoever starts the disk connects at once; if the starter died first, nothing would ever end the disk.
 const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Why the process ends with another code than 0.
+/// Why the process exits with a non-zero code.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("unknown argument {0:?}")]
@@ -127,7 +127,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn listen(path: &str) -> Result<UnixListener, Failure> {
-    // a socket left behind by a disk that was killed
+    // a disk that was killed leaves its socket behind
     let _ = fs::remove_file(path);
     UnixListener::bind(path).map_err(|source| Failure::Listen {
         path: path.to_owned(),
@@ -135,7 +135,7 @@ fn listen(path: &str) -> Result<UnixListener, Failure> {
     })
 }
 
-/// Take the host's connection, or end when it never comes.
+/// Accept the host's connection, or exit if it never comes.
 fn accept(listener: &UnixListener) -> Result<std::os::unix::net::UnixStream, Failure> {
     let came = Arc::new((Mutex::new(false), Condvar::new()));
     let theirs = Arc::clone(&came);

@@ -1,18 +1,17 @@
-//! Outcomes of states, found again without a guest.
+//! Recalls outcomes of states without a guest.
 //!
-//! Recovery, walk and fsck are deterministic: what they make of a state depends on the blocks that they
-//! read of it, and on nothing else of it. So a state that agrees with an earlier one on every block that
-//! was read there has the same outcome. Blocks that the log never changes agree in all states and are
-//! left out; a block that the guest had overwritten in all sectors that it read was not read *of the
-//! state*.
+//! Recovery, walk and fsck are deterministic: their result depends only on the blocks of the state that
+//! they read. So a state that agrees with an earlier one on every block that was read there has the same
+//! outcome. Blocks that the log never changes agree in all states and are left out; a block does not
+//! count as read *of the state* if the guest had already overwritten every sector that it read.
 //!
-//! The remembered visits form a decision tree. A node asks for the content of some blocks in turn, each
-//! of which has one answer that leads on; at the last one the tree may branch, or end in an outcome.
-//! On the way to an outcome stand all blocks that its visit read, and maybe more: a visit that comes
-//! along a path that others laid is put below it also where that path asks for blocks it never read.
-//! That costs hits, never truth, so the order of reads may differ between visits.
+//! The remembered visits form a decision tree. A node tests the content of some blocks in turn, each of
+//! which has one value that leads on; at the last one the tree may branch, or end in an outcome. The path
+//! to an outcome holds all blocks that its visit read, and maybe more: a visit that follows a path laid
+//! by others is put below it even if that path tests blocks that the visit never read. That costs hits,
+//! never correctness, so the order of reads may differ between visits.
 //!
-//! Not checked: that outcomes are deterministic. `remember` tells when a visit ends where another one
+//! Not checked: that outcomes are deterministic. `remember` reports when a visit ends where another one
 //! did, so that the host can compare the two.
 
 use std::{collections::HashMap, ops::Range};
@@ -20,11 +19,11 @@ use std::{collections::HashMap, ops::Range};
 /// Where the index keeps a block; see `Index::slot`.
 pub type Slot = u32;
 
-/// The blocks that were read since the last switch, in order of their first reading.
+/// The blocks read since the last switch, in order of first read.
 #[derive(Default)]
 pub struct ReadSet {
     order: Vec<Slot>,
-    /// Number of the visit that read the slot last, so that a new visit costs nothing.
+    /// Number of the visit that last read the slot, so that starting a new visit costs nothing.
     seen: Vec<u64>,
     visit: u64,
 }
@@ -46,7 +45,7 @@ impl ReadSet {
         self.visit += 1;
     }
 
-    /// Note that a block was read.
+    /// Record that a block was read.
     pub fn add(&mut self, slot: Slot) {
         let seen = &mut self.seen[slot as usize];
         if *seen != self.visit {
@@ -98,8 +97,8 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// The outcome of a remembered state that agrees with this one on all that was read there.
-    /// `content` gives the hash of a block in the state asked for.
+    /// The outcome of a remembered state that agrees with this one on everything that was read there.
+    /// `content` returns the hash of a block in this state.
     pub fn recall(&self, content: impl Fn(Slot) -> u128) -> Option<u64> {
         match self.walk(content, |_| ()) {
             Some(Walk::Hit(outcome)) => Some(outcome),
@@ -107,8 +106,8 @@ impl Memo {
         }
     }
 
-    /// Keep `outcome` for the state whose blocks hold `content` and of which `read` was read. Returns
-    /// the outcome that is already recalled for it, if there is one; then nothing changes.
+    /// Keep `outcome` for the state whose blocks hold `content` and of which `read` was read. If an outcome
+    /// is already recalled for this state, returns that one and changes nothing.
     pub fn remember(
         &mut self,
         read: &[Slot],
@@ -153,7 +152,7 @@ impl Memo {
         (self.nodes.len() - 1) as u32
     }
 
-    /// Make `node` branch at `step`: to what it led to before, and to `other` for the content `found`.
+    /// Make `node` branch at `step`: to its previous successor, and to `other` for the content `found`.
     fn split(&mut self, node: u32, step: usize, found: u128, other: u32) {
         let branch = End::Branch(self.slots[step], HashMap::new());
         let old = &mut self.nodes[node as usize];
@@ -167,7 +166,7 @@ impl Memo {
         }
     }
 
-    /// Go down as far as the contents agree; `asked` is told of every block looked at. None: no root.
+    /// Descend as far as the contents agree; calls `asked` for every block tested. None: no root.
     fn walk(&self, content: impl Fn(Slot) -> u128, mut asked: impl FnMut(Slot)) -> Option<Walk> {
         let mut at = 0u32;
         loop {
@@ -242,7 +241,7 @@ mod tests {
     fn a_visit_that_read_in_another_order_is_found_again_and_answers_for_no_other() {
         let mut memo = Memo::default();
         remember(&mut memo, [1, 1, 1, 1], &[0, 1, 2, 3], 1);
-        // reads nothing that the first step asks for, so it hangs below that step's other answer
+        // reads nothing that the first step tests, so it goes below that step's other value
         remember(&mut memo, [2, 1, 1, 1], &[3, 1], 2);
         assert_eq!(recall(&memo, [2, 1, 9, 1]), Some(2));
         assert_eq!(recall(&memo, [2, 9, 1, 1]), None);

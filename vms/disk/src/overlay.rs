@@ -3,9 +3,9 @@
 use crate::{BlockMap, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 /// Blocks that may hold data at once: 4 GiB, more than a state's recovery writes. A guest that writes all of
-/// a large device must not take the host's memory.
+/// a large device must not exhaust the host's memory.
 const DATA_BLOCKS_MAX: u64 = 1 << 20;
-/// Blocks that may be kept at all, zeros without data among them: 64 GiB of the device, 0.7 GB of memory.
+/// Blocks that may be kept in all, zeros without data included: 64 GiB of the device, 0.7 GB of memory.
 const BLOCKS_MAX: u64 = 1 << 24;
 
 /// A block of which some sectors were written. Without data, those sectors are zeros.
@@ -23,14 +23,14 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Forget everything. Costs what had been written.
+    /// Forget everything. Costs in proportion to what had been written.
     pub fn clear(&mut self) {
-        // a new map, so that one state that wrote much does not slow down clearing after all others
+        // a new map, so that one state that wrote a lot does not slow down every later clear
         *self = Self::default();
     }
 
-    /// Whether `count` sectors from `sector` can be written, or, without `data`, made zeros. Counted as if
-    /// none of their blocks were kept yet.
+    /// Whether `count` sectors from `sector` can be written, or, without `data`, zeroed. Counted as if none
+    /// of their blocks were kept yet.
     #[must_use]
     pub fn has_room(&self, sector: u64, count: u64, data: bool) -> bool {
         let end = sector.saturating_add(count);
@@ -61,7 +61,7 @@ impl Overlay {
         self.blocks.get(&block).map_or(0, |b| b.written)
     }
 
-    /// Put `data`, whole sectors, at `sector`.
+    /// Write `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
         for (number, content) in (sector..).zip(data.chunks_exact(SECTOR_BYTES)) {
             let mut new = false;
@@ -78,7 +78,7 @@ impl Overlay {
         }
     }
 
-    /// Put zeros into `count` sectors from `sector`.
+    /// Zero `count` sectors from `sector`.
     pub fn zero(&mut self, sector: u64, count: u64) {
         let end = sector + count;
         let mut at = sector;

@@ -1,4 +1,4 @@
-//! The disk held against a plain replay, over random logs, states, guests and checks.
+//! Compares the disk with a plain replay, over random logs, states, guests and checks.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// Five blocks and a half: a device that ends inside a block.
 const SECTORS: u64 = 44;
-/// Few, zeros and those of the base among them, so that different states often agree in content.
+/// Few, including zeros and those of the base, so that different states often agree in content.
 const LETTERS: &[u8] = b"abX\0";
 
 /// splitmix64 (Steele, Lea, Flood 2014): the same run every time.
@@ -27,7 +27,7 @@ impl Random {
         (z ^ (z >> 31)) % limit
     }
 
-    /// Sector and count, within the device, ending where it ends as often as not crossing blocks.
+    /// Sector and count within the device, up to its end and across block boundaries.
     fn extent(&mut self) -> (u64, u64) {
         let sector = self.below(SECTORS);
         (sector, 1 + self.below((SECTORS - sector).min(12)))
@@ -92,11 +92,11 @@ trait Disk {
     fn read(&mut self, sector: u64, sectors: u64) -> Vec<u8>;
     fn write(&mut self, sector: u64, data: &[u8]);
     fn zero(&mut self, sector: u64, sectors: u64);
-    /// A check on the host reads a block of the image.
+    /// A check on the host that reads a block of the image.
     fn inspect(&mut self, block: u64) -> Vec<u8>;
 }
 
-/// The reference: all bytes, changed one after the other.
+/// The reference: all bytes, changed in order.
 struct Plain(Vec<u8>);
 
 impl Plain {
@@ -171,8 +171,8 @@ impl Disk for Device {
     }
 }
 
-/// Recovery and check as the memo takes them: what is done next depends on what was read, and on nothing
-/// else. Reads any sectors, before or after writing some of them. Returns a digest of all that was read.
+/// Recovery and check as the memo assumes them: each step depends only on what was read. Reads any sectors,
+/// before or after writing some of them. Returns a digest of everything read.
 fn recover(disk: &mut impl Disk, kind: u64) -> u64 {
     let mut seen = kind;
     for step in 0..6 {
@@ -184,7 +184,7 @@ fn recover(disk: &mut impl Disk, kind: u64) -> u64 {
             _ => seen = xxh3_64_with_seed(&disk.read(sector, sectors), seen),
         }
     }
-    // without this a check of a state of which nothing was read would be refused
+    // without this, remembering a state of which nothing was read would be refused
     seen = xxh3_64_with_seed(&disk.read(0, 1), seen);
     for _ in 0..2 {
         let block = Random(seen).below(SECTORS.div_ceil(BLOCK_SECTORS));
@@ -285,7 +285,7 @@ fn hashes_of_states_and_of_their_blocks_are_equal_exactly_when_contents_are() {
     }
 }
 
-/// The memo must never answer for a state of which recovery or check would have read something else,
+/// The memo must never recall an outcome for a state of which recovery or check would have read something else,
 /// whatever they write in between.
 #[test]
 fn what_is_recalled_is_what_recovery_and_check_would_have_come_to() {

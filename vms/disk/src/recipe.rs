@@ -1,4 +1,4 @@
-//! A crash state, checked against the log that it is a state of.
+//! A crash state, checked against its log.
 
 use powercut_protocol::State;
 
@@ -23,7 +23,7 @@ impl Recipe {
         }
     }
 
-    /// Check `state` against the entries of a log, of which there are fewer than 2^32.
+    /// Check `state` against the entries of a log, fewer than 2^32.
     ///
     /// # Errors
     /// What does not fit, with the limit.
@@ -60,7 +60,7 @@ impl Recipe {
         })
     }
 
-    /// How many entries of the log count at all.
+    /// How many entries of the log count.
     #[must_use]
     pub fn prefix(&self) -> u32 {
         self.prefix
@@ -73,7 +73,7 @@ impl Recipe {
         !torn && self.dropped.binary_search(&number).is_err()
     }
 
-    /// Entries that reached the platter not at all or only in part, each once.
+    /// Entries that did not reach the platter, or only in part, each once.
     pub fn lacking(&self) -> impl Iterator<Item = u32> + '_ {
         let torn = self.torn_from.map(|_| self.prefix - 1);
         let torn = torn.filter(|number| self.dropped.last() != Some(number));

@@ -1,10 +1,10 @@
-//! Between a guest's vhost-user socket and the library that serves it: passes messages on, and makes one
-//! of them conform.
+//! Relays messages between a guest's vhost-user socket and the library that serves it, and makes one of
+//! them conform.
 //!
 //! UML's driver (drivers/um/virtio_uml.c, `vhost_user_set_mem_table`) always sends the whole payload of
-//! SET_MEM_TABLE, room for two regions, however many it fills in. Others tolerate that; the `vhost` crate
-//! wants exactly as many regions as are counted and drops the connection. The surplus is cut off here.
-//! Only set-up passes this way: requests and their notifications go through memory and eventfds.
+//! SET_MEM_TABLE, room for two regions, however many it fills in. Other back ends tolerate that; the
+//! `vhost` crate expects exactly as many regions as are counted and drops the connection. The surplus is
+//! cut off here. Only set-up passes this way: requests and notifications go through memory and eventfds.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
@@ -22,28 +22,28 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// request, flags, size of the payload; u32 each, in the host's order.
+/// request, flags, size of the payload; u32 each, in host byte order.
 const HEADER_BYTES: usize = 12;
 const SET_MEM_TABLE: u32 = 5;
 /// Count and padding before the regions, and each region.
 const TABLE_HEAD_BYTES: usize = 8;
 const REGION_BYTES: usize = 32;
-/// The protocol's largest payload is a configuration space of 4 KiB and its head.
+/// The protocol's largest payload is a configuration space of 4 KiB with its header.
 const PAYLOAD_BYTES_MAX: usize = 8192;
 /// Memory regions that a front end may hand over at once.
 const FILES_MAX: usize = 32;
 
-/// A message and the files that came with it.
+/// A message and its file descriptors.
 struct Message {
     bytes: Vec<u8>,
     files: Vec<OwnedFd>,
 }
 
-/// Pass messages between the two until one side closes; then close both.
+/// Relay messages between the two until one side closes; then close both.
 pub fn between(guest: UnixStream, library: UnixStream) -> io::Result<[JoinHandle<()>; 2]> {
     let (guest_too, library_too) = (guest.try_clone()?, library.try_clone()?);
     let requests = thread::spawn(move || {
-        // an error is an end: the other thread and the library see a closed connection
+        // an error ends the relay: the other thread and the library see a closed connection
         while let Ok(Some(message)) = receive(&guest) {
             if send(&library, conforming(message)).is_err() {
                 break;
@@ -79,7 +79,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// Cut a SET_MEM_TABLE down to the regions that it counts; leave all else alone.
+/// Cut a SET_MEM_TABLE down to the regions that it counts; leave everything else alone.
 fn conforming(mut message: Message) -> Message {
     let bytes = &mut message.bytes;
     if u32_at(bytes, 0) == SET_MEM_TABLE && bytes.len() >= HEADER_BYTES + TABLE_HEAD_BYTES {
@@ -128,7 +128,7 @@ fn fill(from: &UnixStream, buffer: &mut [u8], files: &mut Vec<OwnedFd>) -> io::R
             }
         }
         if files.len() > FILES_MAX {
-            // a message in single bytes could bring as many with each
+            // a message sent byte by byte could bring as many with each byte
             return Err(io::ErrorKind::InvalidData.into());
         }
         match (got, have) {
@@ -171,7 +171,7 @@ mod tests {
         bytes
     }
 
-    /// What arrives at the library when the guest sends `bytes` with `files`.
+    /// What the library receives when the guest sends `bytes` with `files`.
     fn passed(bytes: &[u8], files: Vec<OwnedFd>) -> Message {
         let (guest, outer) = UnixStream::pair().unwrap();
         let (inner, library) = UnixStream::pair().unwrap();

@@ -1,6 +1,6 @@
 //! The device as a vhost-user backend (QEMU's docs/interop/vhost-user.rst): one queue, one guest at a time.
 //!
-//! One queue, so that a guest's requests have one order; QEMU's `num-queues=1` says so to the guest.
+//! One queue, so that a guest's requests have one order; QEMU's `num-queues=1` tells the guest.
 
 use std::{
     io,
@@ -26,12 +26,12 @@ use vmm_sys_util::{
 
 use crate::{block, device::Device, error::ServeError, relay};
 
-/// Feature bit 30: the front end speaks the protocol's extensions (GET_CONFIG among them).
+/// Feature bit 30: the front end speaks the protocol's extensions (such as GET_CONFIG).
 const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
 
 /// Bytes of configuration that a front end may ask for (VHOST_USER_CONFIG_SIZE of QEMU is 256).
 const CONFIG_BYTES_MAX: usize = 4096;
-/// Looks in a row at a queue that has requests by its index, and gives none.
+/// Consecutive polls of a queue whose index claims requests but which yields none.
 const EMPTY_ROUNDS_MAX: u32 = 3;
 
 /// The device, shared by the guest's queue and the control connection.
@@ -58,12 +58,12 @@ impl Shared {
 struct Backend {
     shared: Arc<Shared>,
     memory: GuestMemoryAtomic<GuestMemoryMmap>,
-    /// The channel for asking the front end. Never used, but UML takes its end for the device's.
+    /// The channel for requests to the front end. Never used, but UML takes its end for the device's.
     channel: Arc<Mutex<Option<Channel>>>,
 }
 
 impl Backend {
-    /// Carry out all requests that stand in the queue. Returns whether there was any.
+    /// Carry out all requests in the queue. Returns whether there were any.
     fn drain(&self, vring: &VringRwLock) -> io::Result<bool> {
         let memory = self.memory.memory();
         let mut any = false;
@@ -95,7 +95,7 @@ impl Backend {
         }
     }
 
-    /// Carry out one request. Returns the bytes written for the guest; none where there is no room for a
+    /// Carry out one request. Returns the bytes written for the guest; None if there is no room for a
     /// status.
     fn answer(&self, mut reader: Reader, mut writer: Writer) -> Option<u32> {
         let room = writer.available_bytes().checked_sub(1)?;
@@ -107,7 +107,7 @@ impl Backend {
         u32::try_from(writer.bytes_written() + 1).ok()
     }
 
-    /// The guest gets its request back without a status, and may take it for done: the host must know.
+    /// The guest gets its request back without a status, and may take it for completed: the host must know.
     fn note_unanswered(&self) -> u32 {
         if let Some(device) = self.shared.device().as_mut() {
             device.stats.errors += 1;
@@ -133,7 +133,7 @@ impl VhostUserBackend for Backend {
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        // BACKEND_REQ, though nothing is ever asked of the front end: without it, UML's driver
+        // BACKEND_REQ, though the front end never gets a request: without it, UML's driver
         // (arch/um/drivers/virtio_uml.c) has no interrupt for the queue and fails with EBUSY.
         VhostUserProtocolFeatures::CONFIG | VhostUserProtocolFeatures::BACKEND_REQ
     }
@@ -143,7 +143,7 @@ impl VhostUserBackend for Backend {
     }
 
     fn set_event_idx(&self, _enabled: bool) {
-        // the vring has been told, and it decides about notifications
+        // the vring knows, and it decides about notifications
     }
 
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
@@ -181,13 +181,13 @@ impl VhostUserBackend for Backend {
         loop {
             vring.disable_notification().map_err(io::Error::other)?;
             empty = if self.drain(vring)? { 0 } else { empty + 1 };
-            // requests that came between the last look and this one have no kick of their own
+            // requests that arrived between the last poll and this one have no kick of their own
             if !vring.enable_notification().map_err(io::Error::other)? {
                 return Ok(());
             }
             if empty > EMPTY_ROUNDS_MAX {
-                // The index says that there are requests, and the queue that there are none (2.7.6): an
-                // index further on than the queue is long stays so, and this would never end.
+                // The index claims requests, but the queue yields none (2.7.6): an index further ahead
+                // than the queue is long stays so, and this would never end.
                 self.note_unanswered();
                 return Ok(());
             }
@@ -195,8 +195,8 @@ impl VhostUserBackend for Backend {
     }
 }
 
-/// Serve one guest after the other, for ever. Errors of one connection are told and survived; the
-/// error returned is one after which no guest can be served.
+/// Serve one guest after the other, for ever. Errors of one connection are reported and survived; the
+/// returned error is one after which no guest can be served.
 pub fn serve(shared: &Arc<Shared>, guests: &UnixListener) -> ServeError {
     loop {
         if let Err(error) = serve_one(shared, guests) {
@@ -214,7 +214,7 @@ fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), ServeErr
     };
     let mut daemon =
         VhostUserDaemon::new("vhost-user".into(), backend, memory).map_err(ServeError::Daemon)?;
-    // the library serves what it accepted itself, so the guest's messages take a second socket
+    // the library serves only connections that it accepted itself, so the guest's messages take a second socket
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let name = format!("powercut-disk-{}-{number}", std::process::id());
     let address =
@@ -234,16 +234,16 @@ fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), ServeErr
     drop(daemon);
     shared.guest.store(false, Ordering::Release);
     for thread in relays {
-        // they end with the connection, and a panic would have ended the process
+        // the threads end with the connection, and a panic would have ended the process
         let _ = thread.join();
     }
     Ok(())
 }
 
-/// Numbers the connections, for names of sockets.
+/// Numbers the connections, for socket names.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A guest that ends closes its socket; that is no error.
+/// A guest that ends closes its socket; that is not an error.
 fn is_farewell(error: vhost_user_backend::Error) -> vhost_user_backend::Result<()> {
     use vhost::vhost_user::Error::{Disconnected, PartialMessage};
     match error {

@@ -1,4 +1,4 @@
-//! The state that is shown, with the guest's writes on it: what every reader sees.
+//! The state shown, with the guest's writes on top: what every reader sees.
 
 use std::{fs::File, path::Path};
 
@@ -16,7 +16,7 @@ use crate::{
     Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
-/// Base image, log, state and overlay. Sector numbers and ranges have been checked by [`View::holds`].
+/// Base image, log, state and overlay. Callers check sector numbers and ranges with [`View::holds`].
 pub struct View {
     base: Mmap,
     base_file: File,
@@ -29,7 +29,7 @@ impl View {
     /// The base image with nothing of the log on it: the state of 0 entries.
     ///
     /// # Errors
-    /// A file that cannot be mapped, is no log, or does not fit the other.
+    /// If a file cannot be mapped, the log is not one, or the two do not fit each other.
     pub fn open(base: &Path, log: Option<&Path>) -> Answer<Self> {
         let (map, base_file) = map_file(base)?;
         if map.len() % SECTOR_BYTES != 0 {
@@ -78,7 +78,7 @@ impl View {
     /// Show another state and drop what the guest wrote.
     ///
     /// # Errors
-    /// A state that does not fit the log; then nothing changes.
+    /// If the state does not fit the log; then nothing changes.
     pub fn switch(&mut self, state: &State) -> Answer<()> {
         self.recipe = self.index.recipe(state)?;
         self.overlay.clear();
@@ -97,7 +97,7 @@ impl View {
     /// xxh3-128 of each 4 KiB block as the guest sees it, little-endian, one after the other.
     ///
     /// # Errors
-    /// A block that is not wholly on the device.
+    /// If a block is not wholly on the device.
     pub fn block_hashes(&self, blocks: &[u64]) -> Answer<Vec<u8>> {
         let mut hashes = Vec::with_capacity(blocks.len() * 16);
         let mut content = [0u8; BLOCK_BYTES];
@@ -115,7 +115,7 @@ impl View {
         Ok(hashes)
     }
 
-    /// Fill `out`, whole sectors, with what stands at `sector`.
+    /// Fill `out`, whole sectors, with the content from `sector` on.
     pub fn read(&self, sector: u64, out: &mut [u8]) {
         let end = sector + (out.len() / SECTOR_BYTES) as u64;
         let mut at = sector;

@@ -1,4 +1,4 @@
-//! Frames: sending, receiving, and refusing what is too much before anything is made of it.
+//! Frames: sending, receiving, and rejecting what exceeds the limits before anything is decoded.
 
 use std::io::{self, Read, Write};
 
@@ -28,12 +28,12 @@ pub enum FrameError {
     Trailing(usize),
     #[error("a message cannot be encoded")]
     Encode(#[from] rmp_serde::encode::Error),
-    #[error("a frame is no message of this protocol")]
+    #[error("a frame is not a message of this protocol")]
     Decode(#[from] rmp_serde::decode::Error),
 }
 
 impl FrameError {
-    /// Whether the connection is still at the beginning of a frame, so that the peer can be told.
+    /// Whether the connection is still at the beginning of a frame, so that a reply can report the error.
     #[must_use]
     pub fn is_in_step(&self) -> bool {
         !matches!(self, Self::Io(_) | Self::TooLong { .. })
@@ -59,10 +59,10 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Write one frame. Nothing is written where it fails before the connection does.
+/// Write one frame. Unless the connection itself fails, an error means that nothing was written.
 ///
 /// # Errors
-/// [`FrameError::TooLong`], [`FrameError::Encode`], or what the writer reports.
+/// [`FrameError::TooLong`], [`FrameError::Encode`], or the writer's error.
 pub fn send<T: Serialize>(writer: &mut impl Write, message: &T) -> Result<(), FrameError> {
     let mut frame = vec![0; 4];
     rmp_serde::encode::write_named(&mut frame, message)?;
@@ -78,7 +78,7 @@ pub fn send<T: Serialize>(writer: &mut impl Write, message: &T) -> Result<(), Fr
 /// Read one frame.
 ///
 /// # Errors
-/// What the reader reports, and as [`decode`].
+/// The reader's error, or as [`decode`].
 pub fn receive<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut length = [0u8; 4];
     reader.read_exact(&mut length)?;
@@ -122,10 +122,10 @@ fn check_length(bytes: usize, body: &[u8]) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Walk over one MessagePack value without making anything of it. Returns the bytes behind it.
+/// Skip one MessagePack value without decoding it. Returns the bytes behind it.
 fn measure(body: &[u8]) -> Result<usize, FrameError> {
     let mut rest = body;
-    // values that are still to come in each container that is open
+    // values still to come in each open container
     let mut open = vec![1u64];
     let mut values = 0;
     while let Some(left) = open.last_mut() {
@@ -149,7 +149,7 @@ fn measure(body: &[u8]) -> Result<usize, FrameError> {
     Ok(rest.len())
 }
 
-/// Skip a value's head and, of a string or number, the rest. Returns how many values are inside.
+/// Skip a value's head and, for a string or number, its body. Returns how many values it contains.
 fn skip(rest: &mut &[u8]) -> Option<u64> {
     let marker = take(rest, 1)?[0];
     let (bytes, children) = match marker {
@@ -168,7 +168,7 @@ fn skip(rest: &mut &[u8]) -> Option<u64> {
         0xdd => (0, number(rest, 4)?),
         0xde => (0, 2 * number(rest, 2)?),
         0xdf => (0, 2 * number(rest, 4)?),
-        // extensions, which no message has, and the marker that is never used
+        // extensions, which no message has, and the marker that MessagePack never uses
         0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => return None,
     };
     take(rest, usize::try_from(bytes).ok()?)?;
@@ -203,7 +203,7 @@ mod tests {
         [b"\x82\xa4type\xa9also_read\xa6blocks", blocks].concat()
     }
 
-    /// serde keeps a tagged message in a tree of its own first, at 32 bytes a value: 64 MiB of small numbers
+    /// serde first buffers a tagged message in a tree of its own, at 32 bytes a value: 64 MiB of small numbers
     /// took 2 GiB.
     #[test]
     fn a_frame_of_too_many_values_is_refused_before_it_is_decoded() {

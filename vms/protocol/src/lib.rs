@@ -1,4 +1,4 @@
-//! What the host, the agent and the disk say to each other.
+//! The messages between the host, the agent and the disk.
 //!
 //! One frame is a little-endian `u32` length followed by that many bytes of MessagePack. Every
 //! message is a map with a `type` entry that names the variant. The host's side is
@@ -14,7 +14,7 @@ pub mod pattern;
 pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, FileKind, OperationFlag, OperationKind, RunKind};
 
-/// Raised whenever a message changes its meaning; both ends refuse another number.
+/// Raised whenever a message changes its meaning; both ends reject any other number.
 pub const PROTOCOL_VERSION: u32 = 2;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
@@ -50,7 +50,7 @@ pub struct MountSpec {
     pub second_offset: u64,
 }
 
-/// What the host asks of the agent. The agent answers every request with one [`AgentReply`].
+/// The host's requests to the agent, which answers each with one [`AgentReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentRequest {
@@ -60,7 +60,7 @@ pub enum AgentRequest {
         log: String,
         mount: MountSpec,
     },
-    /// Do the operations in order, each between the marks `begin N` and `ack N`,
+    /// Carry out the operations in order, each between the marks `begin N` and `ack N`,
     /// N counting from `first_index`. Stops after the first that fails.
     RunOperations {
         first_index: u32,
@@ -81,7 +81,7 @@ pub enum AgentRequest {
     RunProgram { argv: Vec<String>, deadline_s: u32 },
     /// Unmount what `Recover` left mounted.
     Unmount {},
-    /// Put a file into the guest's root, outside the mount point; or more of one that is there.
+    /// Put a file into the guest's root, outside the mount point, or append to one that is there.
     PutFile {
         path: String,
         mode: u32,
@@ -91,7 +91,7 @@ pub enum AgentRequest {
     },
 }
 
-/// What the agent answers. `Hello` comes once, unasked, when the agent is up.
+/// The agent's replies. `Hello` comes once, unsolicited, when the agent is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentReply {
@@ -112,7 +112,7 @@ pub enum AgentReply {
     RecordFinished {
         /// The status line of the log-writes target, read before its removal.
         status: String,
-        /// Whether that line says that the target stopped logging: the log is not whole.
+        /// Whether that line reports that the target stopped logging: the log is incomplete.
         logging_disabled: bool,
         unmount_errno: i32,
         kernel_log: Vec<String>,
@@ -121,7 +121,7 @@ pub enum AgentReply {
     },
     Recovered(Recovered),
     ProgramDone {
-        /// Exit code, or 128 + signal; none when it was stopped at its deadline.
+        /// Exit code, or 128 + signal; none if it was stopped at its deadline.
         exit_code: Option<i32>,
         #[serde(with = "serde_bytes")]
         output: Vec<u8>,
@@ -145,9 +145,9 @@ pub struct OperationResult {
     pub index: u32,
     /// The call that failed.
     pub error: Option<CallError>,
-    /// Of `run`, where the program ended by itself: its exit code, or 128 + signal.
+    /// For `run`, if the program ended by itself: its exit code, or 128 + signal.
     pub exit_code: Option<i32>,
-    /// Of `run`: what the program wrote to its standard output and error.
+    /// For `run`: what the program wrote to its standard output and error.
     #[serde(with = "serde_bytes")]
     pub output: Vec<u8>,
 }
@@ -171,7 +171,7 @@ pub struct ModuleError {
     pub errno: i32,
 }
 
-/// What came back from one crash state.
+/// What was recovered from one crash state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovered {
     /// 0, or the errno of mount(2).
@@ -183,7 +183,7 @@ pub struct Recovered {
     pub unmount_errno: i32,
     /// Kernel messages since the previous request.
     pub kernel_log: Vec<String>,
-    /// Whether those are all: the kernel's ring may overrun, and what is told of it is bounded.
+    /// Whether no message is missing: the kernel's ring may overrun, and a reply's share of it is bounded.
     pub log_complete: bool,
     /// Microseconds in the guest.
     pub mount_us: u64,
@@ -232,7 +232,7 @@ pub struct Run {
     pub start: u64,
     pub length: u64,
     pub value: u64,
-    /// File offset that `misplaced` data was written at.
+    /// File offset at which `misplaced` data was written.
     pub origin: u64,
     #[serde(with = "serde_bytes")]
     pub data: Vec<u8>,
@@ -249,11 +249,11 @@ pub struct State {
     pub torn_sectors: Option<u64>,
 }
 
-/// What the host asks of the disk. The disk answers every request with one [`DiskReply`].
+/// The host's requests to the disk, which answers each with one [`DiskReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DiskRequest {
-    /// Show another base image (of the size of the device), with a write log or without.
+    /// Show another base image (of the size of the device), with or without a write log.
     Open { base: String, log: Option<String> },
     /// Show this state; drop what the guest wrote on the one before.
     Switch { state: State },
@@ -267,14 +267,14 @@ pub enum DiskRequest {
     /// Counters since the last `Switch` or `Open`.
     Stats {},
     /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
-    /// a host's program saw them in the `Image`.
+    /// a program on the host saw them in the `Image`.
     AlsoRead { blocks: Vec<u64> },
-    /// What came of this state, by a number of the host's choice. Kept with the contents of all blocks
-    /// that were read since the `Switch`, until the next `Open`. Refused when nothing was read.
+    /// Keep the outcome of this state, a number that the host chose, with the contents of all blocks
+    /// that were read since the `Switch`, until the next `Open`. Refused if nothing was read.
     Remember { outcome: u64 },
     /// Outcomes of states that agree with a remembered one on every block that was read there.
     Recall { states: Vec<State> },
-    /// Contents of 4 KiB blocks of the device as it is now, the guest's writes among them.
+    /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
     BlockHashes { blocks: Vec<u64> },
 }
 
@@ -283,7 +283,7 @@ pub enum DiskRequest {
 pub enum DiskReply {
     Opened {
         size_bytes: u64,
-        /// Log entries, marks and flushes among them.
+        /// Log entries, marks and flushes included.
         entries: u64,
     },
     Switched {},
@@ -294,7 +294,7 @@ pub enum DiskReply {
         hash: String,
     },
     Hashed {
-        /// 32 hexadecimal digits a state; equal exactly when the contents are (but for collisions).
+        /// 32 hexadecimal digits per state; equal exactly when the contents are (but for collisions).
         hashes: Vec<String>,
     },
     Compared {
@@ -310,12 +310,12 @@ pub enum DiskReply {
         earlier: Option<u64>,
     },
     Recalled {
-        /// One a state; none where no remembered state agrees.
+        /// One per state; none if no remembered state agrees.
         outcomes: Vec<Option<u64>>,
     },
     BlocksHashed {
-        /// 16 bytes a block, in the order asked for; equal exactly when the contents are (but for
-        /// collisions), whichever block, state or base image they are of.
+        /// 16 bytes per block, in the order of the request; equal exactly when the contents are (but for
+        /// collisions), whichever block, state or base image they belong to.
         #[serde(with = "serde_bytes")]
         hashes: Vec<u8>,
     },

@@ -65,7 +65,7 @@ words! {
 }
 
 words! {
-    /// The type of an inode. `Unknown`: none that stat(2) documents.
+    /// The type of an inode. `Unknown`: not one that stat(2) documents.
     #[derive(Default)]
     FileKind {
         File,
@@ -102,7 +102,7 @@ words! {
 }
 
 words! {
-    /// What failed in the guest: a system call, or a limit of the agent's own.
+    /// What failed in the guest: a system call, or one of the agent's own limits.
     Call {
         Statx,
         Openat,

@@ -1,4 +1,4 @@
-//! Data that says where it comes from.
+//! Data that encodes where it comes from.
 //!
 //! Everything is built of 8-byte words (little-endian `u64`), so that a walk can name the origin of
 //! any stretch of a file without knowing what was meant to be there:
@@ -9,7 +9,7 @@
 //! bits 32..64  place    file offset / 8; for poison the number of the 4 KiB device block
 //! ```
 //!
-//! A write that begins or ends inside a word writes the bytes of that word which it covers.
+//! A write that begins or ends inside a word writes only the bytes that it covers.
 
 /// Writer number of the poison that fills the device before mkfs.
 pub const POISON: u16 = 0xffff;
@@ -35,7 +35,7 @@ pub const fn decode(word: u64) -> Option<(u16, u32)> {
     }
 }
 
-/// splitmix64 (Steele, Lea, Flood 2014), folded to 16 bits. Zero does not check, so zeros are no data.
+/// splitmix64 (Steele, Lea, Flood 2014), folded to 16 bits. Zero has no valid check, so zeros are not data.
 const fn check(body: u64) -> u16 {
     let mut z = body.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,7 @@ const fn check(body: u64) -> u16 {
     ((z ^ (z >> 16)) & 0xffff) as u16
 }
 
-/// The bytes that `writer` puts at file offset `offset`.
+/// The bytes that `writer` writes at file offset `offset`.
 pub fn fill(writer: u16, offset: u64, out: &mut [u8]) {
     let mut at = offset;
     let mut rest = out;

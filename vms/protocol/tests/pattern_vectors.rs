@@ -1,4 +1,4 @@
-//! The pattern is what `pattern_vectors.json` says; `harness/tests/oracles/test_pattern.py` reads it too.
+//! The pattern matches `pattern_vectors.json`; `harness/tests/oracles/test_pattern.py` reads it too.
 
 use powercut_protocol::pattern;
 use serde_json::Value;

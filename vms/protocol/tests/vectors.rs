@@ -1,7 +1,7 @@
 //! The samples in `vectors.json` decode to messages and encode to the same bytes again, here as in
 //! `harness/tests/guests/test_wire.py`. MessagePack of both sides puts `type` first, fields in the
 //! order of their declaration, and integers into the shortest form, so the bytes themselves can be
-//! compared: an unknown, missing, misspelt or moved field on either side shows. So do words and limits.
+//! compared: an unknown, missing, misspelt or moved field on either side fails the test. So do words and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,7 +135,7 @@ fn words<T: Serialize>(all: &[T]) -> Vec<String> {
         .collect()
 }
 
-/// A kind that only one side knows would fail in the middle of a run, on the first file that has it.
+/// A kind that only one side knows would fail in mid-run, on the first file that has it.
 #[test]
 fn words_limits_and_version_are_those_of_the_host() {
     let vectors = vectors();
@@ -186,7 +186,7 @@ impl Random {
     }
 }
 
-/// Times that each sample is damaged; `POWERCUT_FUZZ` names more.
+/// How often each sample is damaged; `POWERCUT_FUZZ` raises it.
 fn rounds() -> usize {
     let named = std::env::var("POWERCUT_FUZZ").ok();
     named.and_then(|n| n.parse().ok()).unwrap_or(400)

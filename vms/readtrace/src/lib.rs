@@ -1,14 +1,14 @@
-//! Notes what a program reads of one file, or of two that are parts of one. Loaded into an fsck by LD_PRELOAD.
+//! Records what a program reads of one file, or of two that are parts of one. LD_PRELOAD loads it into an fsck.
 //!
-//! `POWERCUT_TRACE_FILE` names the file, `POWERCUT_TRACE_OUT` an empty file where its reads are written to: a
-//! line `offset length` in bytes for each. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another, whose reads count
-//! as reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` when the
-//! program ends by `exit`. It is left out when something was done that this library does not follow: with the
-//! file (mmap, stdio, readv, a descriptor that was duplicated, a bare system call), or a second process (one
-//! that was forked, or a program that was started). A trace that may lack a read must not be taken for one
-//! that lacks none. A program that is linked statically, or ends by `_exit`, leaves no complete trace.
+//! `POWERCUT_TRACE_FILE` names the file, `POWERCUT_TRACE_OUT` an empty file for the trace: a line
+//! `offset length` in bytes for each read. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another file, whose reads
+//! count as reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` if the
+//! program ends by `exit`. It is left out after anything that this library does not follow: other access to
+//! the file (mmap, stdio, readv, a duplicated descriptor, a bare system call), or a second process (forked or
+//! started). A trace that may lack a read must not be taken for a complete one. A program that is linked
+//! statically, or ends by `_exit`, leaves no complete trace.
 //!
-//! A traced program ends with the thread that started it: a killed orchestrator leaves no fsck behind.
+//! A traced program dies with the thread that started it: a killed orchestrator leaves no fsck behind.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
 use std::fs::OpenOptions;
@@ -26,16 +26,16 @@ use libc::{dlsym, mode_t, off64_t, size_t, ssize_t, FILE, RTLD_NEXT};
 /// Device and inode of a file.
 type Identity = (u64, u64);
 
-/// What is known of the traced files.
+/// The traced files and their reads so far.
 #[derive(Default)]
 struct Trace {
     /// Device and inode.
     identity: Option<Identity>,
-    /// Of the second file, with the offset at which it begins.
+    /// The second file's, with the offset at which it begins.
     tail: Option<(Identity, u64)>,
     /// Reads, as offset and length.
     reads: Vec<(u64, u64)>,
-    /// Something was done that is not followed.
+    /// The program did something that is not followed.
     lost: bool,
 }
 
@@ -46,7 +46,7 @@ static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 #[link_section = ".init_array"]
 static END_WITH_PARENT: extern "C" fn() = {
     extern "C" fn end_with_parent() {
-        // Only the program that is traced: what it starts has to come to the line that spoils its trace.
+        // Only the traced program: a program that it starts must live to write the line that spoils the trace.
         let out =
             std::env::var_os("POWERCUT_TRACE_OUT").and_then(|path| std::fs::metadata(path).ok());
         if out.is_some_and(|trace| trace.len() == 0) {
@@ -62,13 +62,13 @@ fn with_trace<T>(act: impl FnOnce(&mut Trace) -> T) -> Option<T> {
     Some(act(trace.get_or_insert_with(begin)))
 }
 
-/// The files' identities. Leaves a line that a trace has begun, so that no other process's is taken for whole.
+/// The files' identities. Announces the trace with a line, so that no other process's trace passes for complete.
 fn begin() -> Trace {
     extern "C" fn before_fork() {
         with_trace(|t| t.lost = true);
     }
     announce();
-    // SAFETY: the function lives as long as the program. What the parent has lost by then, the child has too.
+    // SAFETY: the function lives as long as the program. What the parent has lost by then, the child has lost too.
     let followed = unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
     let tail = std::env::var("POWERCUT_TRACE_TAIL").ok();
     let parsed = tail.as_deref().and_then(parse_tail);
@@ -80,12 +80,12 @@ fn begin() -> Trace {
     }
 }
 
-/// What a process leaves in the file of the trace when it begins.
+/// The line that a process appends to the trace's file when it begins.
 fn announcement() -> String {
     format!("begun {}\n", std::process::id())
 }
 
-/// Append the announcement. A failure shows at the end, when it is not there.
+/// Append the announcement. A failure shows at the end, when the line is missing.
 fn announce() {
     let Some(out) = std::env::var_os("POWERCUT_TRACE_OUT") else {
         return;
@@ -95,8 +95,8 @@ fn announce() {
     };
     let text = announcement();
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: a path that ends in NUL, and a buffer of the length given. By the system call, because the
-    // C library's function is followed here, and the trace is being begun.
+    // SAFETY: a path that ends in NUL, and a buffer of the length given. A bare system call, because this
+    // library follows the C library's function, and the trace is only beginning.
     unsafe {
         let fd = libc::syscall(
             libc::SYS_openat,
@@ -123,7 +123,7 @@ fn parse_tail(text: &str) -> Option<(Identity, u64)> {
 }
 
 impl Trace {
-    /// Where the reads of a file begin to count; None for one that is not traced.
+    /// The offset from which the reads of a file count; None if it is not traced.
     fn base(&self, file: Identity) -> Option<u64> {
         match self.tail {
             Some((tail, offset)) if tail == file => Some(offset),
@@ -132,7 +132,7 @@ impl Trace {
     }
 }
 
-/// Runs behind all that the program does at its exit, which may read too.
+/// Runs after everything that the program does at exit, which may read too.
 #[used]
 #[link_section = ".fini_array"]
 static AT_THE_END: extern "C" fn() = finish;
@@ -140,16 +140,16 @@ static AT_THE_END: extern "C" fn() = finish;
 extern "C" fn finish() {
     let Ok(mut guard) = TRACE.lock() else { return };
     let Some(trace) = guard.as_mut() else { return };
-    // what is left behind follows nothing, and does not begin again when the trace's own file is opened
+    // from here on nothing is followed, and opening the trace's own file does not begin a trace again
     let trace = std::mem::take(trace);
     drop(guard);
     if let Some(out) = std::env::var_os("POWERCUT_TRACE_OUT") {
-        // a failure leaves no last line, which says enough
+        // a failure leaves no last line: the trace is incomplete
         let _ = write_trace(&out, &trace);
     }
 }
 
-/// The reads, and whether they are all: only where no other process has begun a trace.
+/// The reads, and whether they are complete: only if no other process has begun a trace.
 fn write_trace(out: &OsStr, trace: &Trace) -> std::io::Result<()> {
     let mut file = OpenOptions::new().read(true).write(true).open(out)?;
     let mut before = String::new();
@@ -169,7 +169,7 @@ fn write_trace(out: &OsStr, trace: &Trace) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Where the reads of a descriptor's file begin to count; None where it is not traced.
+/// The offset from which the reads of a descriptor's file count; None if it is not traced.
 fn traced(descriptor: c_int) -> Option<u64> {
     // SAFETY: fstat fills the structure when it returns 0.
     let identity = unsafe {
@@ -201,9 +201,9 @@ fn lose(descriptor: c_int) {
     }
 }
 
-/// The next definition of a function. Stands in an `unsafe` block: the type must be that of the C library's
-/// function of that name. Looked up once, or by threads that meet here more than once: waiting for each other
-/// they would come by `syscall`, which is looked up here too.
+/// The next definition of a function. Use in an `unsafe` block: the type must be that of the C library's
+/// function of that name. Looked up once, or more than once by threads that race here: to wait for each other
+/// they would call `syscall`, which is looked up here too.
 macro_rules! real {
     ($name:literal as $type:ty) => {{
         static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -236,7 +236,7 @@ type Syscall =
 type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;
 type Openat = unsafe extern "C" fn(c_int, *const c_char, c_int, mode_t) -> c_int;
 
-/// A function of the C library with the same arguments, whose read is noted.
+/// A function of the C library with the same arguments, which records the read.
 macro_rules! pread_like {
     ($name:ident, $text:literal) => {
         /// # Safety
@@ -248,7 +248,7 @@ macro_rules! pread_like {
             count: size_t,
             at: off64_t,
         ) -> ssize_t {
-            // SAFETY: passed on as it came.
+            // SAFETY: passed on unchanged.
             let got = unsafe { real!($text as Pread)(fd, buffer, count, at) };
             note(fd, at, got);
             got
@@ -258,7 +258,7 @@ macro_rules! pread_like {
 pread_like!(pread, c"pread");
 pread_like!(pread64, c"pread64");
 
-/// What a program that was compiled with _FORTIFY_SOURCE calls.
+/// The same for the functions that a program compiled with _FORTIFY_SOURCE calls.
 macro_rules! checked_pread_like {
     ($name:ident) => {
         /// # Safety
@@ -272,7 +272,7 @@ macro_rules! checked_pread_like {
             room: size_t,
         ) -> ssize_t {
             if count > room {
-                // As the C library's does: the program has a defect, and must not go on.
+                // As the C library does: the program has a defect and must not go on.
                 std::process::abort();
             }
             // SAFETY: passed on; the buffer has room.
@@ -287,7 +287,7 @@ checked_pread_like!(__pread64_chk);
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: lseek changes nothing here; the read is passed on as it came.
+    // SAFETY: lseek changes nothing here; the read is passed on unchanged.
     unsafe {
         let at = libc::lseek64(fd, 0, libc::SEEK_CUR);
         let got = real!(c"read" as Read)(fd, buffer, count);
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn __read_chk(
     unsafe { read(fd, buffer, count) }
 }
 
-/// A function whose use on the traced file means that the trace cannot be complete.
+/// A function whose use on a traced file makes the trace incomplete.
 macro_rules! loses {
     ($name:ident($($arg:ident: $type:ty),*) -> $result:ty, $text:literal as $real:ty) => {
         /// # Safety
@@ -320,7 +320,7 @@ macro_rules! loses {
         #[no_mangle]
         pub unsafe extern "C" fn $name(fd: c_int $(, $arg: $type)*) -> $result {
             lose(fd);
-            // SAFETY: passed on as it came.
+            // SAFETY: passed on unchanged.
             unsafe { real!($text as $real)(fd $(, $arg)*) }
         }
     };
@@ -348,7 +348,7 @@ loses!(
     c"copy_file_range" as Transfer
 );
 
-/// A function that sends a file's contents on, its second descriptor.
+/// A function that sends a file's contents to a descriptor; the file is its second argument.
 macro_rules! sendfile_like {
     ($name:ident, $text:literal) => {
         /// # Safety
@@ -361,7 +361,7 @@ macro_rules! sendfile_like {
             count: size_t,
         ) -> ssize_t {
             lose(fd);
-            // SAFETY: passed on as it came.
+            // SAFETY: passed on unchanged.
             unsafe { real!($text as Sendfile)(to, fd, at, count) }
         }
     };
@@ -369,11 +369,11 @@ macro_rules! sendfile_like {
 sendfile_like!(sendfile, c"sendfile");
 sendfile_like!(sendfile64, c"sendfile64");
 
-/// syscall(2): what reads without the C library's knowing.
+/// syscall(2): reads that bypass the C library.
 ///
 /// # Safety
-/// As the C library's. It takes as many arguments as the call has; what is passed on of the others is not
-/// looked at.
+/// As the C library's. It takes as many arguments as the call has; nothing looks at the others that are
+/// passed on.
 #[no_mangle]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -394,13 +394,13 @@ pub unsafe extern "C" fn syscall(
         | libc::SYS_copy_file_range => lose(a as c_int),
         libc::SYS_sendfile => lose(b as c_int),
         libc::SYS_mmap if e as c_int >= 0 => lose(e as c_int),
-        // Reads by way of rings and queues name their descriptors elsewhere.
+        // Reads through rings and queues name their descriptors elsewhere.
         libc::SYS_io_uring_setup | libc::SYS_io_setup => {
             with_trace(|t| t.lost = true);
         }
         _ => {}
     }
-    // SAFETY: passed on as it came.
+    // SAFETY: passed on unchanged.
     unsafe { real!(c"syscall" as Syscall)(number, a, b, c, d, e, f) }
 }
 
@@ -421,7 +421,7 @@ macro_rules! mmap_like {
             if fd >= 0 {
                 lose(fd);
             }
-            // SAFETY: passed on as it came.
+            // SAFETY: passed on unchanged.
             unsafe { real!($text as Mmap)(at, length, protection, flags, fd, offset) }
         }
     };
@@ -436,7 +436,7 @@ macro_rules! fopen_like {
         /// As the C library's.
         #[no_mangle]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            // SAFETY: `path` is a C string, as fopen(3) requires; passed on as it came.
+            // SAFETY: `path` is a C string, as fopen(3) requires; passed on unchanged.
             unsafe {
                 lose_path(path);
                 real!($text as Fopen)(path, mode)
@@ -447,7 +447,7 @@ macro_rules! fopen_like {
 fopen_like!(fopen, c"fopen");
 fopen_like!(fopen64, c"fopen64");
 
-/// As [`fopen_like`], into a stream that is there.
+/// As [`fopen_like`], into an existing stream.
 macro_rules! freopen_like {
     ($name:ident, $text:literal) => {
         /// # Safety
@@ -458,7 +458,7 @@ macro_rules! freopen_like {
             mode: *const c_char,
             stream: *mut FILE,
         ) -> *mut FILE {
-            // SAFETY: `path` is a C string or null, as freopen(3) requires; passed on as it came.
+            // SAFETY: `path` is a C string or null, as freopen(3) requires; passed on unchanged.
             unsafe {
                 if !path.is_null() {
                     lose_path(path);
@@ -481,8 +481,8 @@ unsafe fn lose_path(path: *const c_char) {
     }
 }
 
-/// A function that opens a file. Nothing is noted; it makes sure that the trace has begun, so that a
-/// program which opens the image and reads nothing of it has a trace too.
+/// A function that opens a file. Records nothing, but makes sure that the trace has begun, so that a
+/// program that opens the image and reads nothing of it has a trace too.
 macro_rules! open_like {
     ($name:ident, $text:literal) => {
         /// # Safety
@@ -490,7 +490,7 @@ macro_rules! open_like {
         #[no_mangle]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             with_trace(|_| ());
-            // SAFETY: passed on as it came; a mode that was not given is not looked at.
+            // SAFETY: passed on unchanged; nothing looks at a mode that was not given.
             unsafe { real!($text as Open)(path, flags, mode) }
         }
     };
@@ -508,7 +508,7 @@ pub unsafe extern "C" fn openat(
     mode: mode_t,
 ) -> c_int {
     with_trace(|_| ());
-    // SAFETY: passed on as it came.
+    // SAFETY: passed on unchanged.
     unsafe { real!(c"openat" as Openat)(directory, path, flags, mode) }
 }
 
@@ -517,7 +517,7 @@ pub unsafe extern "C" fn openat(
 #[no_mangle]
 pub unsafe extern "C" fn dup3(fd: c_int, other: c_int, flags: c_uint) -> c_int {
     lose(fd);
-    // SAFETY: passed on as it came.
+    // SAFETY: passed on unchanged.
     unsafe { libc::syscall(libc::SYS_dup3, fd, other, flags) as c_int }
 }
 

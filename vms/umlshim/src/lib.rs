@@ -4,9 +4,9 @@
 //! (HOST_FP_SIZE, `arch/x86/um/user-offsets.c`) and sets them by PTRACE_SETREGSET with that length. A host
 //! with AMX has some 11,000 bytes, and its kernel refuses to set a part of them (`xstateregs_set`,
 //! `arch/x86/kernel/fpu/regset.c`: EFAULT), so that UML panics before its first process runs. A set that is
-//! shorter than the host's state is made whole with what the process has now. What UML does not know (AMX
-//! tiles, protection keys) therefore stays as it is, over switches between its processes too: nothing in
-//! the guest uses it. UML's processes are also told to end with it (PTRACE_O_EXITKILL).
+//! shorter than the host's state is completed with the process's current state. What UML does not know (AMX
+//! tiles, protection keys) therefore stays as it is, even across switches between its processes: nothing in
+//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL).
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_long, c_uint, c_void};
@@ -58,11 +58,11 @@ pub unsafe extern "C" fn ptrace(
     if request == PTRACE_SETOPTIONS as c_uint {
         // A killed UML must not leave its processes behind: they hold its disk and its memory.
         let options = (data as usize | PTRACE_O_EXITKILL as usize) as *mut c_void;
-        // SAFETY: the options are a number in a pointer's place.
+        // SAFETY: the options are a number passed in place of a pointer.
         return unsafe { real_ptrace()(request, pid, address, options) };
     }
     if request != PTRACE_SETREGSET as c_uint || address as usize != XSTATE {
-        // SAFETY: passed on as it came.
+        // SAFETY: passed on unchanged.
         return unsafe { real_ptrace()(request, pid, address, data) };
     }
     // SAFETY: PTRACE_SETREGSET takes an iovec; the buffer is ours alone (see `Buffer`), and no more than
