@@ -254,7 +254,7 @@ class Worker:
             if "log-writes" not in guest.hello.dm_targets:
                 raise KernelError(
                     f"this kernel ({guest.hello.release}) has no dm-log-writes target",
-                    "enable CONFIG_DM_LOG_WRITES; with modules, name them by --modules DIR",
+                    "enable CONFIG_DM_LOG_WRITES; if it is a module, name the directory of the modules",
                 )
             machine = self._kit.machine
             start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)

@@ -108,7 +108,8 @@ def look_up_kernel(
     for path in replaced:
         if not path.is_file() or path.suffix != ".ko":
             raise UsageError(
-                f"--module {path} is no .ko file", "name the module that your build made: fs/ext4/ext4.ko"
+                f"{path} is not a kernel module (a file whose name ends in .ko)",
+                "name the module that your build made: fs/ext4/ext4.ko",
             )
     if modules is not None:
         _modules_dir(modules)
@@ -170,7 +171,7 @@ def _modules_dir(given: Path) -> Path:
             _depmod(path)
             return path
     raise KernelError(
-        f"--modules {given} holds no modules (no `kernel/**/*.ko` below it)",
+        f"{given} holds no modules (no `kernel/**/*.ko` below it)",
         "name what `make modules_install INSTALL_MOD_PATH=DIR` filled: DIR, or DIR/lib/modules/RELEASE",
     )
 
@@ -297,7 +298,7 @@ def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
         if not index.has(name):
             raise KernelError(
                 f"kernel {kernel.name} has no module {name}, and it is not built in",
-                f"enable it in the kernel's configuration ({_config_name(name)}), or name another --kernel",
+                f"enable it in the kernel's configuration ({_config_name(name)}), or name another kernel",
             )
         index.add(name, order)
     return list(order)
@@ -312,7 +313,7 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
         if path not in loaded:
             names = ", ".join(_key(p) for p in loaded) or "none: all that is needed is built in"
             raise UsageError(
-                f"--module {path}: {kernel.name} loads no module {_key(path)} here: it would not be tested",
+                f"{kernel.name} loads no module {_key(path)} here: {path} would not be tested",
                 f"a file is called as the module that it replaces; loaded are {names}",
             )
 

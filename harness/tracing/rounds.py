@@ -150,7 +150,7 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
     if not able:
         raise KernelError(
             "; ".join(f"{mode}: {why}" for mode, why in lacking.items()),
-            "name another mode, or another --kernel",
+            "name another mode, or another kernel",
         )
     return able, list(modules), lacking
 
