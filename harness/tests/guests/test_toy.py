@@ -34,8 +34,10 @@ operations = ["mkdir a", "sync", "mkdir b"]
 DEFECTS = ("forgetful", "mortal", "silent")
 DEADLINE_S = 120.0
 
+# Whoever starts the tests in the background may ignore SIGINT, and children inherit that.
 PROGRAM = """
-import pathlib, sys
+import pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from harness.cli import main
 from harness.guests import machine
 folder = pathlib.Path(sys.argv.pop(1))
