@@ -76,7 +76,7 @@ def test_export_writes_the_crashed_disk(compared_store: RunStore, tmp_path: Path
     [
         ("ext4-ordered/append-fsync", "ext4-ordered/append-fsync@417"),
         ("ext4-journal/append-fsync@4", "it has: ext4-ordered/append-fsync"),
-        ("ext4-ordered/append-fsync@999999", "behind its end"),
+        ("ext4-ordered/append-fsync@999999", "beyond its end"),
     ],
 )
 def test_a_point_that_is_not_there_says_what_is(compared_store: RunStore, text: str, says: str) -> None:
