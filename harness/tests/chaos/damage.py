@@ -41,9 +41,19 @@ def run_damage(trial: Trial, reference: Reference, plant: str = "") -> None:
 
 def copy_run(source: Path, copy: Path) -> None:
     """Hard-link files that commands only replace as a whole, so that a copy costs next to nothing."""
-    shutil.copytree(
-        source, copy, copy_function=lambda a, b: os.link(a, b) if "/cases/" in a else shutil.copy2(a, b)
-    )
+    shutil.copytree(source, copy, copy_function=_copy_file)
+
+
+def _copy_file(source: str, copy: str) -> None:
+    if "/cases/" in source:
+        os.link(source, copy)
+        return
+    try:
+        shutil.copy2(source, copy)
+    except FileNotFoundError:
+        # another lane's run has just closed the database, which removes these
+        if not source.endswith(("-wal", "-shm")):
+            raise
 
 
 def _file(chance: random.Random, run: Path) -> Path:
