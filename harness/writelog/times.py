@@ -1,0 +1,56 @@
+"""When the writes of a recording were submitted and completed, in the guest's own order.
+
+A time is the number of an event: the guest's block layer reports each bio of the recorded device twice, when it
+is submitted and when it completes, and the agent's marks lie between them. All have one order, and a time is a
+place in it. What was submitted before something else completed has the smaller number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWrite:
+    """A write or discard of the log, with its times.
+
+    `entry`: its number in the log. `preflush`: the disk flushes its cache before it writes the data
+    (REQ_PREFLUSH), so the data cannot be durable before everything that had completed when it was submitted.
+    `fua`: it is durable once it completes.
+    """
+
+    entry: int
+    submitted: int
+    completed: int
+    fua: bool = False
+    preflush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimedFlush:
+    """A flush without data: once it completes, all that had completed when it was submitted is durable."""
+
+    submitted: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimedMark:
+    """A mark of the log, such as `ack 7`, and when it was made."""
+
+    at: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The events of a recording, joined to its log.
+
+    `writes`: in the order of submission; exactly the log's entries that change the device, each once.
+    `marks`: in order, those of the log. `events`: how many there are; times are below it.
+    """
+
+    writes: tuple[TimedWrite, ...]
+    flushes: tuple[TimedFlush, ...]
+    marks: tuple[TimedMark, ...]
+    events: int
