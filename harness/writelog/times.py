@@ -28,16 +28,22 @@ class TimedWrite:
 
 @dataclass(frozen=True, slots=True)
 class TimedFlush:
-    """A flush without data: once it completes, all that had completed when it was submitted is durable."""
+    """A flush without data: once it completes, all that had completed when it was submitted is durable.
 
+    `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is an
+    entry of the log as well, but no bio of its own: it is not listed.)
+    """
+
+    entry: int
     submitted: int
     completed: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimedMark:
-    """A mark of the log, such as `ack 7`, and when it was made."""
+    """A mark of the log, such as `ack 7`, and when it was made. `entry`: its number in the log."""
 
+    entry: int
     at: int
     text: str
 
