@@ -1,8 +1,8 @@
 """When the writes of a recording were submitted and completed, in the guest's own order.
 
-A time is the number of an event: the guest's block layer reports each bio of the recorded device twice, when it
-is submitted and when it completes, and the agent's marks lie between them. All have one order, and a time is a
-place in it. What was submitted before something else completed has the smaller number.
+A time is the number of an event: the guest's block layer reports each bio of the recorded device twice, when
+it is submitted and when it completes, and the agent's marks lie between them. All have one order, and a time
+is a place in it. What was submitted before something else completed has the smaller number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class TimedWrite:
 class TimedFlush:
     """A flush without data: once it completes, all that had completed when it was submitted is durable.
 
-    `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is an
-    entry of the log as well, but no bio of its own: it is not listed.)
+    `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is
+    an entry of the log as well, but no bio of its own: it is not listed.)
     """
 
     entry: int
