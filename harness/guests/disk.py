@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -24,7 +25,7 @@ from harness.errors import DiskError, EnvironmentLacks
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
-from harness.model import CrashState
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 
 _BINARY_VARIABLE = "POWERCUT_DISK"
 _START_TIMEOUT_S = 20.0
@@ -32,6 +33,9 @@ _REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
 _CLOSE_TIMEOUT_S = 2.0
 _STDERR_TAIL_BYTES = 4000
 _STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
+BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
+EXPLORED_MAX = wire.LIMITS["STATES"]
+"""States and leaves that one exploration may answer with."""
 
 M = TypeVar("M", bound=msgspec.Struct)
 
@@ -47,6 +51,63 @@ def find_binary() -> Path:
             f"cargo build --release -p powercut-disk, or set {_BINARY_VARIABLE} to the program",
         )
     return binary
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order the entries of a log were applied to the device.
+
+    `entries`: each entry that changes the device, once. Each is cut at multiples of `unit_sectors` sectors of
+    the device (1, 2, 4 or 8) into *chunks*. They are numbered from 0, entry by entry in this order, ascending
+    by sector within an entry. In the states of such a device, chunks take the place of entries.
+    """
+
+    entries: tuple[int, ...]
+    unit_sectors: int = BLOCK_SECTORS
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The states in which a power cut may leave the device at one moment, in chunks: of the first `prefix`,
+    those in `absent` have not landed, each of those in `volatile` may have landed or not, independently, and
+    all others have. Both ascend, and have nothing in common.
+    """
+
+    prefix: int
+    absent: tuple[int, ...]
+    volatile: tuple[int, ...]
+
+    def state(self, kept: bool, but: Iterable[int] = ()) -> CrashState:
+        """All volatile chunks landed (`kept`) or none did, with the other fate for `but`."""
+        others = set(but)
+        lost = [chunk for chunk in self.volatile if (chunk in others) is kept]
+        return CrashState(self.prefix, tuple(sorted([*self.absent, *lost])))
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A remembered outcome that a moment may have.
+
+    `outcome`: its number. `state`: one state that has it; volatile blocks that no visit read are as in the
+    nearer default (kept, if both are equally near). `data`: the state differs from another leaf's in one
+    block alone that holds only data. `losses`: blocks that deviate from the nearer default.
+    """
+
+    outcome: int
+    state: CrashState
+    data: bool
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """`wanted`: states to visit, each from another unknown end of the memo's tree. As long as there are any,
+    the rest counts only part of the moment. `cut`: branches that were not followed; 0: `leaves` are complete.
+    """
+
+    wanted: tuple[CrashState, ...]
+    leaves: tuple[Leaf, ...]
+    cut: int
 
 
 class Disk:
@@ -132,9 +193,17 @@ class Disk:
             self._process.stdout.close()
         self._folder.remove()
 
-    def open(self, base: Path, log: Path | None = None) -> wire.Opened:
-        """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes."""
-        request = wire.Open(base=str(base.resolve()), log=str(log.resolve()) if log else None)
+    def open(self, base: Path, log: Path | None = None, order: Order | None = None) -> wire.Opened:
+        """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes.
+
+        With an order, the states of the device are made of chunks instead of entries; see `Order`.
+        """
+        request = wire.Open(
+            base=str(base.resolve()),
+            log=str(log.resolve()) if log else None,
+            order=list(order.entries) if order else None,
+            unit_sectors=order.unit_sectors if order else BLOCK_SECTORS,
+        )
         return self._ask(request, wire.Opened)
 
     def switch(self, state: CrashState) -> None:
@@ -156,17 +225,18 @@ class Disk:
             found += self._ask(wire.Hashes(states=part), wire.Hashed).hashes
         return found
 
-    def compare(self, log: Path) -> int | None:
+    def compare(self, log: Path, order: Sequence[int] | None = None) -> int | None:
         """First byte of the first sector where the device as the guest left it differs from the base plus the
-        whole log.
+        whole log, whose entries were applied in `order` (see `Order`), or in its own order.
         """
-        return self._ask(wire.Compare(log=str(log.resolve())), wire.Compared).first_difference
+        request = wire.Compare(log=str(log.resolve()), order=None if order is None else list(order))
+        return self._ask(request, wire.Compared).first_difference
 
     def also_read(self, blocks: Iterable[int]) -> None:
-        """Count 4 KiB blocks of the device as read in this visit: a program on the host saw them in the
-        image. Required before `remember` for every read that the guest did not make itself.
+        """Count 4 KiB blocks of the device as read in this visit, in this order: a program on the host saw
+        them in the image. Required before `remember` for every read that the guest did not make itself.
         """
-        self._ask(wire.AlsoRead(blocks=sorted(set(blocks))), wire.Noted)
+        self._ask(wire.AlsoRead(blocks=list(dict.fromkeys(blocks))), wire.Noted)
 
     def remember(self, outcome: int) -> int | None:
         """Keep the number `outcome` with the contents of all blocks read since the `switch`.
@@ -185,6 +255,44 @@ class Disk:
         for part in _parts(states):
             found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
         return found
+
+    def explore(
+        self,
+        moment: Moment,
+        *,
+        losses: int,
+        separate_data: bool = False,
+        wanted_max: int = EXPLORED_MAX,
+        leaves_max: int = EXPLORED_MAX,
+    ) -> Explored:
+        """Which outcomes a moment may have, as far as the remembered visits tell, and which states have to be
+        visited to know more. Needs a device opened with an order.
+
+        Visit each wanted state, `remember` its outcome, and ask again, until none is wanted: then `leaves`
+        are all outcomes of the moment within `losses`, each once.
+
+        There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
+        block that a visit read and whose content is not the default's; states that deviate more than `losses`
+        times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
+        are not combined; see `Leaf.data`. Raises DiskError for a moment that does not fit the log, or a block
+        of too many contents (more than 65,536).
+        """
+        request = wire.Explore(
+            prefix=moment.prefix,
+            absent=list(moment.absent),
+            volatile=list(moment.volatile),
+            losses=losses,
+            separate_data=separate_data,
+            wanted_max=wanted_max,
+            leaves_max=leaves_max,
+        )
+        found = self._ask(request, wire.Explored)
+        leaves = (
+            Leaf(leaf.outcome, moment.state(leaf.choice.kept, leaf.choice.except_), leaf.data, leaf.losses)
+            for leaf in found.leaves
+        )
+        wanted = (moment.state(choice.kept, choice.except_) for choice in found.wanted)
+        return Explored(tuple(wanted), tuple(leaves), found.cut)
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
         """16 bytes for each 4 KiB block as the guest sees it now: equal exactly when the contents are."""

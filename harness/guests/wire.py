@@ -25,7 +25,7 @@ from msgspec import Meta
 from harness.errors import PowercutError
 from harness.model import Call, CrashState, FileKind, OperationFlag, OperationKind, RunKind
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -166,6 +166,18 @@ class State(_Part):
         return cls(prefix=state.prefix, dropped=list(state.dropped), torn_sectors=state.torn_sectors)
 
 
+class Choice(_Part):
+    kept: bool
+    except_: Annotated[list[U64], _up_to("DROPPED")] = msgspec.field(name="except", default_factory=list)
+
+
+class Leaf(_Part):
+    outcome: U64
+    choice: Choice
+    data: bool
+    losses: U64
+
+
 # --- host to agent ---------------------------------------------------------------------------
 
 
@@ -293,6 +305,8 @@ AgentReply: TypeAlias = (
 class Open(_Message, tag="open"):
     base: str
     log: str | None
+    order: Annotated[list[U64], _up_to("DROPPED")] | None
+    unit_sectors: U64
 
 
 class Switch(_Message, tag="switch"):
@@ -309,6 +323,7 @@ class Hashes(_Message, tag="hashes"):
 
 class Compare(_Message, tag="compare"):
     log: str
+    order: Annotated[list[U64], _up_to("DROPPED")] | None
 
 
 class Stats(_Message, tag="stats"):
@@ -331,8 +346,18 @@ class BlockHashes(_Message, tag="block_hashes"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
+class Explore(_Message, tag="explore"):
+    prefix: U64
+    absent: Annotated[list[U64], _up_to("DROPPED")]
+    volatile: Annotated[list[U64], _up_to("DROPPED")]
+    losses: U64
+    separate_data: bool
+    wanted_max: U64
+    leaves_max: U64
+
+
 DiskRequest: TypeAlias = (
-    Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall | BlockHashes
+    Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall | BlockHashes | Explore
 )
 
 
@@ -389,6 +414,12 @@ class Recalled(_Message, tag="recalled"):
     outcomes: Annotated[list[U64 | None], _up_to("STATES")]
 
 
+class Explored(_Message, tag="explored"):
+    wanted: Annotated[list[Choice], _up_to("STATES")]
+    leaves: Annotated[list[Leaf], _up_to("STATES")]
+    cut: U64
+
+
 class DiskFailed(_Message, tag="failed"):
     """`DiskReply::Failed`."""
 
@@ -406,6 +437,7 @@ DiskReply: TypeAlias = (
     | Remembered
     | Recalled
     | BlocksHashed
+    | Explored
     | DiskFailed
 )
 

@@ -4,7 +4,10 @@ use std::{os::unix::net::UnixStream, path::Path, sync::Condvar};
 
 use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError};
 
-use crate::{device::Device, error::DiskError, hash, vhost::Shared, Answer};
+use crate::{
+    device::Device, error::DiskError, explore, hash, log::Order, vhost::Shared, Answer,
+    BLOCK_SECTORS,
+};
 
 /// Serve requests until the host goes. Calls `opened` after each `Open`.
 ///
@@ -25,8 +28,18 @@ pub fn serve(shared: &Shared, opened: &Condvar, stream: &mut UnixStream) -> Resu
 
 /// Carry out one request.
 pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
-    if let DiskRequest::Open { base, log } = request {
-        return open(shared, &base, log.as_deref());
+    if let DiskRequest::Open {
+        base,
+        log,
+        order,
+        unit_sectors,
+    } = request
+    {
+        let order = order.as_deref().map(|entries| Order {
+            entries,
+            unit_sectors,
+        });
+        return open(shared, &base, log.as_deref(), order);
     }
     let mut guard = shared.device();
     let device = guard.as_mut().ok_or(DiskError::NothingOpen)?;
@@ -46,8 +59,12 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             let hashes = states.iter().map(text).collect::<Answer<_>>()?;
             Ok(DiskReply::Hashed { hashes })
         }
-        DiskRequest::Compare { log } => {
-            let sector = device.view().compare(Path::new(&log))?;
+        DiskRequest::Compare { log, order } => {
+            let order = order.as_deref().map(|entries| Order {
+                entries,
+                unit_sectors: BLOCK_SECTORS,
+            });
+            let sector = device.view().compare(Path::new(&log), order)?;
             Ok(DiskReply::Compared {
                 equal: sector.is_none(),
                 first_difference: sector.map(|s| s * crate::SECTOR_BYTES as u64),
@@ -71,11 +88,30 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             let hashes = device.view().block_hashes(&blocks)?;
             Ok(DiskReply::BlocksHashed { hashes })
         }
+        DiskRequest::Explore {
+            prefix,
+            absent,
+            volatile,
+            losses,
+            separate_data,
+            wanted_max,
+            leaves_max,
+        } => Ok(device
+            .explore(&explore::Request {
+                prefix,
+                absent,
+                volatile,
+                losses,
+                separate_data,
+                wanted_max,
+                leaves_max,
+            })?
+            .into()),
     }
 }
 
-fn open(shared: &Shared, base: &str, log: Option<&str>) -> Answer<DiskReply> {
-    let device = Device::open(Path::new(base), log.map(Path::new))?;
+fn open(shared: &Shared, base: &str, log: Option<&str>, order: Option<Order>) -> Answer<DiskReply> {
+    let device = Device::open(Path::new(base), log.map(Path::new), order)?;
     let (size_bytes, entries) = (device.view().size_bytes(), device.view().entries());
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {

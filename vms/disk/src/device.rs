@@ -6,7 +6,9 @@ use powercut_protocol::{State, Stats};
 
 use crate::{
     error::DiskError,
+    explore::{self, Explored},
     image::Images,
+    log::Order,
     memo::{Memo, ReadSet},
     view::View,
     Answer, BLOCK_SECTORS, SECTOR_BYTES,
@@ -19,6 +21,8 @@ pub struct Device {
     reads: ReadSet,
     /// Whether anything was read since the last switch, changed by the log or not.
     looked_at: bool,
+    /// Whether the guest reads files' contents at the moment; see [`Device::next_phase`].
+    in_data: bool,
     memo: Memo,
     pub stats: Stats,
 }
@@ -28,12 +32,13 @@ impl Device {
     ///
     /// # Errors
     /// As [`View::open`].
-    pub fn open(base: &Path, log: Option<&Path>) -> Answer<Self> {
-        let view = View::open(base, log)?;
+    pub fn open(base: &Path, log: Option<&Path>, order: Option<Order>) -> Answer<Self> {
+        let view = View::open(base, log, order)?;
         Ok(Device {
             images: Images::of([Some(base), log].into_iter().flatten()),
             reads: ReadSet::new(view.index.slot_count()),
             looked_at: false,
+            in_data: false,
             memo: Memo::default(),
             view,
             stats: Stats::default(),
@@ -54,6 +59,7 @@ impl Device {
         self.view.switch(state)?;
         self.reads.clear();
         self.looked_at = false;
+        self.in_data = false;
         self.stats = Stats::default();
         Ok(())
     }
@@ -62,6 +68,11 @@ impl Device {
     pub fn guest_read(&mut self, sector: u64, out: &mut [u8]) {
         self.note(sector, (out.len() / SECTOR_BYTES) as u64);
         self.view.read(sector, out);
+    }
+
+    /// The guest begins to read files' contents, or has read them: blocks that are read for nothing else are data.
+    pub fn next_phase(&mut self) {
+        self.in_data = !self.in_data;
     }
 
     /// Count blocks that a program on the host saw in the image as read.
@@ -76,6 +87,7 @@ impl Device {
                 blocks: last,
             });
         }
+        self.in_data = false;
         for block in blocks {
             self.note(block * BLOCK_SECTORS, BLOCK_SECTORS);
         }
@@ -94,7 +106,7 @@ impl Device {
             let first = block * BLOCK_SECTORS;
             let mut asked = (first.max(sector)..end.min(first + BLOCK_SECTORS)).map(|s| s - first);
             if asked.any(|within| written & (1 << within) == 0) {
-                self.reads.add(slot);
+                self.reads.add(slot, self.in_data);
             }
         }
     }
@@ -109,7 +121,7 @@ impl Device {
         }
         let (index, recipe) = (&self.view.index, &self.view.recipe);
         let content = |slot| index.block_hash(recipe, slot);
-        Ok(self.memo.remember(self.reads.slots(), content, outcome))
+        Ok(self.memo.remember(self.reads.reads(), content, outcome))
     }
 
     /// The outcome of a remembered state that agrees with `state` on everything that was read there.
@@ -121,6 +133,20 @@ impl Device {
         Ok(self
             .memo
             .recall(|slot| self.view.index.block_hash(&recipe, slot)))
+    }
+
+    /// The outcomes and the unknown ends of a moment; see [`explore::explore`].
+    ///
+    /// # Errors
+    /// If the moment does not fit the log, or something has more than its limit.
+    pub fn explore(&self, request: &explore::Request) -> Answer<Explored> {
+        explore::explore(&self.view.index, &self.memo, request)
+    }
+
+    /// What was read since the last switch.
+    #[cfg(test)]
+    pub fn reads(&self) -> &[crate::memo::Read] {
+        self.reads.reads()
     }
 
     /// Write the guest's `data`, whole sectors, at `sector`.
@@ -175,7 +201,7 @@ pub mod tests {
     pub fn device(steps: &[Step]) -> (Device, [Scratch; 2]) {
         let base: Vec<u8> = (0..20u8).flat_map(|s| [b'a' + s; 512]).collect();
         let files = [Scratch::new(&base), Scratch::new(&log_bytes(steps))];
-        let device = Device::open(&files[0].0, Some(&files[1].0)).unwrap();
+        let device = Device::open(&files[0].0, Some(&files[1].0), None).unwrap();
         (device, files)
     }
 
@@ -324,12 +350,12 @@ pub mod tests {
     fn compare_finds_the_first_difference_from_either_side() {
         let (mut device, _files) = device(&[]);
         let log = Scratch::new(&log_bytes(&[Step::Write(8, &[b'X'; 1024])]));
-        assert_eq!(device.view.compare(&log.0).unwrap(), Some(8));
+        assert_eq!(device.view.compare(&log.0, None).unwrap(), Some(8));
         device.write(8, &[b'X'; 1024]);
-        assert_eq!(device.view.compare(&log.0).unwrap(), None);
+        assert_eq!(device.view.compare(&log.0, None).unwrap(), None);
         device.write(19, &[b'Y'; 512]);
-        assert_eq!(device.view.compare(&log.0).unwrap(), Some(19));
+        assert_eq!(device.view.compare(&log.0, None).unwrap(), Some(19));
         device.write(3, &[b'Y'; 512]);
-        assert_eq!(device.view.compare(&log.0).unwrap(), Some(3));
+        assert_eq!(device.view.compare(&log.0, None).unwrap(), Some(3));
     }
 }

@@ -33,6 +33,10 @@ pub enum DiskError {
     TooManyDiscards { sectors: u64, limit: u64 },
     #[error("a state does not fit the log")]
     State(#[from] StateError),
+    #[error("the order does not fit {}", path.display())]
+    Order { path: PathBuf, source: OrderError },
+    #[error("cannot explore the moment")]
+    Explore(#[from] ExploreError),
     #[error("{} has {bytes} bytes, the connected guest's device {connected}", path.display())]
     OtherSize {
         path: PathBuf,
@@ -106,6 +110,52 @@ pub enum StateError {
     NothingToTear,
     #[error("the last entry is torn after {sectors} sectors, it has {of}")]
     Torn { sectors: u64, of: u64 },
+}
+
+/// Why a log cannot be read in an order.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    #[error("an order without a log")]
+    NoLog,
+    #[error("chunks of {0} sectors, expected 1, 2, 4 or 8")]
+    Unit(u64),
+    #[error("it names entry {entry}, the log has {entries}")]
+    Unknown { entry: u64, entries: usize },
+    #[error("it names entry {0} twice")]
+    Twice(u64),
+    #[error("it names entry {0}, which changes nothing")]
+    ChangesNothing(u64),
+    #[error("it leaves out entry {0}, which changes the device")]
+    LeftOut(u64),
+    #[error("the log has {chunks} chunks, the limit is {limit}")]
+    TooManyChunks { chunks: u64, limit: u64 },
+}
+
+/// Why a moment cannot be explored.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExploreError {
+    #[error("the device was opened without an order, so its log is not cut into chunks")]
+    NoOrder,
+    #[error("chunk {0} is both absent and volatile")]
+    AbsentAndVolatile(u64),
+    #[error(
+        "no state may be wanted: the answer could not be told from that of a finished exploration"
+    )]
+    NoneWanted,
+    #[error("{asked} {what}, the limit is {limit}")]
+    Limit {
+        what: &'static str,
+        asked: u64,
+        limit: usize,
+    },
+    #[error("block {block} has more than {limit} contents or ways to reach them: {chunks} of its chunks are volatile")]
+    TooManyContents {
+        block: u64,
+        chunks: usize,
+        limit: usize,
+    },
+    #[error("the answer names more than {limit} chunks")]
+    TooLong { limit: usize },
 }
 
 /// Why no further guest can be served.

@@ -142,14 +142,24 @@ impl Index {
     }
 
     fn version_in_slot(&self, recipe: &Recipe, slot: u32, sector: u64) -> Option<usize> {
-        let list = slot as usize * 8 + (sector % BLOCK_SECTORS) as usize;
-        let (start, end) = (self.starts[list] as usize, self.starts[list + 1] as usize);
-        let versions = &self.versions[start..end];
-        let below = versions.partition_point(|number| *number < recipe.prefix());
+        self.version_below(recipe, recipe.prefix(), slot, sector)
+    }
+
+    /// As `version`, of the entries below `end` alone.
+    fn version_below(&self, recipe: &Recipe, end: u32, slot: u32, sector: u64) -> Option<usize> {
+        let (start, versions) = self.sector_versions(slot, sector);
+        let below = versions.partition_point(|number| *number < end);
         let kept = versions[..below]
             .iter()
             .rposition(|number| recipe.keeps(*number, sector));
         kept.map(|at| start + at)
+    }
+
+    /// The entries that change a sector of the block of `slot`, and where they are in `versions`.
+    fn sector_versions(&self, slot: u32, sector: u64) -> (usize, &[u32]) {
+        let list = slot as usize * 8 + (sector % BLOCK_SECTORS) as usize;
+        let (start, end) = (self.starts[list] as usize, self.starts[list + 1] as usize);
+        (start, &self.versions[start..end])
     }
 
     /// The content of `sector` in the state.
@@ -176,26 +186,92 @@ impl Index {
         self.slots.len()
     }
 
-    /// What the block of `slot` adds to the hash of the state: equal for two states if its content is equal.
+    /// What the block of `slot` adds to the hash of the state: equal for two states if its content is equal. Costs
+    /// in proportion to the block's own versions that the state lacks, whatever else it lacks.
     #[must_use]
     pub fn block_hash(&self, recipe: &Recipe, slot: u32) -> u128 {
+        let (versions, hashes) = self.block_versions(recipe, slot);
+        let Some(last) = versions.last() else {
+            return 0;
+        };
+        if recipe.first_lacking().is_none_or(|first| *last < first) {
+            return hashes[versions.len() - 1];
+        }
         let block = self.blocks.numbers[slot as usize];
-        let lacks = |number| entry_blocks(&self.log.entries[number as usize]).contains(&block);
-        if recipe.lacking().any(lacks) {
-            return (0..BLOCK_SECTORS)
-                .map(|within| self.version_in_slot(recipe, slot, block * BLOCK_SECTORS + within))
-                .map(|found| found.map_or(0, |at| self.contributions[at]))
-                .fold(0, u128::wrapping_add);
+        let Some(at) = versions.iter().rposition(|n| !recipe.drops(*n)) else {
+            return 0;
+        };
+        // an entry that covers the block hides all before it
+        let covered = covers_block(&self.log.entries[versions[at] as usize], block);
+        if covered && !recipe.lacks(versions[at]) {
+            return hashes[at];
         }
-        let (start, end) = (
-            self.blocks.starts[slot as usize] as usize,
-            self.blocks.starts[slot as usize + 1] as usize,
-        );
-        let below = self.blocks.versions[start..end].partition_point(|n| *n < recipe.prefix());
-        match below {
-            0 => 0,
-            _ => self.blocks.hashes[start + below - 1],
+        self.contents_below(recipe, recipe.prefix(), slot).hash()
+    }
+
+    /// The entries below the state's prefix that change the block of `slot`, and its hash after each.
+    fn block_versions(&self, recipe: &Recipe, slot: u32) -> (&[u32], &[u128]) {
+        let starts = &self.blocks.starts[slot as usize..];
+        let range = starts[0] as usize..starts[1] as usize;
+        let versions = &self.blocks.versions[range.clone()];
+        let below = versions.partition_point(|number| *number < recipe.prefix());
+        (&versions[..below], &self.blocks.hashes[range][..below])
+    }
+
+    /// What the block of `slot` holds after those entries below `end` that the state has.
+    #[must_use]
+    pub fn contents_below(&self, recipe: &Recipe, end: u32, slot: u32) -> Contents {
+        let first = self.blocks.numbers[slot as usize] * BLOCK_SECTORS;
+        let mut contents = Contents::default();
+        for (sector, content) in (first..).zip(&mut contents.0) {
+            let found = self.version_below(recipe, end, slot, sector);
+            *content = found.map_or(0, |at| self.contributions[at]);
         }
+        contents
+    }
+
+    /// Put what entry `number` writes to the block of `slot` into `contents`.
+    pub fn apply(&self, number: u32, slot: u32, contents: &mut Contents) {
+        let first = self.blocks.numbers[slot as usize] * BLOCK_SECTORS;
+        for (sector, content) in (first..).zip(&mut contents.0) {
+            let (start, versions) = self.sector_versions(slot, sector);
+            if let Ok(at) = versions.binary_search(&number) {
+                *content = self.contributions[start + at];
+            }
+        }
+    }
+
+    /// The entries from `from` on that change the block of `slot` and that the state has, whole.
+    pub fn landed<'a>(
+        &'a self,
+        recipe: &'a Recipe,
+        slot: u32,
+        from: u32,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let (versions, _) = self.block_versions(recipe, slot);
+        let later = &versions[versions.partition_point(|number| *number < from)..];
+        let landed = later.iter().filter(|number| !recipe.lacks(**number));
+        landed.copied()
+    }
+
+    /// The number of the block of `slot`.
+    #[must_use]
+    pub fn block(&self, slot: u32) -> u64 {
+        self.blocks.numbers[slot as usize]
+    }
+
+    /// The slot of the block that holds chunk `number`; None if the log was not cut into chunks.
+    #[must_use]
+    pub fn chunk_slot(&self, number: u32) -> Option<u32> {
+        let entry = &self.log.entries[number as usize];
+        let slot = self.slot(entry.sector / BLOCK_SECTORS);
+        slot.filter(|_| self.log.in_chunks)
+    }
+
+    /// Whether the log was cut into chunks.
+    #[must_use]
+    pub fn in_chunks(&self) -> bool {
+        self.log.in_chunks
     }
 
     /// What `sector` adds to the hash of the state.
@@ -208,23 +284,22 @@ impl Index {
     /// Hash of the content of the state. Costs in proportion to what was dropped and torn, not to what is there.
     #[must_use]
     pub fn hash(&self, recipe: &Recipe) -> u128 {
-        let mut hash = self.prefix_hashes[recipe.prefix() as usize];
         let whole = Recipe::of_prefix(recipe.prefix());
-        for number in recipe.lacking() {
-            let entry = &self.log.entries[number as usize];
-            for sector in entry.sector..entry.sector + entry.sectors {
-                let Some(before) = self.version(&whole, sector) else {
-                    continue;
-                };
-                // if several entries lack the sector, the one that the whole prefix shows counts
-                if self.versions[before] == number {
-                    hash = hash
-                        .wrapping_sub(self.contributions[before])
-                        .wrapping_add(self.contribution(recipe, sector));
-                }
-            }
-        }
-        hash
+        let lacking = recipe.lacking();
+        let mut blocks: Vec<u64> = lacking
+            .flat_map(|number| entry_blocks(&self.log.entries[number as usize]))
+            .collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let changes = blocks.iter().map(|block| {
+            let slot = self.slots[block];
+            let now = self.block_hash(recipe, slot);
+            now.wrapping_sub(self.block_hash(&whole, slot))
+        });
+        changes.fold(
+            self.prefix_hashes[recipe.prefix() as usize],
+            u128::wrapping_add,
+        )
     }
 
     /// Blocks that may differ between two states, each at least once. Costs in proportion to the entries
@@ -253,6 +328,25 @@ impl Index {
     pub fn whole(&self) -> Recipe {
         Recipe::of_prefix(self.entries() as u32)
     }
+}
+
+/// What the eight sectors of a block hold: what each adds to the hash of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Contents([u128; BLOCK_SECTORS as usize]);
+
+impl Contents {
+    /// What the block adds to the hash of the device.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        self.0.iter().copied().fold(0, u128::wrapping_add)
+    }
+}
+
+/// Whether an entry changes every sector of a block. A device may end inside its last block, which no entry
+/// covers then.
+fn covers_block(entry: &Entry, block: u64) -> bool {
+    let first = block * BLOCK_SECTORS;
+    entry.covers(first) && entry.covers(first + BLOCK_SECTORS - 1)
 }
 
 /// The 512 bytes of `sector` in a base image.

@@ -9,6 +9,9 @@ pub mod block;
 pub mod control;
 pub mod device;
 pub mod error;
+pub mod explore;
+#[cfg(test)]
+mod explore_properties;
 pub mod hash;
 pub mod image;
 pub mod index;

@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 use memmap2::Mmap;
 
 use crate::{
-    error::{DiskError, EntryError, LogError},
+    error::{DiskError, EntryError, LogError, OrderError},
     Answer, SECTOR_BYTES,
 };
 
@@ -35,10 +35,23 @@ impl Entry {
     }
 }
 
+/// Chunks of a log: 16 GiB of whole blocks. The index takes some 100 bytes for each.
+const CHUNKS_MAX: u64 = 1 << 22;
+
+/// In which order a log's entries were applied, and how finely they are cut; see `DiskRequest::Open`.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    pub entries: &'a [u64],
+    pub unit_sectors: u64,
+}
+
 /// A validated write log.
 pub struct Log {
     map: Option<Mmap>,
+    /// In the order in which they are applied; chunks of entries if the log was cut.
     pub entries: Vec<Entry>,
+    /// Whether the log was cut into chunks, so that each lies within one block.
+    pub in_chunks: bool,
 }
 
 impl Log {
@@ -48,6 +61,7 @@ impl Log {
         Log {
             map: None,
             entries: Vec::new(),
+            in_chunks: false,
         }
     }
 
@@ -62,6 +76,23 @@ impl Log {
         Ok(Log {
             map: Some(map),
             entries,
+            in_chunks: false,
+        })
+    }
+
+    /// As [`Log::open`], put into an order and cut into chunks if there is one.
+    pub fn open_in_order(path: &Path, sectors: u64, order: Option<Order>) -> Answer<Self> {
+        let log = Self::open(path, sectors)?;
+        let Some(order) = order else { return Ok(log) };
+        let refused = |source| DiskError::Order {
+            path: path.to_path_buf(),
+            source,
+        };
+        check_order(&log.entries, order).map_err(refused)?;
+        Ok(Log {
+            entries: chunks(&log.entries, order),
+            in_chunks: true,
+            ..log
         })
     }
 
@@ -76,6 +107,69 @@ impl Log {
             _ => &[0; SECTOR_BYTES],
         }
     }
+}
+
+/// Whether the order names each entry that changes something exactly once, and does not make too many chunks.
+fn check_order(entries: &[Entry], order: Order) -> Result<(), OrderError> {
+    let unit = order.unit_sectors;
+    if ![1, 2, 4, 8].contains(&unit) {
+        return Err(OrderError::Unit(unit));
+    }
+    let mut named = vec![false; entries.len()];
+    for &number in order.entries {
+        let known = usize::try_from(number).ok().filter(|n| *n < entries.len());
+        let Some(at) = known else {
+            return Err(OrderError::Unknown {
+                entry: number,
+                entries: entries.len(),
+            });
+        };
+        if entries[at].sectors == 0 {
+            return Err(OrderError::ChangesNothing(number));
+        }
+        if std::mem::replace(&mut named[at], true) {
+            return Err(OrderError::Twice(number));
+        }
+    }
+    let changing = entries.iter().map(|entry| entry.sectors > 0);
+    if let Some(left) = changing
+        .zip(named)
+        .position(|(changes, named)| changes && !named)
+    {
+        return Err(OrderError::LeftOut(left as u64));
+    }
+    let count = |e: &Entry| match e.sectors {
+        0 => 0,
+        sectors => (e.sector + sectors).div_ceil(unit) - e.sector / unit,
+    };
+    let chunks = entries.iter().map(count).fold(0, u64::saturating_add);
+    if chunks > CHUNKS_MAX {
+        let limit = CHUNKS_MAX;
+        return Err(OrderError::TooManyChunks { chunks, limit });
+    }
+    Ok(())
+}
+
+/// The entries in order, each cut at multiples of the unit.
+fn chunks(entries: &[Entry], order: Order) -> Vec<Entry> {
+    let unit = order.unit_sectors;
+    let mut chunks = Vec::new();
+    for &number in order.entries {
+        let entry = entries[number as usize];
+        let end = entry.sector + entry.sectors;
+        let mut at = entry.sector;
+        while at < end {
+            let stop = end.min((at / unit + 1) * unit);
+            let skipped = (at - entry.sector) * SECTOR_BYTES as u64;
+            chunks.push(Entry {
+                sector: at,
+                sectors: stop - at,
+                data_offset: entry.data_offset.map(|offset| offset + skipped),
+            });
+            at = stop;
+        }
+    }
+    chunks
 }
 
 /// All entries of a log; there are never more than it has units.
@@ -337,6 +431,62 @@ mod tests {
         assert!(refusal(&bytes, 8).contains("2 sectors from sector 7, the device ends at sector 8"));
         let bytes = log_bytes(&[Step::Discard(u64::MAX, 2)]);
         assert!(refusal(&bytes, 8).contains("the device ends at sector 8"));
+    }
+
+    #[test]
+    fn an_order_names_every_change_once_and_cuts_it_at_the_unit() {
+        let data: Vec<u8> = (0..10).flat_map(|sector| [sector; 512]).collect();
+        let steps = [
+            Step::Write(6, &data),
+            Step::Flush,
+            Step::Discard(0, 3),
+            Step::Mark("ack 1"),
+        ];
+        let file = Scratch::new(&log_bytes(&steps));
+        let cut = |entries: &[u64], unit_sectors| {
+            let order = Order {
+                entries,
+                unit_sectors,
+            };
+            Log::open_in_order(&file.0, 16, Some(order))
+        };
+        let shown = |log: &Log| -> Vec<(u64, u64, u8)> {
+            let first = |e: &Entry| log.sector(e, e.sector)[0];
+            let entries = log.entries.iter();
+            entries.map(|e| (e.sector, e.sectors, first(e))).collect()
+        };
+        let whole = cut(&[2, 0], 8).unwrap();
+        assert!(whole.in_chunks);
+        assert_eq!(shown(&whole), [(0, 3, 0), (6, 2, 0), (8, 8, 2)]);
+        let sectors = shown(&cut(&[0, 2], 1).unwrap());
+        assert_eq!(sectors.len(), 13);
+        assert_eq!((sectors[9], sectors[10]), ((15, 1, 9), (0, 1, 0)));
+        let refusal = |entries: &[u64], unit| {
+            let error = cut(entries, unit).err().expect("a refusal");
+            powercut_protocol::chain(&error)
+        };
+        assert!(refusal(&[2], 8).contains("leaves out entry 0"));
+        assert!(refusal(&[2, 0, 2], 8).contains("entry 2 twice"));
+        assert!(refusal(&[2, 0, 1], 8).contains("entry 1, which changes nothing"));
+        assert!(refusal(&[2, 0, 4], 8).contains("entry 4, the log has 4"));
+        assert!(refusal(&[2, 0], 16).contains("chunks of 16 sectors"));
+        assert!(refusal(&[2, 0], 0).contains("chunks of 0 sectors"));
+    }
+
+    #[test]
+    fn chunks_have_a_limit_before_room_is_made_for_them() {
+        let steps = [Step::Discard(0, CHUNKS_MAX), Step::Discard(0, 1)];
+        let file = Scratch::new(&log_bytes(&steps));
+        let order = Order {
+            entries: &[0, 1],
+            unit_sectors: 1,
+        };
+        let error = Log::open_in_order(&file.0, CHUNKS_MAX, Some(order)).err();
+        let told = powercut_protocol::chain(&error.expect("a refusal"));
+        assert!(
+            told.contains("4194305 chunks, the limit is 4194304"),
+            "{told}"
+        );
     }
 
     /// Any bytes are either a log or rejected: no sum may wrap, no slice may be too long.

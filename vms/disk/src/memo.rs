@@ -14,17 +14,29 @@
 //! Not checked: that outcomes are deterministic. `remember` reports when a visit ends where another one
 //! did, so that the host can compare the two.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 /// Where the index keeps a block; see `Index::slot`.
 pub type Slot = u32;
 
+/// A block that a visit read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub slot: Slot,
+    /// Whether it was read in the walk's data phase alone.
+    pub data: bool,
+}
+
 /// The blocks read since the last switch, in order of first read.
 #[derive(Default)]
 pub struct ReadSet {
-    order: Vec<Slot>,
-    /// Number of the visit that last read the slot, so that starting a new visit costs nothing.
-    seen: Vec<u64>,
+    order: Vec<Read>,
+    /// Number of the visit that last read the slot, so that starting a new visit costs nothing, and its place
+    /// in `order`.
+    seen: Vec<(u64, u32)>,
     visit: u64,
 }
 
@@ -34,7 +46,7 @@ impl ReadSet {
     pub fn new(slots: usize) -> Self {
         ReadSet {
             order: Vec::new(),
-            seen: vec![0; slots],
+            seen: vec![(0, 0); slots],
             visit: 1,
         }
     }
@@ -45,17 +57,19 @@ impl ReadSet {
         self.visit += 1;
     }
 
-    /// Record that a block was read.
-    pub fn add(&mut self, slot: Slot) {
-        let seen = &mut self.seen[slot as usize];
-        if *seen != self.visit {
-            *seen = self.visit;
-            self.order.push(slot);
+    /// Record that a block was read. `data`: in the walk's data phase.
+    pub fn add(&mut self, slot: Slot, data: bool) {
+        let (visit, at) = &mut self.seen[slot as usize];
+        if *visit == self.visit {
+            self.order[*at as usize].data &= data;
+        } else {
+            (*visit, *at) = (self.visit, self.order.len() as u32);
+            self.order.push(Read { slot, data });
         }
     }
 
     #[must_use]
-    pub fn slots(&self) -> &[Slot] {
+    pub fn reads(&self) -> &[Read] {
         &self.order
     }
 }
@@ -64,87 +78,160 @@ enum End {
     /// The outcome, once all steps agree.
     Leaf(u64),
     /// The next node, by the content of one more block.
-    Branch(Slot, HashMap<u128, u32>),
+    Branch(Read, HashMap<u128, u32>),
 }
 
 struct Node {
-    /// In `slots` and `contents`.
+    /// In `tests` and `contents`.
     steps: Range<usize>,
     end: End,
 }
 
-/// Where a walk ended.
-enum Walk {
-    Hit(u64),
-    /// The step of the node at this position in `contents` has another content.
-    Differs {
-        node: u32,
-        step: usize,
-    },
-    /// The node's branch has no such content.
-    NoBranch {
-        node: u32,
-        content: u128,
-    },
+/// A place in the tree: in front of a step of a node, or at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    node: u32,
+    step: usize,
+}
+
+/// What the tree has at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No visit has been remembered yet.
+    Nothing,
+    /// A block whose content decides where to go. `data`: no visit that came here read it for anything but data.
+    Test(Read),
+    Outcome(u64),
 }
 
 /// The decision tree.
 #[derive(Default)]
 pub struct Memo {
     nodes: Vec<Node>,
-    slots: Vec<Slot>,
+    tests: Vec<Read>,
     contents: Vec<u128>,
 }
 
 impl Memo {
+    /// Where every walk begins.
+    #[must_use]
+    pub fn root(&self) -> Place {
+        let step = self.nodes.first().map_or(0, |node| node.steps.start);
+        Place { node: 0, step }
+    }
+
+    /// What is at `place`.
+    #[must_use]
+    pub fn at(&self, place: Place) -> Found {
+        let Some(node) = self.nodes.get(place.node as usize) else {
+            return Found::Nothing;
+        };
+        if place.step < node.steps.end {
+            return Found::Test(self.tests[place.step]);
+        }
+        match &node.end {
+            End::Leaf(outcome) => Found::Outcome(*outcome),
+            End::Branch(read, _) => Found::Test(*read),
+        }
+    }
+
+    /// The place behind the test at `place` for a block of this content; None if no visit had one.
+    #[must_use]
+    pub fn follow(&self, place: Place, content: u128) -> Option<Place> {
+        let node = self.nodes.get(place.node as usize)?;
+        if place.step < node.steps.end {
+            let next = Place {
+                step: place.step + 1,
+                ..place
+            };
+            return (self.contents[place.step] == content).then_some(next);
+        }
+        match &node.end {
+            End::Leaf(_) => None,
+            End::Branch(_, children) => children.get(&content).map(|child| self.start(*child)),
+        }
+    }
+
+    fn start(&self, node: u32) -> Place {
+        let step = self.nodes[node as usize].steps.start;
+        Place { node, step }
+    }
+
     /// The outcome of a remembered state that agrees with this one on everything that was read there.
     /// `content` returns the hash of a block in this state.
     pub fn recall(&self, content: impl Fn(Slot) -> u128) -> Option<u64> {
-        match self.walk(content, |_| ()) {
-            Some(Walk::Hit(outcome)) => Some(outcome),
+        match self.at(self.walk(self.root(), content, |_, _| ())) {
+            Found::Outcome(outcome) => Some(outcome),
             _ => None,
         }
     }
 
-    /// Keep `outcome` for the state whose blocks hold `content` and of which `read` was read. If an outcome
-    /// is already recalled for this state, returns that one and changes nothing.
+    /// Descend from `place` as far as contents agree; calls `tested` with each test passed or failed. Returns the
+    /// outcome's place, or that of the test where no visit had this state's content.
+    pub fn walk(
+        &self,
+        mut place: Place,
+        content: impl Fn(Slot) -> u128,
+        mut tested: impl FnMut(Place, Read),
+    ) -> Place {
+        while let Found::Test(read) = self.at(place) {
+            tested(place, read);
+            match self.follow(place, content(read.slot)) {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        place
+    }
+
+    /// Keep `outcome` for the state whose blocks hold `content` and of which `reads` were read. If an outcome
+    /// is already recalled for this state, returns that one and adds nothing.
     pub fn remember(
         &mut self,
-        read: &[Slot],
+        reads: &[Read],
         content: impl Fn(Slot) -> u128,
         outcome: u64,
     ) -> Option<u64> {
-        let mut asked = std::collections::HashSet::new();
-        let walk = self.walk(&content, |slot| {
-            asked.insert(slot);
-        });
-        let rest = read.iter().filter(|slot| !asked.contains(slot));
-        let start = self.slots.len();
-        if !matches!(walk, Some(Walk::Hit(_))) {
-            for slot in rest {
-                self.slots.push(*slot);
-                self.contents.push(content(*slot));
-            }
+        let mut passed = Vec::new();
+        let place = self.walk(self.root(), &content, |at, read| passed.push((at, read)));
+        self.mark_other_than_data(&passed, reads);
+        let found = self.at(place);
+        if let Found::Outcome(earlier) = found {
+            return Some(earlier);
         }
-        let steps = start..self.slots.len();
-        let end = End::Leaf(outcome);
-        match walk {
-            Some(Walk::Hit(earlier)) => return Some(earlier),
-            None => {
-                self.push(steps, end);
-            }
-            Some(Walk::NoBranch { node, content }) => {
-                let leaf = self.push(steps, end);
-                if let End::Branch(_, children) = &mut self.nodes[node as usize].end {
-                    children.insert(content, leaf);
-                }
-            }
-            Some(Walk::Differs { node, step }) => {
-                let leaf = self.push(steps, end);
-                self.split(node, step, content(self.slots[step]), leaf);
-            }
+        let tested: HashSet<Slot> = passed.iter().map(|(_, read)| read.slot).collect();
+        let start = self.tests.len();
+        for read in reads.iter().filter(|read| !tested.contains(&read.slot)) {
+            self.tests.push(*read);
+            self.contents.push(content(read.slot));
+        }
+        let leaf = self.push(start..self.tests.len(), End::Leaf(outcome));
+        if let Found::Test(test) = found {
+            self.branch(place, content(test.slot), leaf);
         }
         None
+    }
+
+    /// A test on the path of a visit that read its block for more than data is not one of data.
+    fn mark_other_than_data(&mut self, passed: &[(Place, Read)], reads: &[Read]) {
+        if !passed.iter().any(|(_, test)| test.data) {
+            return;
+        }
+        let others = reads.iter().filter(|read| !read.data);
+        let others: HashSet<Slot> = others.map(|read| read.slot).collect();
+        for (place, test) in passed {
+            if test.data && others.contains(&test.slot) {
+                self.test_at(*place).data = false;
+            }
+        }
+    }
+
+    fn test_at(&mut self, place: Place) -> &mut Read {
+        let node = &mut self.nodes[place.node as usize];
+        match &mut node.end {
+            End::Branch(read, _) if place.step == node.steps.end => read,
+            _ => &mut self.tests[place.step],
+        }
     }
 
     fn push(&mut self, steps: Range<usize>, end: End) -> u32 {
@@ -152,43 +239,28 @@ impl Memo {
         (self.nodes.len() - 1) as u32
     }
 
-    /// Make `node` branch at `step`: to its previous successor, and to `other` for the content `found`.
-    fn split(&mut self, node: u32, step: usize, found: u128, other: u32) {
-        let branch = End::Branch(self.slots[step], HashMap::new());
+    /// Lead from the test at `place` to node `to` for the content `found`, which leads nowhere yet.
+    fn branch(&mut self, place: Place, found: u128, to: u32) {
+        let Place { node, step } = place;
+        if step < self.nodes[node as usize].steps.end {
+            self.split(node, step);
+        }
+        if let End::Branch(_, children) = &mut self.nodes[node as usize].end {
+            children.insert(found, to);
+        }
+    }
+
+    /// Make `node` end with a branch at `step`, which leads to what came after it.
+    fn split(&mut self, node: u32, step: usize) {
+        let branch = End::Branch(self.tests[step], HashMap::new());
         let old = &mut self.nodes[node as usize];
         let after = step + 1..old.steps.end;
         old.steps.end = step;
         let end = std::mem::replace(&mut old.end, branch);
-        let before = self.push(after, end);
+        let successor = self.push(after, end);
         let expected = self.contents[step];
         if let End::Branch(_, children) = &mut self.nodes[node as usize].end {
-            children.extend([(expected, before), (found, other)]);
-        }
-    }
-
-    /// Descend as far as the contents agree; calls `asked` for every block tested. None: no root.
-    fn walk(&self, content: impl Fn(Slot) -> u128, mut asked: impl FnMut(Slot)) -> Option<Walk> {
-        let mut at = 0u32;
-        loop {
-            let node = self.nodes.get(at as usize)?;
-            for step in node.steps.clone() {
-                let slot = self.slots[step];
-                asked(slot);
-                if content(slot) != self.contents[step] {
-                    return Some(Walk::Differs { node: at, step });
-                }
-            }
-            match &node.end {
-                End::Leaf(outcome) => return Some(Walk::Hit(*outcome)),
-                End::Branch(slot, children) => {
-                    asked(*slot);
-                    let content = content(*slot);
-                    match children.get(&content) {
-                        Some(child) => at = *child,
-                        None => return Some(Walk::NoBranch { node: at, content }),
-                    }
-                }
-            }
+            children.insert(expected, successor);
         }
     }
 }
@@ -200,8 +272,13 @@ mod tests {
     /// A state is the contents of four blocks.
     type State = [u128; 4];
 
-    fn remember(memo: &mut Memo, state: State, read: &[Slot], outcome: u64) -> Option<u64> {
-        memo.remember(read, |slot| state[slot as usize], outcome)
+    fn remember(memo: &mut Memo, state: State, read_of: &[Slot], outcome: u64) -> Option<u64> {
+        let read = |slot: &Slot| Read {
+            slot: *slot,
+            data: false,
+        };
+        let reads: Vec<Read> = read_of.iter().map(read).collect();
+        memo.remember(&reads, |slot| state[slot as usize], outcome)
     }
 
     fn recall(memo: &Memo, state: State) -> Option<u64> {
@@ -272,11 +349,37 @@ mod tests {
     fn a_read_set_keeps_the_order_of_first_readings() {
         let mut reads = ReadSet::new(4);
         for slot in [3, 1, 3, 0, 1] {
-            reads.add(slot);
+            reads.add(slot, false);
         }
-        assert_eq!(reads.slots(), [3, 1, 0]);
+        let slots = |reads: &ReadSet| reads.reads().iter().map(|r| r.slot).collect::<Vec<_>>();
+        assert_eq!(slots(&reads), [3, 1, 0]);
         reads.clear();
-        reads.add(1);
-        assert_eq!(reads.slots(), [1]);
+        reads.add(1, false);
+        assert_eq!(slots(&reads), [1]);
+    }
+
+    #[test]
+    fn a_block_is_data_if_it_was_read_for_nothing_else() {
+        let mut reads = ReadSet::new(3);
+        for (slot, data) in [(0, false), (1, true), (2, true), (0, true), (1, false)] {
+            reads.add(slot, data);
+        }
+        let data: Vec<_> = reads.reads().iter().map(|r| r.data).collect();
+        assert_eq!(data, [false, false, true]);
+    }
+
+    #[test]
+    fn a_test_is_one_of_data_until_a_visit_on_its_path_needs_more() {
+        let mut memo = Memo::default();
+        let read = |slot, data| Read { slot, data };
+        let content = |state: State| move |slot: Slot| state[slot as usize];
+        memo.remember(&[read(0, true), read(1, true)], content([1; 4]), 1);
+        assert_eq!(memo.at(memo.root()), Found::Test(read(0, true)));
+        memo.remember(&[read(0, true), read(2, false)], content([2, 2, 2, 2]), 2);
+        assert_eq!(memo.at(memo.root()), Found::Test(read(0, true)));
+        memo.remember(&[read(0, false), read(1, true)], content([1, 3, 1, 1]), 3);
+        assert_eq!(memo.at(memo.root()), Found::Test(read(0, false)));
+        let second = memo.follow(memo.root(), 1).unwrap();
+        assert_eq!(memo.at(second), Found::Test(read(1, true)));
     }
 }

@@ -12,15 +12,15 @@ use crate::{
 };
 
 /// Five blocks and a half: a device that ends inside a block.
-const SECTORS: u64 = 44;
+pub const SECTORS: u64 = 44;
 /// Few, including zeros and those of the base, so that different states often agree in content.
 const LETTERS: &[u8] = b"abX\0";
 
 /// splitmix64 (Steele, Lea, Flood 2014): the same run every time.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -28,18 +28,18 @@ impl Random {
     }
 
     /// Sector and count within the device, up to its end and across block boundaries.
-    fn extent(&mut self) -> (u64, u64) {
+    pub fn extent(&mut self) -> (u64, u64) {
         let sector = self.below(SECTORS);
         (sector, 1 + self.below((SECTORS - sector).min(12)))
     }
 
-    fn letters(&mut self, sectors: u64) -> Vec<u8> {
+    pub fn letters(&mut self, sectors: u64) -> Vec<u8> {
         let letter = |_| LETTERS[self.below(LETTERS.len() as u64) as usize];
         let letters: Vec<u8> = (0..sectors).map(letter).collect();
         letters.iter().flat_map(|l| [*l; SECTOR_BYTES]).collect()
     }
 
-    fn change(&mut self) -> Change {
+    pub fn change(&mut self) -> Change {
         let (sector, sectors) = self.extent();
         match self.below(6) {
             0 => Change::Nothing,
@@ -63,14 +63,14 @@ impl Random {
 }
 
 /// What a log entry or a guest does to a disk.
-enum Change {
+pub enum Change {
     Nothing,
     Write(u64, Vec<u8>),
     Zero(u64, u64),
 }
 
 impl Change {
-    fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         match self {
             Change::Nothing => 0,
             Change::Write(_, data) => (data.len() / SECTOR_BYTES) as u64,
@@ -78,7 +78,7 @@ impl Change {
         }
     }
 
-    fn step(&self) -> Step<'_> {
+    pub fn step(&self) -> Step<'_> {
         match self {
             Change::Nothing => Step::Flush,
             Change::Write(sector, data) => Step::Write(*sector, data),
@@ -206,7 +206,7 @@ fn made(random: &mut Random) -> Made {
     let log: Vec<_> = (0..1 + random.below(10)).map(|_| random.change()).collect();
     let steps: Vec<_> = log.iter().map(Change::step).collect();
     let files = [Scratch::new(&base), Scratch::new(&log_bytes(&steps))];
-    let device = Device::open(&files[0].0, Some(&files[1].0)).unwrap();
+    let device = Device::open(&files[0].0, Some(&files[1].0), None).unwrap();
     Made {
         base,
         log,

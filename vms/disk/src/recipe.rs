@@ -70,7 +70,25 @@ impl Recipe {
     #[must_use]
     pub fn keeps(&self, number: u32, sector: u64) -> bool {
         let torn = number + 1 == self.prefix && self.torn_from.is_some_and(|from| sector >= from);
-        !torn && self.dropped.binary_search(&number).is_err()
+        !torn && !self.drops(number)
+    }
+
+    /// Whether entry `number` (below the prefix) did not reach the platter, or only in part.
+    #[must_use]
+    pub fn lacks(&self, number: u32) -> bool {
+        self.drops(number) || (number + 1 == self.prefix && self.torn_from.is_some())
+    }
+
+    /// Whether nothing of entry `number` reached the platter.
+    #[must_use]
+    pub fn drops(&self, number: u32) -> bool {
+        self.dropped.binary_search(&number).is_ok()
+    }
+
+    /// The smallest number that `lacks` is true for.
+    #[must_use]
+    pub fn first_lacking(&self) -> Option<u32> {
+        self.lacking().next()
     }
 
     /// Entries that did not reach the platter, or only in part, each once.

@@ -7,10 +7,10 @@ use powercut_protocol::State;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    error::DiskError,
+    error::{DiskError, OrderError},
     hash::contribution,
     index::{base_sector, Index},
-    log::{map_file, Log},
+    log::{map_file, Log, Order},
     overlay::Overlay,
     recipe::Recipe,
     Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
@@ -29,8 +29,8 @@ impl View {
     /// The base image with nothing of the log on it: the state of 0 entries.
     ///
     /// # Errors
-    /// If a file cannot be mapped, the log is not one, or the two do not fit each other.
-    pub fn open(base: &Path, log: Option<&Path>) -> Answer<Self> {
+    /// If a file cannot be mapped, the log is not one, or base, log and order do not fit each other.
+    pub fn open(base: &Path, log: Option<&Path>, order: Option<Order>) -> Answer<Self> {
         let (map, base_file) = map_file(base)?;
         if map.len() % SECTOR_BYTES != 0 {
             return Err(DiskError::BrokenSector {
@@ -38,9 +38,15 @@ impl View {
                 bytes: map.len(),
             });
         }
-        let log = match log {
-            Some(path) => Log::open(path, (map.len() / SECTOR_BYTES) as u64)?,
-            None => Log::empty(),
+        let log = match (log, order) {
+            (Some(path), _) => Log::open_in_order(path, (map.len() / SECTOR_BYTES) as u64, order)?,
+            (None, None) => Log::empty(),
+            (None, Some(_)) => {
+                return Err(DiskError::Order {
+                    path: base.to_path_buf(),
+                    source: OrderError::NoLog,
+                })
+            }
         };
         Ok(View {
             index: Index::new(log, &map)?,
@@ -61,7 +67,7 @@ impl View {
         (self.base.len() / SECTOR_BYTES) as u64
     }
 
-    /// Entries in the log.
+    /// Entries in the log, or chunks.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.index.entries()
@@ -173,9 +179,11 @@ impl View {
         &self.base_file
     }
 
-    /// The first sector in which the device differs from the base after the whole of the log at `path`.
-    pub fn compare(&self, path: &Path) -> Answer<Option<u64>> {
-        let other = Index::new(Log::open(path, self.sectors())?, &self.base)?;
+    /// The first sector in which the device differs from the base after the whole of the log at `path`, applied
+    /// in `order`.
+    pub fn compare(&self, path: &Path, order: Option<Order>) -> Answer<Option<u64>> {
+        let log = Log::open_in_order(path, self.sectors(), order)?;
+        let other = Index::new(log, &self.base)?;
         let whole = other.whole();
         let mut blocks = self.changed_blocks();
         blocks.extend(other.blocks());
@@ -225,7 +233,7 @@ mod tests {
         let (base, _file) = grown(b"", (FAR + 13) * 512);
         let steps = [Step::Write(FAR, &[b'X'; 1024]), Step::Discard(FAR + 1, 12)];
         let log = Scratch::new(&log_bytes(&steps));
-        let mut device = Device::open(&base.0, Some(&log.0)).unwrap();
+        let mut device = Device::open(&base.0, Some(&log.0), None).unwrap();
         device.switch(&prefix(1)).unwrap();
         device.write(FAR + 12, &[b'G'; 512]);
         let letter = |device: &Device, sector| device.view().sector(sector)[0];
@@ -258,11 +266,11 @@ mod tests {
         let last = log_bytes(&[Step::Write(5, &[b'X'; 512])]);
         file.write_all_at(&last[512..], second).unwrap();
         let base = Scratch::new(&[b'.'; 8 * 512]);
-        let mut view = View::open(&base.0, Some(&log.0)).unwrap();
+        let mut view = View::open(&base.0, Some(&log.0), None).unwrap();
         view.switch(&prefix(2)).unwrap();
         let letters: Vec<u8> = (0..8).map(|sector| view.sector(sector)[0]).collect();
         assert_eq!(letters, b".....X..");
         file.set_len(second + 1023).unwrap();
-        assert!(View::open(&base.0, Some(&log.0)).is_err());
+        assert!(View::open(&base.0, Some(&log.0), None).is_err());
     }
 }

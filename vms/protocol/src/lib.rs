@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, FileKind, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,7 +238,8 @@ pub struct Run {
     pub data: Vec<u8>,
 }
 
-/// A crash state: which log entries, or parts of entries, reached the platter.
+/// A crash state: which log entries, or parts of entries, reached the platter. On a device with an order
+/// (see [`DiskRequest::Open`]), all numbers are those of chunks instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The first `prefix` entries of the log ...
@@ -249,12 +250,42 @@ pub struct State {
     pub torn_sectors: Option<u64>,
 }
 
+/// Which of a moment's volatile chunks landed: all if `kept`, else none, but for those in `except`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    pub kept: bool,
+    /// Chunks whose fate is the other one, ascending.
+    pub except: Vec<u64>,
+}
+
+/// A remembered outcome that a moment may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaf {
+    pub outcome: u64,
+    /// One state that has it. Blocks that no visit read are as in the nearer default.
+    pub choice: Choice,
+    /// A main path with one data block changed; see [`DiskRequest::Explore`].
+    pub data: bool,
+    /// Blocks in which the path differs from the nearer default, data blocks aside.
+    pub losses: u64,
+}
+
 /// The host's requests to the disk, which answers each with one [`DiskReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DiskRequest {
     /// Show another base image (of the size of the device), with or without a write log.
-    Open { base: String, log: Option<String> },
+    ///
+    /// `order`: the entries that change the device, each once, in the order in which they were applied to it;
+    /// none is the log's own. With an order, each entry is cut at multiples of `unit_sectors` sectors of the
+    /// device (1, 2, 4 or 8) into chunks, numbered from 0 in that order, ascending within an entry; states of
+    /// the device are made of chunks.
+    Open {
+        base: String,
+        log: Option<String>,
+        order: Option<Vec<u64>>,
+        unit_sectors: u64,
+    },
     /// Show this state; drop what the guest wrote on the one before.
     Switch { state: State },
     /// Make the file at `path` hold what the device shows now: state and the guest's writes.
@@ -262,8 +293,12 @@ pub enum DiskRequest {
     Image { path: String },
     /// Content of each of these states, without the guest's writes.
     Hashes { states: Vec<State> },
-    /// Compare the device as the guest left it with the base after the whole of this log.
-    Compare { log: String },
+    /// Compare the device as the guest left it with the base after the whole of this log, whose entries were
+    /// applied in `order`, as in `Open`.
+    Compare {
+        log: String,
+        order: Option<Vec<u64>>,
+    },
     /// Counters since the last `Switch` or `Open`.
     Stats {},
     /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
@@ -276,6 +311,28 @@ pub enum DiskRequest {
     Recall { states: Vec<State> },
     /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
     BlockHashes { blocks: Vec<u64> },
+    /// Explore the states of a moment by what visits have read so far. Needs a device with an order.
+    ///
+    /// Of the first `prefix` chunks, those in `absent` have not landed; each of those in `volatile` may have
+    /// landed or not, independently; all others have. A state chooses for every volatile chunk, and two states
+    /// that agree in all that a visit read have one outcome, so choices branch only at blocks that a visit
+    /// read, in the order of reading, by their distinct contents.
+    ///
+    /// There are two defaults: every volatile chunk lost, and every one kept. A choice deviates from a default
+    /// where its block has another content. Branches that deviate more than `losses` times from both are cut.
+    ///
+    /// With `separate_data`, blocks that visits read only in the walk's data phase are not combined: a path
+    /// follows one default in all of them, and each of their other contents is a state of its own, which
+    /// differs from that path in this block alone.
+    Explore {
+        prefix: u64,
+        absent: Vec<u64>,
+        volatile: Vec<u64>,
+        losses: u64,
+        separate_data: bool,
+        wanted_max: u64,
+        leaves_max: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,7 +340,7 @@ pub enum DiskRequest {
 pub enum DiskReply {
     Opened {
         size_bytes: u64,
-        /// Log entries, marks and flushes included.
+        /// Log entries, marks and flushes included; with an order, chunks.
         entries: u64,
     },
     Switched {},
@@ -318,6 +375,17 @@ pub enum DiskReply {
         /// collisions), whichever block, state or base image they belong to.
         #[serde(with = "serde_bytes")]
         hashes: Vec<u8>,
+    },
+    /// The same for the same request and the same remembered visits.
+    Explored {
+        /// States to visit and remember, each from another end of what is known. As long as there are any,
+        /// `leaves` and `cut` count only part of the moment.
+        wanted: Vec<Choice>,
+        /// The outcomes of the moment, each once.
+        leaves: Vec<Leaf>,
+        /// Branches that were not followed, because they deviate too often or there were `leaves_max` leaves
+        /// already. 0: every state of the moment has the outcome of a leaf (but for combinations of data).
+        cut: u64,
     },
     Failed {
         what: String,

@@ -30,9 +30,9 @@ pub const WALK_ERRORS: usize = 50_000;
 /// Lines of the kernel's log in a reply, and their bytes: more mean a kernel that repeats itself.
 pub const LOG_LINES: usize = 4096;
 pub const LOG_BYTES: usize = 1 << 20;
-/// Crash states in a request, and results in its reply.
+/// Crash states in a request, and results in its reply; states that an exploration wants, and its leaves.
 pub const STATES: usize = 50_000;
-/// Log entries that a crash state drops.
+/// Log entries that a crash state drops, or that a moment has; entries in an order.
 pub const DROPPED: usize = 1 << 20;
 /// Blocks in a request.
 pub const BLOCKS: usize = 1 << 20;

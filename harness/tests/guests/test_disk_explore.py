@@ -1,0 +1,211 @@
+"""Logs in another order, cut into chunks, and the exploration of a moment: the disk, started for real,
+against a plain look at every state.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import DiskError
+from harness.guests import disk as disk_module
+from harness.guests.disk import Disk, Explored, Moment, Order
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.tests.needs import needed
+from harness.tests.states.logs import BASE, logs, step_sectors
+from harness.writelog import Discard, Step, Write, write_log
+
+S = SECTOR_BYTES
+VOLATILE_MAX = 6  # every subset of them is looked at
+real = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Disk]:
+    with needed():
+        disk_module.find_binary()
+    with Disk() as disk:
+        yield disk
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base"
+    path.write_bytes(BASE)
+    return path
+
+
+def _log(tmp_path: Path, steps: list[Step]) -> Path:
+    path = tmp_path / "log"
+    path.unlink(missing_ok=True)  # the disk has the last example's log mapped
+    write_log(path, steps)
+    return path
+
+
+@st.composite
+def orders(draw: st.DrawFn, steps: list[Step]) -> Order:
+    changing = [number for number, step in enumerate(steps) if step_sectors(step)]
+    return Order(tuple(draw(st.permutations(changing))), draw(st.sampled_from([8, 8, 4, 2, 1])))
+
+
+def _chunks(steps: list[Step], order: Order) -> list[tuple[int, bytes]]:
+    """First sector and bytes of each chunk."""
+    chunks: list[tuple[int, bytes]] = []
+    for number in order.entries:
+        step, count = steps[number], step_sectors(steps[number])
+        assert isinstance(step, Write | Discard)
+        data = step.data if isinstance(step, Write) else bytes(count * S)
+        first = step.sector
+        for sector in range(first, first + count):
+            content = data[(sector - first) * S : (sector - first + 1) * S]
+            if sector == first or sector % order.unit_sectors == 0:
+                chunks.append((sector, content))
+            else:
+                chunks[-1] = (chunks[-1][0], chunks[-1][1] + content)
+    return chunks
+
+
+def _replayed(chunks: list[tuple[int, bytes]], state: CrashState) -> bytes:
+    content = bytearray(BASE)
+    for number, (sector, data) in enumerate(chunks[: state.prefix]):
+        if number not in state.dropped:
+            content[sector * S : sector * S + len(data)] = data
+    return bytes(content)
+
+
+@st.composite
+def moments(draw: st.DrawFn, chunk_count: int) -> Moment:
+    prefix = draw(st.integers(0, chunk_count))
+    numbers = st.sets(st.integers(0, max(prefix - 1, 0)), max_size=VOLATILE_MAX)
+    volatile = draw(numbers) if prefix else set()
+    absent = draw(numbers) - volatile if prefix else set()
+    return Moment(prefix, tuple(sorted(absent)), tuple(sorted(volatile)))
+
+
+def _every_state(moment: Moment) -> list[CrashState]:
+    volatile = moment.volatile
+    sizes = range(len(volatile) + 1)
+    return [moment.state(True, lost) for size in sizes for lost in combinations(volatile, size)]
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_images_and_hashes_of_chunks_agree_with_a_replay_in_order(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    order = data.draw(orders(steps))
+    chunks = _chunks(steps, order)
+    assert shared.open(base, _log(tmp_path, steps), order).entries == len(chunks)
+    image = tmp_path / "image"
+    states = _every_state(data.draw(moments(len(chunks))))
+    contents = [_replayed(chunks, state) for state in states]
+    hashes = shared.hashes(states)
+    for (a, x), (b, y) in combinations(zip(hashes, contents, strict=True), 2):
+        assert (a == b) == (x == y)
+    shared.switch(states[-1])
+    assert shared.image(image) == hashes[-1]
+    assert image.read_bytes() == contents[-1]
+
+
+def _block(content: bytes, block: int) -> bytes:
+    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+
+
+def _recover(content: bytes) -> tuple[tuple[int, ...], int]:
+    """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
+    blocks = [0]
+    outcome = 0
+    while len(blocks) < 4:
+        outcome = zlib.crc32(_block(content, blocks[-1]), outcome)
+        blocks.append(outcome % 4)
+    return tuple(blocks), zlib.crc32(_block(content, blocks[-1]), outcome)
+
+
+def _trace(content: bytes) -> tuple[bytes, ...]:
+    return tuple(_block(content, block) for block in _recover(content)[0])
+
+
+def _explore(shared: Disk, chunks: list[tuple[int, bytes]], moment: Moment, losses: int) -> Explored:
+    """Visit until nothing is wanted; outcomes are remembered by number, which is what recovery came to."""
+    while (explored := shared.explore(moment, losses=losses, wanted_max=3)).wanted:
+        for state in explored.wanted:
+            shared.switch(state)
+            blocks, outcome = _recover(_replayed(chunks, state))
+            shared.also_read(blocks)
+            assert shared.remember(outcome) is None, "two wanted states read the same"
+    return explored
+
+
+def _deviations(content: bytes, default: bytes) -> int:
+    read = set(_recover(content)[0])
+    return sum(_block(content, block) != _block(default, block) for block in read)
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Prefixes never lose two writes, nor one that others were written after: `drop` looked at one loss in
+    each prefix, and any state of more losses was never seen.
+    """
+    order = data.draw(orders(steps))
+    chunks = _chunks(steps, order)
+    shared.open(base, _log(tmp_path, steps), order)
+    moment = data.draw(moments(len(chunks)))
+    lost, kept = (_replayed(chunks, moment.state(kept)) for kept in (False, True))
+    contents = [_replayed(chunks, state) for state in _every_state(moment)]
+    traces = {_trace(c): min(_deviations(c, lost), _deviations(c, kept)) for c in contents}
+    for losses in (0, 1, 4):
+        explored = _explore(shared, chunks, moment, losses)
+        found = [_replayed(chunks, leaf.state) for leaf in explored.leaves]
+        within = {trace for trace, count in traces.items() if count <= losses}
+        assert {_trace(content) for content in found} == within
+        assert len(found) == len(within)
+        assert (explored.cut == 0) == (within == set(traces))
+        for leaf, content in zip(explored.leaves, found, strict=True):
+            assert leaf.outcome == _recover(content)[1]
+            assert leaf.losses == traces[_trace(content)]
+
+
+def test_compare_follows_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
+    """A FUA write is logged ahead of an older ordinary one: in the log's own order the older one wins."""
+    shared.open(base)
+    path = _log(tmp_path, [Write(0, b"new" * 512), Write(0, b"old" * 512)])
+    true = Order((1, 0))
+    shared.open(base, path, true)
+    shared.switch(CrashState(1))
+    shared.image(image := tmp_path / "image")
+    assert image.read_bytes()[:3] == b"old"
+    shared.switch(CrashState(2))
+    assert shared.compare(path) == 0
+    assert shared.compare(path, true.entries) is None
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        (Order((0,)), "leaves out entry 1"),
+        (Order((0, 1, 0)), "entry 0 twice"),
+        (Order((0, 1, 7)), "entry 7, the log has 2"),
+        (Order((0, 1), 3), "chunks of 3 sectors"),
+    ],
+)
+def test_orders_that_do_not_fit_the_log_are_refused(
+    shared: Disk, tmp_path: Path, base: Path, order: Order, says: str
+) -> None:
+    path = _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
+    with pytest.raises(DiskError, match=says):
+        shared.open(base, path, order)
+
+
+def test_a_moment_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
+    shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
+    with pytest.raises(DiskError, match="without an order"):
+        shared.explore(Moment(1, (), (0,)), losses=1)

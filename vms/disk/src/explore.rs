@@ -1,0 +1,581 @@
+//! Explores the states of a moment: which outcomes it may have, and which states must be visited to know.
+//!
+//! A moment has *volatile* chunks, each of which may have landed or not. The volatile chunks of a block give
+//! it a few distinct contents, its *alternatives*. The memo's decision tree holds, in the order of reading,
+//! every block on which a visit's outcome depended. Descending it with all states of the moment at once, a
+//! walk branches only at blocks with several alternatives; where it finds an outcome, all states that came
+//! there have it; where the tree ends, one of them has to be visited.
+//!
+//! Every branch leads to a leaf, to a wanted state or, with `losses`, to a cut, since the nearer default's
+//! content may always be chosen. So the work is bounded by what is asked for, times the length of a path. The
+//! memory is bounded by the blocks on one path and by the limits on the answer.
+//!
+//! *Data blocks* (see `Explore`): a path may follow a default in all of them. Which one is chosen at the first
+//! data block whose content differs between the two; from there on the other one counts as out of reach.
+
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
+
+use powercut_protocol::{limits, Choice, DiskReply, Leaf, State};
+
+use crate::{
+    error::ExploreError,
+    index::{Contents, Index},
+    memo::{Found, Memo, Place, Slot},
+    recipe::Recipe,
+    Answer,
+};
+
+/// Distinct contents of a block, and steps of finding them: 64 Ki contents of one chunk each to 16 of 4 Mi.
+const CONTENTS_MAX: usize = 1 << 16;
+const WAYS_MAX: usize = 1 << 22;
+/// Chunks that an answer may name in all.
+const NAMED_MAX: usize = 1 << 20;
+/// Deviations from a default that is out of reach.
+const OUT_OF_REACH: u64 = u64::MAX;
+
+/// The two defaults, as indices.
+const LOST: usize = 0;
+const KEPT: usize = 1;
+
+/// A request, as in `DiskRequest::Explore`.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub prefix: u64,
+    pub absent: Vec<u64>,
+    pub volatile: Vec<u64>,
+    pub losses: u64,
+    pub separate_data: bool,
+    pub wanted_max: u64,
+    pub leaves_max: u64,
+}
+
+/// The answer, as in `DiskReply::Explored`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    pub wanted: Vec<Choice>,
+    pub leaves: Vec<Leaf>,
+    pub cut: u64,
+}
+
+impl From<Explored> for DiskReply {
+    fn from(explored: Explored) -> Self {
+        let Explored {
+            wanted,
+            leaves,
+            cut,
+        } = explored;
+        DiskReply::Explored {
+            wanted,
+            leaves,
+            cut,
+        }
+    }
+}
+
+/// Answer a request by what `memo` knows.
+///
+/// # Errors
+/// If the moment does not fit the log, or something has more than its limit.
+pub fn explore(index: &Index, memo: &Memo, request: &Request) -> Answer<Explored> {
+    let moment = Moment::of(index, request)?;
+    let mut walk = Walk {
+        index,
+        memo,
+        request,
+        moment,
+        known: HashMap::new(),
+        frames: Vec::new(),
+        ends: HashSet::new(),
+        leaf_at: HashMap::new(),
+        named: 0,
+        explored: Explored::default(),
+    };
+    walk.run()?;
+    Ok(walk.explored)
+}
+
+/// A request's chunks, checked against the log.
+struct Moment {
+    /// The state in which every volatile chunk landed.
+    kept: Recipe,
+    /// The volatile chunks of each block that has some, ascending.
+    volatile: HashMap<Slot, Vec<u32>>,
+}
+
+impl Moment {
+    fn of(index: &Index, request: &Request) -> Answer<Self> {
+        if !index.in_chunks() {
+            return Err(ExploreError::NoOrder.into());
+        }
+        if request.wanted_max == 0 {
+            return Err(ExploreError::NoneWanted.into());
+        }
+        check_limit("wanted states", request.wanted_max, limits::STATES)?;
+        check_limit("leaves", request.leaves_max, limits::STATES)?;
+        let recipe = |dropped: &Vec<u64>| {
+            index.recipe(&State {
+                prefix: request.prefix,
+                dropped: dropped.clone(),
+                torn_sectors: None,
+            })
+        };
+        let kept = recipe(&request.absent)?;
+        let lost = recipe(&request.volatile)?;
+        let mut volatile: HashMap<Slot, Vec<u32>> = HashMap::new();
+        for number in lost.lacking() {
+            if kept.lacks(number) {
+                return Err(ExploreError::AbsentAndVolatile(number.into()).into());
+            }
+            let slot = index.chunk_slot(number).ok_or(ExploreError::NoOrder)?;
+            volatile.entry(slot).or_default().push(number);
+        }
+        Ok(Moment { kept, volatile })
+    }
+}
+
+fn check_limit(what: &'static str, asked: u64, limit: usize) -> Result<(), ExploreError> {
+    if asked > limit as u64 {
+        return Err(ExploreError::Limit { what, asked, limit });
+    }
+    Ok(())
+}
+
+/// What a block may hold at the moment.
+struct Block {
+    /// Its volatile chunks.
+    chunks: Vec<u32>,
+    /// Hashes of its distinct contents.
+    contents: Vec<u128>,
+    /// For each content the volatile chunks that are lost, as few as possible.
+    lost: Vec<Vec<u32>>,
+    /// The contents of the two defaults.
+    defaults: [usize; 2],
+}
+
+impl Block {
+    /// Without volatile chunks.
+    fn fixed(content: u128) -> Self {
+        Block {
+            chunks: Vec::new(),
+            contents: vec![content],
+            lost: vec![Vec::new()],
+            defaults: [0, 0],
+        }
+    }
+
+    /// Follow the block through its chunks: each volatile one doubles the ways, equal contents fold.
+    fn folded(index: &Index, kept: &Recipe, slot: Slot, chunks: &[u32]) -> Answer<Self> {
+        let start = index.contents_below(kept, chunks[0], slot);
+        let mut ways = Ways::new(start);
+        let mut all_kept = start;
+        for number in index.landed(kept, slot, chunks[0]) {
+            index.apply(number, slot, &mut all_kept);
+            let after = |contents: Contents| {
+                let mut contents = contents;
+                index.apply(number, slot, &mut contents);
+                contents
+            };
+            let in_bounds = match chunks.binary_search(&number) {
+                Ok(_) => ways.branch(number, after),
+                Err(_) => ways.advance(after),
+            };
+            if !in_bounds {
+                return Err(ExploreError::TooManyContents {
+                    block: index.block(slot),
+                    chunks: chunks.len(),
+                    limit: CONTENTS_MAX,
+                }
+                .into());
+            }
+        }
+        let kept_at = ways.at[&all_kept];
+        Ok(Block {
+            chunks: chunks.to_vec(),
+            contents: ways.all.iter().map(|way| way.contents.hash()).collect(),
+            lost: ways.all.iter().map(|way| ways.lost(way)).collect(),
+            // every step keeps the order of the ways, and the first one has lost all
+            defaults: [0, kept_at],
+        })
+    }
+
+    /// Chunks whose fate in this content is not that of the default.
+    fn exceptions(&self, content: usize, default: usize) -> Vec<u32> {
+        let lost = &self.lost[content];
+        if content == self.defaults[default] {
+            Vec::new()
+        } else if default == KEPT {
+            lost.clone()
+        } else {
+            let kept = |number: &&u32| lost.binary_search(number).is_err();
+            self.chunks.iter().filter(kept).copied().collect()
+        }
+    }
+}
+
+/// The contents that a block may have after some of its chunks.
+struct Ways {
+    all: Vec<Way>,
+    at: HashMap<Contents, usize>,
+    /// Lost chunks as lists that share their beginnings: a chunk, and the list before it.
+    lists: Vec<(u32, Option<u32>)>,
+    steps: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    contents: Contents,
+    /// In `lists`, and its length.
+    lost: Option<u32>,
+    lost_count: u32,
+}
+
+impl Ways {
+    fn new(start: Contents) -> Self {
+        let way = Way {
+            contents: start,
+            lost: None,
+            lost_count: 0,
+        };
+        Ways {
+            all: vec![way],
+            at: HashMap::from([(start, 0)]),
+            lists: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// Every way goes through a chunk that landed. Returns false if there are more ways than the limit.
+    fn advance(&mut self, after: impl Fn(Contents) -> Contents) -> bool {
+        let before = std::mem::take(&mut self.all);
+        self.at.clear();
+        for way in before {
+            self.add(Way {
+                contents: after(way.contents),
+                ..way
+            });
+        }
+        self.is_in_bounds()
+    }
+
+    /// Every way goes on without chunk `number` and with it. Returns false if there are more than the limit.
+    fn branch(&mut self, number: u32, after: impl Fn(Contents) -> Contents) -> bool {
+        let before = std::mem::take(&mut self.all);
+        self.at.clear();
+        for way in &before {
+            self.lists.push((number, way.lost));
+            self.add(Way {
+                contents: way.contents,
+                lost: Some((self.lists.len() - 1) as u32),
+                lost_count: way.lost_count + 1,
+            });
+        }
+        for way in before {
+            self.add(Way {
+                contents: after(way.contents),
+                ..way
+            });
+        }
+        self.is_in_bounds()
+    }
+
+    /// Of two ways to one content, the one that loses less stays, in the place of the first.
+    fn add(&mut self, way: Way) {
+        self.steps += 1;
+        let at = *self.at.entry(way.contents).or_insert(self.all.len());
+        match self.all.get_mut(at) {
+            None => self.all.push(way),
+            Some(known) if way.lost_count < known.lost_count => *known = way,
+            Some(_) => {}
+        }
+    }
+
+    fn is_in_bounds(&self) -> bool {
+        self.all.len() <= CONTENTS_MAX && self.steps <= WAYS_MAX
+    }
+
+    /// The chunks that a way has lost, ascending.
+    fn lost(&self, way: &Way) -> Vec<u32> {
+        let mut lost = Vec::new();
+        let mut next = way.lost;
+        while let Some(at) = next {
+            let (number, before) = self.lists[at as usize];
+            lost.push(number);
+            next = before;
+        }
+        lost.reverse();
+        lost
+    }
+}
+
+/// A block with several contents on the current path.
+struct Frame {
+    slot: Slot,
+    block: Rc<Block>,
+    /// Where the tree tests it.
+    place: Place,
+    data: bool,
+    /// Deviations from each default on the path before this block.
+    deviations: [u64; 2],
+    /// The content to choose next; the one before it is that of the current path.
+    next: usize,
+}
+
+impl Frame {
+    /// Deviations from each default with `content` chosen here.
+    fn deviations_with(&self, content: usize) -> [u64; 2] {
+        let mut deviations = self.deviations;
+        for (default, count) in deviations.iter_mut().enumerate() {
+            if content != self.block.defaults[default] {
+                *count = if self.data {
+                    OUT_OF_REACH
+                } else {
+                    count.saturating_add(1)
+                };
+            }
+        }
+        deviations
+    }
+}
+
+/// The default that a path deviates from less often; the one that keeps everything if both are equal.
+fn nearer(deviations: [u64; 2]) -> usize {
+    if deviations[KEPT] <= deviations[LOST] {
+        KEPT
+    } else {
+        LOST
+    }
+}
+
+struct Walk<'a> {
+    index: &'a Index,
+    memo: &'a Memo,
+    request: &'a Request,
+    moment: Moment,
+    known: HashMap<Slot, Rc<Block>>,
+    /// The blocks with several contents on the current path, in order.
+    frames: Vec<Frame>,
+    /// Ends of the tree from which a state is wanted: the test, and the content that nobody had there.
+    ends: HashSet<(Place, u128)>,
+    /// In `explored.leaves`, by the place of the outcome.
+    leaf_at: HashMap<Place, usize>,
+    named: usize,
+    explored: Explored,
+}
+
+impl Walk<'_> {
+    /// Depth first, with `frames` as the stack.
+    fn run(&mut self) -> Answer<()> {
+        self.descend(self.memo.root(), [0, 0])?;
+        while !self.has_enough_wanted() {
+            let Some(frame) = self.frames.last_mut() else {
+                break;
+            };
+            let content = frame.next;
+            if content == frame.block.contents.len() {
+                self.frames.pop();
+                continue;
+            }
+            frame.next += 1;
+            let deviations = frame.deviations_with(content);
+            let nearest = deviations[nearer(deviations)];
+            if nearest == OUT_OF_REACH {
+                continue; // a data block of neither default: a state of its own
+            }
+            let (place, hash) = (frame.place, frame.block.contents[content]);
+            if nearest > self.request.losses || self.has_enough_leaves() {
+                self.explored.cut += 1;
+                continue;
+            }
+            match self.memo.follow(place, hash) {
+                Some(next) => self.descend(next, deviations)?,
+                None => self.want(place, hash, deviations, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn has_enough_wanted(&self) -> bool {
+        self.explored.wanted.len() as u64 >= self.request.wanted_max
+    }
+
+    fn has_enough_leaves(&self) -> bool {
+        self.explored.leaves.len() as u64 >= self.request.leaves_max
+    }
+
+    /// Go on from `place` to the next block with several contents, or to the end.
+    fn descend(&mut self, mut place: Place, deviations: [u64; 2]) -> Answer<()> {
+        loop {
+            let read = match self.memo.at(place) {
+                Found::Nothing => return self.want(place, 0, deviations, None),
+                Found::Outcome(outcome) => return self.reach(place, outcome, deviations),
+                Found::Test(read) => read,
+            };
+            let block = self.block(read.slot)?;
+            let content = match (self.chosen(read.slot), block.contents.len()) {
+                (Some(content), _) => content,
+                (None, 1) => 0,
+                (None, _) => {
+                    self.frames.push(Frame {
+                        slot: read.slot,
+                        block,
+                        place,
+                        data: read.data && self.request.separate_data,
+                        deviations,
+                        next: 0,
+                    });
+                    return Ok(());
+                }
+            };
+            let hash = block.contents[content];
+            match self.memo.follow(place, hash) {
+                Some(next) => place = next,
+                None => return self.want(place, hash, deviations, None),
+            }
+        }
+    }
+
+    fn block(&mut self, slot: Slot) -> Answer<Rc<Block>> {
+        if let Some(known) = self.known.get(&slot) {
+            return Ok(Rc::clone(known));
+        }
+        let kept = &self.moment.kept;
+        let block = Rc::new(match self.moment.volatile.get(&slot) {
+            Some(chunks) => Block::folded(self.index, kept, slot, chunks)?,
+            None => Block::fixed(self.index.block_hash(kept, slot)),
+        });
+        self.known.insert(slot, Rc::clone(&block));
+        Ok(block)
+    }
+
+    /// The content that the current path has chosen for a block.
+    fn chosen(&self, slot: Slot) -> Option<usize> {
+        let frame = self.frames.iter().find(|frame| frame.slot == slot)?;
+        Some(frame.next - 1)
+    }
+
+    /// The tree has no answer for the test at `place` with this content. `other`: see [`Walk::choice`].
+    fn want(
+        &mut self,
+        place: Place,
+        content: u128,
+        deviations: [u64; 2],
+        other: Option<(usize, usize)>,
+    ) -> Answer<()> {
+        if !self.has_enough_wanted() && self.ends.insert((place, content)) {
+            let choice = self.choice(nearer(deviations), other)?;
+            self.explored.wanted.push(choice);
+        }
+        Ok(())
+    }
+
+    /// The path ends in an outcome.
+    fn reach(&mut self, place: Place, outcome: u64, deviations: [u64; 2]) -> Answer<()> {
+        let default = nearer(deviations);
+        match self.leaf_at.get(&place) {
+            Some(known) => {
+                // found before as a state with another content of a data block
+                let leaf = &mut self.explored.leaves[*known];
+                (leaf.data, leaf.losses) = (false, deviations[default]);
+            }
+            None if self.has_enough_leaves() => self.explored.cut += 1,
+            None => {
+                let choice = self.choice(default, None)?;
+                self.leaf_at.insert(place, self.explored.leaves.len());
+                self.explored.leaves.push(Leaf {
+                    outcome,
+                    choice,
+                    data: false,
+                    losses: deviations[default],
+                });
+            }
+        }
+        for at in 0..self.frames.len() {
+            if self.frames[at].data {
+                self.change_data(at, deviations)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The states that differ from the current path in the data block of one frame.
+    fn change_data(&mut self, at: usize, deviations: [u64; 2]) -> Answer<()> {
+        let default = nearer(deviations);
+        let chosen = self.frames[at].next - 1;
+        for content in 0..self.frames[at].block.contents.len() {
+            if content == chosen || self.has_enough_wanted() {
+                continue;
+            }
+            let (place, found) = self.walk_with(at, content, default)?;
+            match found {
+                Ok(_) if self.leaf_at.contains_key(&place) => {}
+                _ if self.has_enough_leaves() => self.explored.cut += 1,
+                Ok(outcome) => {
+                    let choice = self.choice(default, Some((at, content)))?;
+                    self.leaf_at.insert(place, self.explored.leaves.len());
+                    self.explored.leaves.push(Leaf {
+                        outcome,
+                        choice,
+                        data: true,
+                        losses: deviations[default],
+                    });
+                }
+                Err(hash) => self.want(place, hash, deviations, Some((at, content)))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the state of the current path leads, with another content in one frame and the default in every
+    /// block that the path has not read: to an outcome, or to a test that has no answer for this content.
+    fn walk_with(
+        &mut self,
+        changed: usize,
+        content: usize,
+        default: usize,
+    ) -> Answer<(Place, Result<u64, u128>)> {
+        let mut place = self.frames[changed].place;
+        loop {
+            let slot = match self.memo.at(place) {
+                Found::Nothing => return Ok((place, Err(0))),
+                Found::Outcome(outcome) => return Ok((place, Ok(outcome))),
+                Found::Test(read) => read.slot,
+            };
+            let block = self.block(slot)?;
+            let content = if slot == self.frames[changed].slot {
+                content
+            } else {
+                self.chosen(slot).unwrap_or(block.defaults[default])
+            };
+            let hash = block.contents[content];
+            match self.memo.follow(place, hash) {
+                Some(next) => place = next,
+                None => return Ok((place, Err(hash))),
+            }
+        }
+    }
+
+    /// The state of the current path. `other`: a frame with another content than the path's.
+    fn choice(&mut self, default: usize, other: Option<(usize, usize)>) -> Answer<Choice> {
+        let mut except = Vec::new();
+        for (at, frame) in self.frames.iter().enumerate() {
+            let content = match other {
+                Some((changed, content)) if changed == at => content,
+                _ => frame.next - 1,
+            };
+            let exceptions = frame.block.exceptions(content, default);
+            except.extend(exceptions.into_iter().map(u64::from));
+        }
+        except.sort_unstable();
+        self.named += except.len();
+        if self.named > NAMED_MAX {
+            return Err(ExploreError::TooLong { limit: NAMED_MAX }.into());
+        }
+        Ok(Choice {
+            kept: default == KEPT,
+            except,
+        })
+    }
+}

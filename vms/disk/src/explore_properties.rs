@@ -1,0 +1,497 @@
+//! Compares exploration with a look at every single state of a moment, over random logs, orders and guests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use powercut_protocol::{limits, Choice, Leaf, State};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    device::Device,
+    explore::{Explored, Request},
+    log::{
+        build::{log_bytes, Scratch, Step},
+        Order,
+    },
+    properties::{Change, Random, SECTORS},
+    BLOCK_SECTORS, SECTOR_BYTES,
+};
+
+/// Blocks that the guest reads for metadata; those behind them are read for data.
+const METADATA_BLOCKS: u64 = 3;
+/// Every subset of them is looked at.
+const VOLATILE_MAX: usize = 7;
+
+/// A device with an order, and the same as a list of chunks.
+struct Made {
+    base: Vec<u8>,
+    /// First sector, and data.
+    chunks: Vec<(u64, Vec<u8>)>,
+    device: Device,
+    _files: [Scratch; 2],
+}
+
+fn shuffled(random: &mut Random, mut items: Vec<u64>) -> Vec<u64> {
+    for at in (1..items.len()).rev() {
+        items.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    items
+}
+
+fn cut(change: &Change, unit: u64) -> Vec<(u64, Vec<u8>)> {
+    let (first, data) = match change {
+        Change::Nothing => return Vec::new(),
+        Change::Write(sector, data) => (*sector, data.clone()),
+        Change::Zero(sector, count) => (*sector, vec![0; *count as usize * SECTOR_BYTES]),
+    };
+    let mut chunks: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (sector, bytes) in (first..).zip(data.chunks(SECTOR_BYTES)) {
+        match chunks.last_mut() {
+            Some((_, chunk)) if sector % unit != 0 => chunk.extend_from_slice(bytes),
+            _ => chunks.push((sector, bytes.to_vec())),
+        }
+    }
+    chunks
+}
+
+fn made(random: &mut Random) -> Made {
+    let base = random.letters(SECTORS);
+    let log: Vec<_> = (0..1 + random.below(8)).map(|_| random.change()).collect();
+    let steps: Vec<_> = log.iter().map(Change::step).collect();
+    let files = [Scratch::new(&base), Scratch::new(&log_bytes(&steps))];
+    let changing = (0..log.len()).filter(|n| log[*n].count() > 0);
+    let order = shuffled(random, changing.map(|n| n as u64).collect());
+    let unit_sectors = [8, 8, 4, 2, 1][random.below(5) as usize];
+    let chunks = order
+        .iter()
+        .flat_map(|n| cut(&log[*n as usize], unit_sectors));
+    let order = Order {
+        entries: &order,
+        unit_sectors,
+    };
+    Made {
+        base,
+        chunks: chunks.collect(),
+        device: Device::open(&files[0].0, Some(&files[1].0), Some(order)).unwrap(),
+        _files: files,
+    }
+}
+
+impl Made {
+    fn replayed(&self, state: &State) -> Vec<u8> {
+        let mut bytes = self.base.clone();
+        for (number, (sector, data)) in (0..state.prefix).zip(&self.chunks) {
+            if !state.dropped.contains(&number) {
+                let start = *sector as usize * SECTOR_BYTES;
+                bytes[start..start + data.len()].copy_from_slice(data);
+            }
+        }
+        bytes
+    }
+
+    fn moment(&self, random: &mut Random) -> Request {
+        let prefix = random.below(self.chunks.len() as u64 + 1);
+        let mut request = Request {
+            prefix,
+            wanted_max: 1 + random.below(4),
+            leaves_max: limits::STATES as u64,
+            ..Request::default()
+        };
+        for number in 0..prefix {
+            match random.below(4) {
+                0 => request.absent.push(number),
+                1 | 2 if request.volatile.len() < VOLATILE_MAX => request.volatile.push(number),
+                _ => {}
+            }
+        }
+        request
+    }
+}
+
+fn state_of(moment: &Request, choice: &Choice) -> State {
+    let lost = |n: &u64| choice.kept == choice.except.contains(n);
+    let mut dropped: Vec<u64> = moment.volatile.iter().copied().filter(lost).collect();
+    dropped.extend(&moment.absent);
+    dropped.sort_unstable();
+    State {
+        prefix: moment.prefix,
+        dropped,
+        torn_sectors: None,
+    }
+}
+
+/// What a visit read, in order: block, content, whether it is data.
+type Trace = Vec<(u64, u128, bool)>;
+
+/// A recovery, a walk's data phase, and an unmount: which sectors are read or written next depends on what was
+/// read. Returns a digest of everything read.
+fn visit(device: &mut Device, state: &State, kind: u64) -> (Trace, u64) {
+    device.switch(state).unwrap();
+    let mut seen = kind;
+    for step in 0..9u64 {
+        let data = (5..8).contains(&step);
+        if step == 5 || step == 8 {
+            device.next_phase();
+        }
+        let mut random = Random(seen ^ step);
+        let (from, to) = match data {
+            true => (METADATA_BLOCKS * BLOCK_SECTORS, SECTORS),
+            false => (0, METADATA_BLOCKS * BLOCK_SECTORS),
+        };
+        let sector = from + random.below(to - from);
+        let count = 1 + random.below((to - sector).min(10));
+        if !data && random.below(4) == 0 {
+            device.write(sector, &random.letters(count));
+        } else {
+            let mut bytes = vec![0; count as usize * SECTOR_BYTES];
+            device.guest_read(sector, &mut bytes);
+            seen = xxh3_64_with_seed(&bytes, seen);
+        }
+    }
+    let (index, recipe) = (&device.view().index, &device.view().recipe);
+    let read = device.reads().iter();
+    let trace = read.map(|r| {
+        let content = index.block_hash(recipe, r.slot);
+        (index.block(r.slot), content, r.data)
+    });
+    (trace.collect(), seen)
+}
+
+/// Explore and visit until nothing is wanted. `digests` are the outcomes remembered so far.
+fn explored(made: &mut Made, moment: &Request, kind: u64, digests: &mut Vec<u64>) -> Explored {
+    loop {
+        let explored = made.device.explore(moment).unwrap();
+        assert_eq!(explored, made.device.explore(moment).unwrap());
+        assert!(explored.wanted.len() as u64 <= moment.wanted_max);
+        if explored.wanted.is_empty() {
+            return explored;
+        }
+        for choice in &explored.wanted {
+            let state = state_of(moment, choice);
+            assert_eq!(made.device.recall(&state).unwrap(), None, "{choice:?}");
+        }
+        for choice in &explored.wanted {
+            let (_, digest) = visit(&mut made.device, &state_of(moment, choice), kind);
+            let earlier = made.device.remember(digests.len() as u64).unwrap();
+            assert_eq!(earlier, None, "two wanted states from one end");
+            digests.push(digest);
+        }
+    }
+}
+
+/// Everything about one state of a moment, found out by looking at it.
+struct Look {
+    trace: Trace,
+    digest: u64,
+    /// Contents of the blocks with volatile chunks.
+    contents: BTreeMap<u64, u128>,
+}
+
+fn looks(made: &mut Made, moment: &Request, kind: u64) -> Vec<Look> {
+    let volatile = &moment.volatile;
+    let blocks: BTreeSet<u64> = volatile
+        .iter()
+        .map(|n| made.chunks[*n as usize].0 / BLOCK_SECTORS)
+        .collect();
+    let mut looks = Vec::new();
+    // the first has lost all, the last has kept all
+    for mask in 0..1u64 << volatile.len() {
+        let lost = (0..volatile.len()).filter(|bit| mask & (1 << bit) == 0);
+        let choice = Choice {
+            kept: true,
+            except: lost.map(|bit| volatile[bit]).collect(),
+        };
+        let (trace, digest) = visit(&mut made.device, &state_of(moment, &choice), kind);
+        let (index, recipe) = (&made.device.view().index, &made.device.view().recipe);
+        let hash = |block: &u64| index.block_hash(recipe, index.slot(*block).unwrap());
+        let contents = blocks.iter().map(|block| (*block, hash(block))).collect();
+        looks.push(Look {
+            trace,
+            digest,
+            contents,
+        });
+    }
+    looks
+}
+
+/// How often a state deviates from each default in the blocks that were read; None: it follows that default not
+/// in all its data blocks.
+fn deviations(look: &Look, defaults: [&Look; 2], separate_data: bool) -> [Option<u64>; 2] {
+    defaults.map(|default| {
+        let differs = |block: &u64| look.contents.get(block) != default.contents.get(block);
+        let mut count = 0;
+        for (block, _, data) in &look.trace {
+            if differs(block) {
+                if *data && separate_data {
+                    return None;
+                }
+                count += 1;
+            }
+        }
+        Some(count)
+    })
+}
+
+/// The traces that a request asks for: on main paths with the deviations of each, and with one data block changed.
+fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet<Trace>, bool) {
+    let defaults = [&looks[0], &looks[looks.len() - 1]];
+    let by_contents: HashMap<_, _> = looks.iter().map(|l| (&l.contents, l)).collect();
+    let (mut main, mut changed, mut cut) = (BTreeMap::new(), BTreeSet::new(), false);
+    for look in looks {
+        let counts = deviations(look, defaults, moment.separate_data);
+        let Some(least) = counts.iter().flatten().min() else {
+            continue;
+        };
+        if *least > moment.losses {
+            cut = true;
+            continue;
+        }
+        main.insert(look.trace.clone(), *least);
+        let nearer = defaults[usize::from(counts[1] == Some(*least))];
+        let read: BTreeSet<u64> = look.trace.iter().map(|(block, _, _)| *block).collect();
+        let unread = look.contents.iter().filter(|(b, _)| !read.contains(b));
+        if !moment.separate_data || unread.into_iter().any(|(b, c)| nearer.contents[b] != *c) {
+            continue;
+        }
+        for (block, _, _) in look.trace.iter().filter(|(_, _, data)| *data) {
+            for other in looks {
+                let mut contents = look.contents.clone();
+                if let Some(content) = contents.get_mut(block) {
+                    *content = other.contents[block];
+                }
+                changed.insert(by_contents[&contents].trace.clone());
+            }
+        }
+    }
+    (main, changed, cut)
+}
+
+fn check_leaf(made: &mut Made, moment: &Request, kind: u64, leaf: &Leaf, digest: u64) -> Trace {
+    let state = state_of(moment, &leaf.choice);
+    let (trace, seen) = visit(&mut made.device, &state, kind);
+    assert_eq!(seen, digest, "{leaf:?}");
+    assert_eq!(made.device.recall(&state).unwrap(), Some(leaf.outcome));
+    trace
+}
+
+#[test]
+fn states_of_chunks_are_what_a_plain_replay_in_order_gives() {
+    let mut random = Random(4);
+    for _ in 0..300 {
+        let mut made = made(&mut random);
+        let mut hashes = HashMap::new();
+        for _ in 0..10 {
+            let moment = made.moment(&mut random);
+            let state = State {
+                prefix: moment.prefix,
+                dropped: [moment.absent, moment.volatile].concat(),
+                torn_sectors: None,
+            };
+            let mut state = state;
+            state.dropped.sort_unstable();
+            made.device.switch(&state).unwrap();
+            let plain = made.replayed(&state);
+            let mut shown = vec![0xee; plain.len()];
+            made.device.view().read(0, &mut shown);
+            assert_eq!(shown, plain, "{state:?}");
+            let hash = made.device.state_hash(&state).unwrap();
+            assert_eq!(*hashes.entry(hash).or_insert(plain.clone()), plain);
+            let (index, recipe) = (&made.device.view().index, &made.device.view().recipe);
+            let blocks = (0..index.slot_count()).map(|s| index.block_hash(recipe, s as u32));
+            assert_eq!(blocks.fold(0, u128::wrapping_add), hash, "{state:?}");
+        }
+    }
+}
+
+/// The heart of it: exactly the outcomes of all legal states, each once, each from as few visits as there are
+/// outcomes, and `cut` is 0 exactly if nothing was left out.
+#[test]
+fn exploration_finds_what_a_look_at_every_state_finds() {
+    let mut random = Random(5);
+    let (mut leaves, mut states, mut with_data) = (0, 0, 0);
+    for kind in 0..400 {
+        let mut made = made(&mut random);
+        let mut moment = made.moment(&mut random);
+        moment.separate_data = kind % 2 == 0;
+        let looks = looks(&mut made, &moment, kind);
+        let digests_of: HashMap<_, _> = looks.iter().map(|l| (l.trace.clone(), l.digest)).collect();
+        let mut digests = Vec::new();
+        for losses in [0, 1, 2, u64::MAX] {
+            moment.losses = losses;
+            let explored = explored(&mut made, &moment, kind, &mut digests);
+            let (main, changed, cut) = expected(&looks, &moment);
+            assert_eq!(explored.cut > 0, cut, "losses {losses}");
+            let mut found = BTreeSet::new();
+            for leaf in &explored.leaves {
+                let digest = digests[leaf.outcome as usize];
+                let trace = check_leaf(&mut made, &moment, kind, leaf, digest);
+                assert_eq!(digests_of[&trace], digest);
+                assert_eq!(leaf.data, !main.contains_key(&trace));
+                if !leaf.data {
+                    assert_eq!(leaf.losses, main[&trace]);
+                }
+                assert!(found.insert(trace), "a leaf twice: {leaf:?}");
+            }
+            let wanted: BTreeSet<_> = main.into_keys().chain(changed).collect();
+            assert_eq!(found, wanted, "losses {losses} of {moment:?}");
+            with_data += explored.leaves.iter().filter(|leaf| leaf.data).count();
+        }
+        let (main, changed, _) = expected(&looks, &moment);
+        let all = main.keys().chain(&changed).collect::<BTreeSet<_>>().len();
+        assert_eq!(digests.len(), all, "as many visits as outcomes");
+        leaves += all;
+        states += looks.len();
+    }
+    assert!(
+        leaves * 2 < states,
+        "{leaves} of {states}: folding is not tested"
+    );
+    assert!(leaves > 2500 && with_data > 500, "{leaves}, {with_data}");
+}
+
+fn refusal(device: &Device, request: &Request) -> String {
+    powercut_protocol::chain(&device.explore(request).unwrap_err())
+}
+
+fn device_of(steps: &[Step], order: Option<Order>) -> (Device, [Scratch; 2]) {
+    let base = vec![b'.'; 8 * BLOCK_SECTORS as usize * SECTOR_BYTES];
+    let files = [Scratch::new(&base), Scratch::new(&log_bytes(steps))];
+    let device = Device::open(&files[0].0, Some(&files[1].0), order).unwrap();
+    (device, files)
+}
+
+fn request(prefix: u64, volatile: Vec<u64>) -> Request {
+    Request {
+        prefix,
+        volatile,
+        losses: 9,
+        wanted_max: 9,
+        leaves_max: 9,
+        ..Request::default()
+    }
+}
+
+#[test]
+fn requests_that_fit_no_moment_are_refused() {
+    let steps = [Step::Write(0, &[b'X'; 512]), Step::Write(8, &[b'Y'; 512])];
+    let order = Order {
+        entries: &[0, 1],
+        unit_sectors: 8,
+    };
+    let (device, _files) = device_of(&steps, None);
+    assert!(refusal(&device, &request(2, vec![0])).contains("without an order"));
+    let (device, _files) = device_of(&steps, Some(order));
+    device.explore(&request(2, vec![0, 1])).unwrap();
+    assert!(refusal(&device, &request(3, vec![])).contains("the log has 2"));
+    assert!(refusal(&device, &request(1, vec![1])).contains("below the prefix"));
+    assert!(refusal(&device, &request(2, vec![1, 1])).contains("must ascend"));
+    let mut both = request(2, vec![0, 1]);
+    both.absent = vec![1];
+    assert!(refusal(&device, &both).contains("chunk 1 is both absent and volatile"));
+    let mut many = request(2, vec![0]);
+    many.leaves_max = 50_001;
+    assert!(refusal(&device, &many).contains("50001 leaves, the limit is 50000"));
+    many.wanted_max = 0;
+    assert!(refusal(&device, &many).contains("no state may be wanted"));
+}
+
+/// With sectors as the unit, four writes to one block are 32 volatile chunks: 5 to the 8 contents.
+#[test]
+fn a_block_of_too_many_contents_is_an_error_and_only_if_it_was_read() {
+    let letters = [b'a', b'b', b'c', b'd'].map(|letter| vec![letter; 4096]);
+    let mut steps: Vec<_> = letters.iter().map(|data| Step::Write(0, data)).collect();
+    steps.push(Step::Write(8, &[b'X'; 512]));
+    let order = Order {
+        entries: &[0, 1, 2, 3, 4],
+        unit_sectors: 1,
+    };
+    let (mut device, _files) = device_of(&steps, Some(order));
+    let moment = request(33, (0..33).collect());
+    let whole = |device: &mut Device, sector, outcome| {
+        let state = State {
+            prefix: 33,
+            ..State::default()
+        };
+        device.switch(&state).unwrap();
+        device.guest_read(sector, &mut [0; 512]);
+        device.remember(outcome).unwrap();
+    };
+    whole(&mut device, 8, 7);
+    let explored = device.explore(&moment).unwrap();
+    let lost = Choice {
+        kept: false,
+        except: Vec::new(),
+    };
+    assert_eq!(explored.wanted, [lost]);
+    let (mut device, _files) = device_of(&steps, Some(order));
+    whole(&mut device, 0, 7);
+    let told = refusal(&device, &moment);
+    assert!(
+        told.contains("block 0 has more than 65536 contents"),
+        "{told}"
+    );
+    assert!(told.contains("32 of its chunks are volatile"), "{told}");
+}
+
+/// A way that loses less represents its content: the write below one that covers it need not be lost.
+#[test]
+fn a_state_loses_no_more_than_its_contents_need() {
+    let steps = [
+        Step::Write(0, &[b'a'; 4096]),
+        Step::Write(0, &[b'b'; 4096]),
+        Step::Write(0, &[b'c'; 4096]),
+    ];
+    let order = Order {
+        entries: &[0, 1, 2],
+        unit_sectors: 8,
+    };
+    let (mut device, _files) = device_of(&steps, Some(order));
+    let mut outcomes = Vec::new();
+    let moment = request(3, vec![0, 1, 2]);
+    loop {
+        let explored = device.explore(&moment).unwrap();
+        let Some(choice) = explored.wanted.first() else {
+            assert_eq!(explored.leaves.len(), 4);
+            break;
+        };
+        outcomes.push(choice.clone());
+        device.switch(&state_of(&moment, choice)).unwrap();
+        device.guest_read(0, &mut [0; 512]);
+        device.remember(0).unwrap();
+    }
+    let kept = |except: &[u64]| Choice {
+        kept: true,
+        except: except.to_vec(),
+    };
+    let lost = Choice {
+        kept: false,
+        except: Vec::new(),
+    };
+    assert_eq!(outcomes, [kept(&[]), lost, kept(&[1, 2]), kept(&[2])]);
+}
+
+#[test]
+fn leaves_over_the_limit_count_as_cut() {
+    let steps: Vec<_> = (0..6)
+        .map(|block| Step::Write(block * BLOCK_SECTORS, &[b'X'; 4096]))
+        .collect();
+    let order = Order {
+        entries: &[0, 1, 2, 3, 4, 5],
+        unit_sectors: 8,
+    };
+    let (mut device, _files) = device_of(&steps, Some(order));
+    let mut moment = request(6, (0..6).collect());
+    moment.leaves_max = 10;
+    loop {
+        let explored = device.explore(&moment).unwrap();
+        if explored.wanted.is_empty() {
+            assert_eq!(explored.leaves.len(), 10);
+            assert!(explored.cut > 0);
+            return;
+        }
+        for choice in &explored.wanted {
+            device.switch(&state_of(&moment, choice)).unwrap();
+            device.guest_read(0, &mut [0; 6 * 4096]);
+            device.remember(1).unwrap();
+        }
+    }
+}
