@@ -21,7 +21,7 @@ from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import select_workloads
+from harness.workloads.load import folder_sets, select_workloads
 
 
 @click.command("report")
@@ -103,9 +103,13 @@ def list_command(what: str, out: Path) -> None:
 def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
     match what:
         case "filesystems":
-            return [(p.name, p.mount_options, p.summary) for p in profiles().values()]
+            asked = " (only if named in full)"
+            return [
+                (p.name, p.mount_options, p.summary + (asked if p.on_request else ""))
+                for p in profiles().values()
+            ]
         case "workloads":
-            written = [(w.name, w.summary) for w in select_workloads(["all", "applications"])]
+            written = [(w.name, w.summary) for w in select_workloads(["all", *folder_sets(), "applications"])]
             sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
             return [*written, *sets, (random_name(17, 20), "random: 20 operations from seed 17")]
         case "kernels":

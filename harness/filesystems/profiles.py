@@ -136,6 +136,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     contract: dict[str, object]
+    on_request: bool = False
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
@@ -147,7 +148,8 @@ class Profile:
     """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, second device included.
     `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
     exit codes mean that it succeeded. `toolbox`: None if the guest with tools has no mkfs for it. `tracing`:
-    None if the kernel has no tracepoints for its journal; its `programs` are paths.
+    None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`: runs only
+    if it is named in full, never as one of `all` or of its file system's modes.
     """
 
     filesystem: str
@@ -166,6 +168,7 @@ class Profile:
     second: Second | None = None
     toolbox: InToolbox | None = None
     tracing: Tracepoints | None = None
+    on_request: bool = False
 
     @property
     def second_offset(self) -> int:
@@ -294,6 +297,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         second=mode.second,
         toolbox=shared.toolbox,
         tracing=_tracing(path.parent, shared.tracing),
+        on_request=mode.on_request,
     )
 
 
@@ -340,15 +344,17 @@ def _wrong_patches(second: Second) -> Iterator[str]:
 
 
 def select_profiles(wanted: Sequence[str]) -> list[Profile]:
-    """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`. Raises UsageError with the nearest."""
+    """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`; those that run on request only if they
+    are named in full. Raises UsageError with the nearest.
+    """
     known = profiles()
     return list({p.name: p for name in wanted for p in _named(name, known)}.values())
 
 
 def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
     if name == "all":
-        return list(known.values())
-    found = [p for p in known.values() if name in (p.name, p.filesystem)]
+        return [p for p in known.values() if not p.on_request]
+    found = [p for p in known.values() if name == p.name or (name == p.filesystem and not p.on_request)]
     if not found:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
         near = difflib.get_close_matches(name, candidates, n=3, cutoff=0.4) or list(known)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import configparser
 import difflib
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -57,9 +58,25 @@ _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
 }
 
 
+class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same operations `repeat` times; `{n}` in them is the number of the time, from 0."""
+
+    repeat: int
+    operations: list[str]
+
+
 class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
-    operations: list[str]
+    operations: list[str | _Repeat]
+
+    def lines(self) -> Iterator[str]:
+        """The operations one by one."""
+        for entry in self.operations:
+            if isinstance(entry, str):
+                yield entry
+                continue
+            for n in range(entry.repeat):
+                yield from (line.replace("{n}", str(n)) for line in entry.operations)
 
 
 def parse_operation(text: str) -> Operation:
@@ -126,10 +143,11 @@ def _load_operations(path: Path) -> Workload:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: {e}", "it needs `summary` and a list `operations`") from e
-    if not 0 < len(table.operations) <= MAX_OPERATIONS:
-        raise UsageError(f"{path}: {len(table.operations)} operations; 1 to {MAX_OPERATIONS} are possible")
+    lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
+    if not 0 < len(lines) <= MAX_OPERATIONS:
+        raise UsageError(f"{path}: {len(lines)} operations; 1 to {MAX_OPERATIONS} are possible")
     try:
-        operations = tuple(parse_operation(line) for line in table.operations)
+        operations = tuple(map(parse_operation, lines))
         need_possible(operations)
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step) from e
@@ -165,9 +183,18 @@ LOADERS: Mapping[str, Callable[[Path], Workload]] = {".toml": _load_operations, 
 
 
 def workload_files() -> dict[str, Path]:
-    """Every workload of `workloads/`, by name."""
-    folder = resource("workloads")
+    """The workloads of the set `all`, by name: the files of `workloads/`."""
+    return _files_in(resource("workloads"))
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
     return {p.stem: p for p in sorted(folder.iterdir()) if p.suffix in LOADERS}
+
+
+def folder_sets() -> dict[str, dict[str, Path]]:
+    """The folders of `workloads/` that are sets of their own: they hold workloads that `all` leaves out."""
+    folders = [p for p in sorted(resource("workloads").iterdir()) if p.is_dir() and not is_application(p)]
+    return {p.name: _files_in(p) for p in folders if _files_in(p)}
 
 
 def applications() -> dict[str, Path]:
@@ -183,6 +210,8 @@ def load_workload(name: str) -> Workload:
     if folder := applications().get(name):
         return next(w for w in load_application(folder) if w.name == name)
     known = workload_files()
+    for apart in folder_sets().values():
+        known |= apart
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
         raise _no_workload(name, known | applications())
@@ -206,9 +235,10 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
 
 def workload_sets() -> dict[str, list[str]]:
     """The names of the workloads in each set, by the set's name: `all` files, all `applications`, each
-    directory with several, and each `workloads/NAME.set`, which has one name per line.
+    directory with several, each folder of files, and each `workloads/NAME.set`, which has one name per line.
     """
     sets = {"all": list(workload_files()), "applications": list(applications())}
+    sets |= {name: list(files) for name, files in folder_sets().items()}
     for name, folder in applications().items():
         if name != folder.name:
             sets.setdefault(folder.name, []).append(name)

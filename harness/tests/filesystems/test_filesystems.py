@@ -202,3 +202,11 @@ def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
 
 def test_without_known_chatter_no_line_is_picked() -> None:
     assert Tool("fsck", "util-linux").complaint("fsck 1.0\nbad\n") == ""
+
+
+def test_a_mode_on_request_runs_only_if_it_is_named_in_full() -> None:
+    """Modes for planted faults would have made `-c ext4` and `-c all` slower for everybody."""
+    assert ALL["ext4/dioread_lock"].on_request
+    for several in (["all"], ["ext4"]):
+        assert not any(p.on_request for p in select_profiles(several))
+    assert [p.name for p in select_profiles(["ext4/dioread_lock"])] == ["ext4/dioread_lock"]

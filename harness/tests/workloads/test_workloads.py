@@ -150,6 +150,30 @@ def test_a_set_stands_for_its_workloads_and_repeats_none() -> None:
     assert set(quick) < set(workload_sets()["all"])
 
 
+def test_a_folder_of_files_is_a_set_that_all_leaves_out() -> None:
+    apart = workload_sets()["more"]
+    assert "journal-wrap" in apart
+    assert not set(apart) & set(workload_sets()["all"])
+    assert [w.name for w in select_workloads(["more"])] == apart
+    assert load_workload("journal-wrap").name == "journal-wrap"
+
+
+def test_operations_repeat_with_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'summary = "x"\noperations = ["mkdir d", { repeat = 2, operations = ["create f{n}", "fsync f{n}"] }]\n'
+    )
+    told = [str(o) for o in load_workload(str(path)).operations]
+    assert told == ["mkdir d", "create f0", "fsync f0", "create f1", "fsync f1"]
+
+
+def test_too_many_repetitions_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('summary = "x"\noperations = [{ repeat = 1000000000000, operations = ["sync"] }]\n')
+    with pytest.raises(UsageError, match="65535 operations"):
+        load_workload(str(path))
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_shards_are_a_partition(count: int) -> None:
     whole = [w.name for w in select_workloads(["ace1", "quick"])]
