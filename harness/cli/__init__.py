@@ -11,6 +11,7 @@ import click
 from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.doctor import doctor_command
+from harness.cli.faults import faults_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.measure import measure_command
@@ -30,6 +31,7 @@ COMMANDS: tuple[click.Command, ...] = (
     list_command,
     kernel_group,
     log_group,
+    faults_command,
     trace_command,
     measure_command,
     rootfs_command,
@@ -50,6 +52,7 @@ def main() -> None:
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
     powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs
+    powercut faults --list                       kernel faults that are planted to test powercut itself
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error,
     4 nothing was run or a required case was not, 130 interrupted.

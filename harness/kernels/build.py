@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _of_version(machine: str, package_version: str) -> list[tuple[Path, Built]]:
 
 def key_of(built: Built, flavour: Flavour) -> str:
     """The key that a build of the same package has with the current configuration."""
-    return _key(_package_identity(built.source, built.source_version), flavour)
+    return key_for(_package_identity(built.source, built.source_version), flavour)
 
 
 def _package_identity(source: str, version: str) -> str:
@@ -101,27 +101,33 @@ def build(
     The output of make goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError if the source
     cannot be downloaded, is not clean, or does not build.
     """
-    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
-    missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
-    if missing:
-        packages = " ".join(missing)
-        raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
+    need_tools(flavour)
     with (
         tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch,
-        _tree(source, Path(scratch), say) as (tree, version, identity),
+        source_tree(source, Path(scratch), say) as (tree, version, identity),
     ):
-        key = _key(identity, flavour)
+        key = key_for(identity, flavour)
         for image, built in built_kernels():
             if built.key == key:
                 say(f"built already: {image}")
                 return image, built
         say(f"building for {machine} with {jobs} jobs; what make prints goes to {log}")
+        log.unlink(missing_ok=True)
         out = Path(scratch) / "out"
         out.mkdir()
-        _make(tree, out, flavour, jobs, log)
+        make_kernel(tree, out, flavour, jobs, log)
         release = (out / "include/config/kernel.release").read_text().strip()
         built = Built(machine, source, version, release, key)
         return _keep(out, flavour, built), built
+
+
+def need_tools(flavour: Flavour) -> None:
+    """Raises EnvironmentLacks if this host lacks what it takes to build such a kernel."""
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
+    if missing:
+        packages = " ".join(missing)
+        raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
 
 
 def _keep(out: Path, flavour: Flavour, built: Built) -> Path:
@@ -137,17 +143,35 @@ def _keep(out: Path, flavour: Flavour, built: Built) -> Path:
     return final / "image"
 
 
-def _make(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
+def make_kernel(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
+    """Configure and build a source tree in the empty folder `out`. Raises KernelError with the end of the log
+    if it does not build.
+    """
     fragments = [resource("kernels", name) for name in flavour.fragments]
-    common = ["make", "-s", "-C", str(tree), f"O={out}", f"ARCH={flavour.arch}"]
+    common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
     steps = [
         [*common, "allnoconfig"],
         [*merge, *map(str, fragments)],
         [*common, "olddefconfig"],
-        [*common, f"-j{jobs}", flavour.target],
     ]
-    with log.open("wb") as f:
+    _run(steps, log)
+    _check_options(out / ".config", fragments)
+    make_again(tree, out, flavour, jobs, log)
+
+
+def make_again(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
+    """Build what changed since `out` was last built. Raises as `make_kernel`."""
+    _run([[*_make(tree, out, flavour), f"-j{jobs}", flavour.target]], log)
+
+
+def _make(tree: Path, out: Path, flavour: Flavour) -> list[str]:
+    return ["make", "-s", "-C", str(tree), f"O={out}", f"ARCH={flavour.arch}"]
+
+
+def _run(steps: Sequence[Sequence[str]], log: Path) -> None:
+    """Run programs one after the other; all output goes to `log`."""
+    with log.open("ab") as f:
         for step in steps:
             done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=f, stderr=f, check=False)
             if done.returncode:
@@ -155,7 +179,6 @@ def _make(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None
                 raise KernelError(
                     f"{' '.join(step[-2:])} failed with {done.returncode}:\n{tail}", f"the whole log is {log}"
                 )
-    _check_options(out / ".config", fragments)
 
 
 def _check_options(config: Path, fragments: list[Path]) -> None:
@@ -171,8 +194,10 @@ def _check_options(config: Path, fragments: list[Path]) -> None:
 
 
 @contextmanager
-def _tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tuple[Path, str, str]]:
-    """The source tree, the version of its package (or empty), and a string that identifies its contents."""
+def source_tree(source: str, scratch: Path, say: Callable[[str], None]) -> Iterator[tuple[Path, str, str]]:
+    """The source tree of a package, unpacked in `scratch`, or a user's own; the version of its package (or
+    empty); and a string that identifies its contents.
+    """
     if Path(source).is_dir():
         tree = Path(source).resolve()
         if not (tree / "Kconfig").exists():
@@ -223,6 +248,7 @@ def _identity(tree: Path) -> str:
     return digest.hexdigest()
 
 
-def _key(identity: str, flavour: Flavour) -> str:
+def key_for(identity: str, flavour: Flavour) -> str:
+    """The hash of a source and of the current configuration."""
     fragments = b"".join(resource("kernels", name).read_bytes() for name in flavour.fragments)
     return hashlib.sha256(identity.encode() + fragments).hexdigest()

@@ -76,6 +76,6 @@ def test_a_package_without_a_kernel_source_is_refused(
     monkeypatch.setattr(subprocess, "run", apt)
     with (
         pytest.raises(KernelError, match=r"the package hello 2\.10-3 holds no kernel source"),
-        kernel_build._tree("hello", tmp_path, lambda _: None),
+        kernel_build.source_tree("hello", tmp_path, lambda _: None),
     ):
         pytest.fail("there is a tree")

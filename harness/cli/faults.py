@@ -1,0 +1,185 @@
+"""`powercut faults`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import OneOf, listed, out_option
+from harness.errors import ExitCode, UsageError
+from harness.faults.campaign import (
+    Campaign,
+    FaultsPlan,
+    carry_out,
+    chosen_faults,
+    control_runs,
+    create,
+    load_plan,
+)
+from harness.faults.catalogue import Fault
+from harness.faults.page import campaign_text, write_campaign_reports
+from harness.faults.results import Status
+from harness.guests.machine import buildable, profile_of
+from harness.host.progress import progress_for
+from harness.kernels.variants import kept_tree
+from harness.report.words import shown_path
+from harness.states import FAULT_MODELS
+
+
+@click.command("faults")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "-c",
+    "--config",
+    "modes",
+    multiple=True,
+    callback=listed,
+    metavar="FS/MODE,...",
+    help="Only in these modes: ext4/ordered, ext4 (all its modes). Default: those of each fault.",
+)
+@click.option(
+    "-w",
+    "--workload",
+    "workloads",
+    multiple=True,
+    callback=listed,
+    metavar="NAME,...",
+    help="Workloads, as for powercut run. Default: those that each fault's file names, or all.",
+)
+@click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
+@click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
+@click.option(
+    "--fault-model",
+    "fault_models",
+    multiple=True,
+    callback=listed,
+    metavar="NAME,...",
+    help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix.",
+)
+@click.option(
+    "--source",
+    default="linux-source-6.12",
+    show_default=True,
+    metavar="PACKAGE",
+    help="The source package that the faults are planted in.",
+)
+@click.option(
+    "--machine",
+    type=OneOf(buildable),
+    default=lambda: buildable()[0],
+    help="The machine that records and judges. Default: the fastest.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Guests to run at once, and processes that compile.",
+)
+@out_option("Where runs are kept.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Continue a stopped campaign: try the faults that are left.",
+)
+@guarded
+def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **given: Any) -> ExitCode:
+    """Plant faults in kernels, and see which of them Powercut finds: how much is a green run worth?
+
+    \b
+    powercut faults --list                           the faults, and in which modes they matter
+    powercut faults commit-no-fua                    one of them
+    powercut faults -c ext4 -w quick                 all of ext4's, under the workloads of `quick`
+    powercut faults                                  all of them
+    powercut faults --resume reports/runs/DATE-faults
+
+    A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
+    the kernel's source and builds it, which takes minutes; each fault then takes about ten seconds to build.
+    The unmodified kernel runs first, under the same workloads: what it shows too does not count.
+    reports/latest keeps pointing to the last `powercut run`.
+
+    Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, 2 usage,
+    3 undecided or a harness error, 130 interrupted (continue with --resume).
+    """
+    if given["resume"]:
+        if names:
+            raise UsageError(
+                f"a campaign is resumed as it was begun, not with {names[0]}", "leave the names out"
+            )
+        return _carry_out(load_plan(given["resume"]), given["resume"].resolve())
+    plan = _plan(names, given)
+    if want_list:
+        return _list(chosen_faults(plan))
+    if no_action:
+        return _show(plan)
+    return _carry_out(plan, create(plan, given["out"]))
+
+
+def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
+    models = given["fault_models"] or ["prefix"]
+    if unknown := [m for m in models if m not in FAULT_MODELS]:
+        raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
+    return FaultsPlan(
+        names=list(names),
+        modes=given["modes"],
+        workloads=given["workloads"],
+        source=given["source"],
+        machine=given["machine"],
+        fault_models=tuple(models),
+        jobs=given["jobs"],
+        argv=sys.argv[1:],
+    )
+
+
+def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
+    flavour = profile_of(plan.machine).build
+    if flavour is None:
+        raise UsageError(f"no kernels are built for {plan.machine}", f"one of: {', '.join(buildable())}")
+    with (
+        progress_for(console) as progress,
+        kept_tree(plan.source, plan.machine, flavour, plan.jobs, progress.say) as kernels,
+    ):
+        progress.say(f"{shown_path(path)}: trials of planted faults")
+        campaign = carry_out(plan, path, kernels, progress, lambda c: write_campaign_reports(path, c))
+    write_campaign_reports(path, campaign)
+    console.print(campaign_text(campaign), highlight=False)
+    if campaign.interrupted:
+        console.say(f"interrupted; continue with: powercut faults --resume {shown_path(path)}")
+    console.say(f"report: {shown_path(path / 'report.html')}")
+    return exit_code(campaign)
+
+
+def exit_code(campaign: Campaign) -> ExitCode:
+    """INCONSISTENT if a fault was missed, or found, against what its file says."""
+    if campaign.interrupted:
+        return ExitCode.INTERRUPTED
+    if any(r.note or (r.status is Status.MISSED and not r.fault.gap) for r in campaign.rows):
+        return ExitCode.INCONSISTENT
+    undecided = any(r.status in (Status.UNDECIDED, Status.NOT_TRIED) for r in campaign.rows)
+    return ExitCode.UNDECIDED if undecided else ExitCode.CONSISTENT
+
+
+def _list(chosen: list[Fault]) -> ExitCode:
+    for fault in chosen:
+        known = " (equivalent)" if fault.equivalent else " (missed)" if fault.gap else ""
+        console.say(f"{fault.name}{known}: {fault.summary}")
+        console.say(f"    {fault.places}; in {', '.join(fault.modes)}")
+    return ExitCode.CONSISTENT
+
+
+def _show(plan: FaultsPlan) -> ExitCode:
+    """Print what a campaign would do (--no-action)."""
+    chosen = chosen_faults(plan)
+    for modes, workloads in control_runs(chosen):
+        console.say(f"the unmodified kernel: {', '.join(modes)}: {', '.join(workloads)}")
+    for fault in chosen:
+        console.say(f"{fault.name}: {', '.join(fault.modes)}: {', '.join(fault.asked_workloads)}")
+    return ExitCode.CONSISTENT

@@ -1,0 +1,1 @@
+"""Planted kernel faults: how many of them does Powercut find?"""

@@ -1,0 +1,152 @@
+"""The table of a campaign: plain text, HTML, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jinja2
+import msgspec
+
+from harness.faults.campaign import RESULTS_NAME, Campaign
+from harness.faults.results import Row, Sighting, Status, score_of
+from harness.host.files import json_text, write_atomically
+from harness.host.resources import resource
+from harness.host.text import one_line, printable
+from harness.report.words import number, plural, seconds
+
+_ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
+_CLASSES = {
+    Status.FOUND: "pass",
+    Status.MISSED: "fail",
+    Status.UNDECIDED: "unknown",
+    Status.EQUIVALENT: "xfail",
+    Status.NOT_TRIED: "not-run",
+}
+
+
+def write_campaign_reports(path: Path, campaign: Campaign) -> None:
+    """Write faults.json, summary.txt and report.html into the run directory."""
+    score = score_of(campaign.rows)
+    told = {"score": msgspec.to_builtins(score), **msgspec.to_builtins(campaign)}
+    write_atomically(path / RESULTS_NAME, json_text(told))
+    write_atomically(path / "summary.txt", campaign_text(campaign))
+    write_atomically(path / "report.html", campaign_html(campaign))
+
+
+def headline(campaign: Campaign) -> str:
+    """`Found 30 of 38 planted faults (79 %): 6 missed, 2 undecided.` Equivalent ones do not count."""
+    score = score_of(campaign.rows)
+    rest = [
+        f"{count} {word}"
+        for count, word in (
+            (score.missed, "missed"),
+            (score.undecided, "undecided"),
+            (score.not_tried, "not tried"),
+            (score.equivalent, "equivalent to the unmodified kernel"),
+        )
+        if count
+    ]
+    told = f": {', '.join(rest)}" if rest else ""
+    return f"Found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){told}."
+
+
+def campaign_text(campaign: Campaign) -> str:
+    """The table for a terminal."""
+    return "\n".join(_lines(campaign)) + "\n"
+
+
+def _lines(campaign: Campaign) -> Iterator[str]:
+    yield headline(campaign)
+    yield f"{campaign.kernel}; {control_words(campaign)}"
+    yield ""
+    table = [("fault", "", "by", "oracles", "states", "took"), *map(_cells, campaign.rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for line in table:
+        cells = [
+            cell.rjust(width) if i > 3 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    yield ""
+    for row in sorted(campaign.rows, key=lambda r: _ORDER.index(r.status)):
+        if row.why or row.note:
+            yield one_line(f"{row.fault.name}: {row.status}: {row.why or row.note}")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.fault.name,
+        str(row.status),
+        _by(row),
+        ", ".join(row.oracles),
+        _states(row),
+        seconds(row.seconds) if row.status is not Status.NOT_TRIED else "",
+    )
+
+
+def _by(row: Row) -> str:
+    """The case with the fewest states that shows it, and how many other workloads do."""
+    if not row.sightings:
+        return ""
+    others = len(row.workloads) - 1
+    return row.sightings[0].case + (f" and {plural(others, 'more workload')}" if others else "")
+
+
+def _states(row: Row) -> str:
+    """How many states of that case show it; of one that was not found, how many were looked at."""
+    if row.sightings:
+        return f"{number(row.sightings[0].states)} of {number(row.sightings[0].of)}"
+    return number(row.states) if row.states else ""
+
+
+def control_words(campaign: Campaign) -> str:
+    """How the unmodified kernel did."""
+    control = campaign.control
+    if control.failed:
+        return f"the unmodified kernel could not be run: {control.failed}"
+    shown = [s for s in control.sightings if not s.known]
+    known = len(control.sightings) - len(shown)
+    parts = [
+        f"the unmodified kernel: {plural(len(control.cases), 'case')}, {plural(control.states, 'state')}",
+        f"{plural(len(shown), 'unexpected finding')}" if shown else "no unexpected finding",
+        plural(known, "known one") if known else "",
+        f"{plural(len(control.undecided), 'case')} undecided" if control.undecided else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def campaign_html(campaign: Campaign) -> str:
+    """The page: one file that needs no network."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.filters.update(number=number, seconds=seconds)
+    rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
+    return environment.get_template("faults.html").render(
+        campaign=campaign,
+        headline=headline(campaign),
+        control=control_words(campaign),
+        shown=campaign.control.sightings,
+        rows=[(row, _CLASSES[row.status], _by(row), _states(row), _examples(row)) for row in rows],
+        started=_time(campaign.plan.started),
+        finished=_time(campaign.finished),
+        command=" ".join(["powercut", *campaign.plan.argv]),
+    )
+
+
+def _examples(row: Row) -> Sequence[tuple[Sighting, str]]:
+    """What each oracle found first, with the command that shows it again."""
+    first = {s.oracle: s for s in reversed(row.sightings)}
+    run = row.runs[0] if row.runs else ""
+    return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]
+
+
+def _time(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "not finished"

@@ -1,0 +1,194 @@
+"""What the runs of a fault and of the control showed, and what follows from both. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from harness.faults.catalogue import Fault
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What one oracle found in one case. `states`: how many crash states show it, of `of`. `known`: why it is
+    expected on unmodified kernels; empty if it is not. `example`: the smallest crash state.
+    """
+
+    case: str
+    oracle: str
+    states: int
+    of: int
+    summary: str
+    example: str
+    known: str = ""
+
+    @property
+    def mode(self) -> str:
+        return self.case.partition("/")[0]
+
+    @property
+    def workload(self) -> str:
+        return self.case.partition("/")[2]
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """All runs of one kernel. `key`: of what it was built from, and of what was asked of it. `cases`: those
+    that were decided. `undecided`: why the others were not, by case. `failed`: why nothing could be run.
+    `runs`: the run directories.
+    """
+
+    name: str
+    key: str
+    cases: tuple[str, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+    undecided: dict[str, str] = {}
+    failed: str = ""
+    states: int = 0
+    seconds: float = 0
+    build_seconds: float = 0
+    runs: tuple[str, ...] = ()
+
+
+class Status(enum.StrEnum):
+    """What became of a fault."""
+
+    FOUND = "found"
+    MISSED = "missed"
+    UNDECIDED = "undecided"  # its kernel did not come up, or a case with no finding could not be decided
+    EQUIVALENT = "equivalent"  # not found, and it has been shown that it cannot be
+    NOT_TRIED = "not tried"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One fault in the table. `sightings`: those that count, the case with the fewest states first. `why`:
+    for a fault that was not found. `note`: where it went against what its file says.
+    """
+
+    fault: Fault
+    status: Status
+    sightings: tuple[Sighting, ...] = ()
+    why: str = ""
+    note: str = ""
+    states: int = 0
+    seconds: float = 0
+    build_seconds: float = 0
+    runs: tuple[str, ...] = ()
+
+    @property
+    def workloads(self) -> list[str]:
+        """Those that show it."""
+        return list(dict.fromkeys(s.workload for s in self.sightings))
+
+    @property
+    def oracles(self) -> list[str]:
+        """Those that spoke."""
+        return list(dict.fromkeys(s.oracle for s in self.sightings))
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How many faults were found, of those that can be."""
+
+    found: int
+    possible: int
+    missed: int
+    undecided: int
+    equivalent: int
+    not_tried: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.found / self.possible if self.possible else 0
+
+
+def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
+    """What became of a fault. `trial`: None if it has not been tried.
+
+    A finding counts if the control decided the same case and the same oracle found nothing there, and if no
+    unmodified kernel is known to show it. A fault is missed only if all its cases were decided, in the
+    control too; an undecided case never makes it found or missed.
+    """
+    if trial is None:
+        return Row(fault, Status.NOT_TRIED)
+    shown = {(s.case, s.oracle) for s in control.sightings}
+    counted = sorted(
+        (
+            s
+            for s in trial.sightings
+            if (s.case, s.oracle) not in shown and not s.known and s.case in control.cases
+        ),
+        key=lambda s: (s.of, s.case, s.oracle),
+    )
+    status, why = (Status.FOUND, "") if counted else _not_found(fault, trial, control)
+    return Row(
+        fault=fault,
+        status=status,
+        sightings=tuple(counted),
+        why=why,
+        note=_note(fault, status),
+        states=trial.states,
+        seconds=trial.seconds,
+        build_seconds=trial.build_seconds,
+        runs=trial.runs,
+    )
+
+
+def _not_found(fault: Fault, trial: Trial, control: Trial) -> tuple[Status, str]:
+    if trial.failed:
+        return Status.UNDECIDED, trial.failed
+    undecided = dict(trial.undecided)
+    undecided |= {
+        case: f"the unmodified kernel's case is undecided: {control.undecided.get(case, control.failed)}"
+        for case in trial.cases
+        if case not in control.cases
+    }
+    if undecided:
+        case, why = next(iter(undecided.items()))
+        more = f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else ""
+        return Status.UNDECIDED, f"{case}: {why}{more}"
+    if not trial.cases:
+        return Status.UNDECIDED, "no case was decided"
+    if fault.equivalent:
+        return Status.EQUIVALENT, fault.equivalent
+    return Status.MISSED, fault.gap
+
+
+def _note(fault: Fault, status: Status) -> str:
+    if status is Status.FOUND and fault.equivalent:
+        return "its file says that it is equivalent to the unmodified kernel"
+    if status is Status.FOUND and fault.gap:
+        return "its file says that it is missed"
+    return ""
+
+
+def score_of(rows: Sequence[Row]) -> Score:
+    """Undecided faults, and those not tried, count as not found."""
+
+    def count(*statuses: Status) -> int:
+        return sum(r.status in statuses for r in rows)
+
+    equivalent = count(Status.EQUIVALENT)
+    return Score(
+        found=count(Status.FOUND),
+        possible=len(rows) - equivalent,
+        missed=count(Status.MISSED),
+        undecided=count(Status.UNDECIDED),
+        equivalent=equivalent,
+        not_tried=count(Status.NOT_TRIED),
+    )
+
+
+def joined(name: str, trials: Iterable[Trial]) -> Trial:
+    """Several runs as one: those of the control."""
+    all_of = list(trials)
+    return Trial(
+        name=name,
+        key=" ".join(t.key for t in all_of),
+        cases=tuple(c for t in all_of for c in t.cases),
+        sightings=tuple(s for t in all_of for s in t.sightings),
+        undecided={c: why for t in all_of for c, why in t.undecided.items()},
+        failed="; ".join(t.failed for t in all_of if t.failed),
+        states=sum(t.states for t in all_of),
+        seconds=sum(t.seconds for t in all_of),
+        runs=tuple(r for t in all_of for r in t.runs),
+    )

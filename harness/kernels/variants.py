@@ -1,0 +1,191 @@
+"""Variants of one kernel, each a few edits away from its source, built from a tree that is kept.
+
+The first build of a tree takes minutes, each variant afterwards the seconds that one changed file and the
+link take. A tree in the cache:
+
+```
+kernels/trees/<machine>-<package>-<configuration>/
+    lock            held by the process that uses the tree
+    source/ out/    what is compiled, and the build
+    image           the unmodified kernel
+    built.json      what it is; written last
+    originals/      the files that a variant has changed, until they are restored
+kernels/variants/<key>/image
+```
+
+A variant does not lie among the kernels that `powercut kernel build` made: no run may take it for a sound
+one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import KernelError, UsageError
+from harness.host.cache import cache_dir
+from harness.host.files import write_atomically
+from harness.kernels.build import (
+    Built,
+    Flavour,
+    key_for,
+    make_again,
+    make_kernel,
+    need_tools,
+    source_tree,
+)
+from harness.kernels.edits import Edit, apply_edit
+
+
+class KeptTree:
+    """A source tree with its build, locked for this process: see `kept_tree`."""
+
+    def __init__(self, path: Path, flavour: Flavour, jobs: int) -> None:
+        self.path = path
+        self.built = msgspec.json.decode((path / "built.json").read_bytes(), type=Built)
+        self._flavour = flavour
+        self._jobs = jobs
+        self._restore()
+
+    @property
+    def image(self) -> Path:
+        """The unmodified kernel."""
+        return self.path / "image"
+
+    def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
+        """The text of each file that the edits change, by its path in the tree. Raises UsageError if an edit
+        does not find its place.
+        """
+        texts: dict[str, str] = {}
+        for edit in edits:
+            file = self._file(edit.file)
+            texts[edit.file] = apply_edit(
+                texts.get(edit.file) or file.read_text(errors="surrogateescape"), edit
+            )
+        return texts
+
+    def key(self, edits: Sequence[Edit]) -> str:
+        """Identifies the variant: a hash of the source, the configuration and the edited files."""
+        return hashlib.sha256(self.built.key.encode() + msgspec.json.encode(list(edits))).hexdigest()
+
+    def variant(self, edits: Sequence[Edit]) -> Path:
+        """The image of the kernel with these edits, built unless the cache has it. Raises UsageError if an
+        edit does not find its place, KernelError if the kernel does not build.
+        """
+        texts = self.edited(edits)
+        final = cache_dir("kernels", "variants") / self.key(edits)[:24]
+        if not (final / "image").exists():
+            log = self.path / "make.log"
+            log.unlink(missing_ok=True)
+            try:
+                for name, text in texts.items():
+                    self._replace(name, text)
+                make_again(self.path / "source", self.path / "out", self._flavour, self._jobs, log)
+                _keep_image(self.path / "out" / self._flavour.image, final)
+            finally:
+                self._restore()
+        return final / "image"
+
+    def _file(self, name: str) -> Path:
+        top = self.path / "source"
+        file = top / name
+        if not file.resolve().is_relative_to(top.resolve()) or not file.is_file():
+            raise UsageError(
+                f"{self.built.source} {self.built.source_version} has no file {name}",
+                "correct the edit's `file`",
+            )
+        return file
+
+    def _replace(self, name: str, text: str) -> None:
+        """Change a file of the tree; the original is kept first, in case this process is killed."""
+        original = self.path / "originals" / name
+        original.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self._file(name), original)
+        write_atomically(self._file(name), text.encode(errors="surrogateescape"))
+
+    def _restore(self) -> None:
+        """Undo the edits of a variant, also of one whose process was killed. The files get a new time: make
+        has to compile them again.
+        """
+        originals = self.path / "originals"
+        for original in sorted(p for p in originals.rglob("*") if p.is_file()):
+            write_atomically(self.path / "source" / original.relative_to(originals), original.read_bytes())
+        shutil.rmtree(originals, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def kept_tree(
+    source: str, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
+) -> Iterator[KeptTree]:
+    """The kept tree of a source package, built for a machine with the current configuration; made on first
+    use, which takes minutes. One process at a time has it: others wait.
+
+    Raises UsageError for a directory, EnvironmentLacks for a missing tool, KernelError if the source cannot
+    be downloaded or does not build.
+    """
+    if "/" in source:
+        raise UsageError(
+            f"{source} is a directory, and a tree that is edited has to be a copy", "name a source package"
+        )
+    need_tools(flavour)
+    path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
+    path.mkdir(exist_ok=True)
+    with _locked(path, say):
+        if not (path / "built.json").exists():
+            _make_tree(path, source, machine, flavour, jobs, say)
+        yield KeptTree(path, flavour, jobs)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    with (path / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is using {path}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make_tree(
+    path: Path, source: str, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
+) -> None:
+    log = path / "make.log"
+    for name in ("source", "out", "originals"):
+        shutil.rmtree(path / name, ignore_errors=True)  # of a build that was interrupted
+    log.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=path, prefix="unpacking-") as scratch:
+        with source_tree(source, Path(scratch), say) as (tree, version, identity):
+            tree.rename(path / "source")
+        say(f"building the unmodified kernel: minutes, once; what make prints goes to {log}")
+        (path / "out").mkdir()
+        make_kernel(path / "source", path / "out", flavour, jobs, log)
+    release = (path / "out/include/config/kernel.release").read_text().strip()
+    _strip(path / "out" / flavour.image, path / "image")
+    built = Built(machine, source, version, release, key_for(identity, flavour))
+    write_atomically(path / "built.json", msgspec.json.encode(built))
+
+
+def _keep_image(image: Path, final: Path) -> None:
+    """Move a build's result into the cache, atomically."""
+    with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
+        part = Path(scratch) / "kept"
+        part.mkdir()
+        _strip(image, part / "image")
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+
+
+def _strip(image: Path, to: Path) -> None:
+    """Copy a kernel without what only debuggers read."""
+    done = subprocess.run(["strip", "-g", "-o", to, image], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KernelError(f"strip {image} failed: {done.stderr.strip()}", "is the build complete?")

@@ -1,0 +1,233 @@
+"""A whole campaign with kernels that are Python programs (`harness.tests.guests.toy`): nothing is compiled.
+
+Real kernels with planted faults are what `powercut faults` itself builds and runs: minutes each, so not here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.cli.faults import exit_code
+from harness.errors import ExitCode, KernelError, StoreError, UsageError
+from harness.faults import campaign as campaign_module
+from harness.faults.campaign import Campaign, FaultsPlan, carry_out, create, load_plan
+from harness.faults.catalogue import Fault
+from harness.faults.page import campaign_html, campaign_text, headline, write_campaign_reports
+from harness.faults.results import Status
+from harness.guests import disk as disk_module
+from harness.guests import machine
+from harness.guests.worker import find_agent
+from harness.host.resources import resource
+from harness.kernels.build import Built
+from harness.kernels.edits import Edit
+from harness.tests.guests.toy import TOML
+from harness.tests.needs import need_program, needed
+
+WORKLOAD = """
+summary = "Two directories, one of them durable"
+operations = ["mkdir a", "sync", "mkdir b"]
+"""
+
+
+class Progress:
+    """Keeps what was said; interrupts the campaign at a message that begins with `stop_at`."""
+
+    def __init__(self, stop_at: str = "never") -> None:
+        self.said: list[str] = []
+        self._stop_at = stop_at
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        if text.startswith(self._stop_at):
+            raise KeyboardInterrupt
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, what: str, count: int) -> None: ...
+
+
+class ToyKernels:
+    """A variant is a file whose name is the edit's replacement; `broken` does not build."""
+
+    built = Built("toy", "linux-source-1", "1.0", "1.0-toy", "key")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.variants: list[str] = []
+
+    @property
+    def image(self) -> Path:
+        return self._image("kernel")
+
+    def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
+        if any(e.pattern == "nowhere" for e in edits):
+            raise UsageError("fs/x.c: f has 0 places that read 'nowhere', not one")
+        return {}
+
+    def key(self, edits: Sequence[Edit]) -> str:
+        return " ".join(e.replacement for e in edits)
+
+    def variant(self, edits: Sequence[Edit]) -> Path:
+        name = edits[0].replacement
+        self.variants.append(name)
+        if name == "broken":
+            raise KernelError("linux failed with 2:\nno such name")
+        return self._image(name)
+
+    def _image(self, name: str) -> Path:
+        path = self._folder / name
+        path.write_bytes(b"\x7fELF and nothing else")
+        return path
+
+
+def fault(name: str, *, pattern: str = "1", gap: str = "", equivalent: str = "") -> Fault:
+    """A fault whose kernel has the defect `name` of toy.py."""
+    return Fault(
+        name=name,
+        summary=name,
+        modes=("ext4/ordered",),
+        oracles=("durability",),
+        edits=(Edit("fs/x.c", "f", pattern, name),),
+        gap=gap,
+        equivalent=equivalent,
+    )
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> ToyKernels:
+    return ToyKernels(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with needed():
+        disk_module.find_binary()
+        find_agent()
+    need_program("mkfs.ext4")
+    folder = tmp_path / "machines"
+    shutil.copytree(resource("vms", "machines"), folder)
+    (folder / "toy.toml").write_text(TOML)
+    monkeypatch.setattr(machine, "_folder", lambda: folder)
+    (tmp_path / "dirs.toml").write_text(WORKLOAD)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, *planted: Fault) -> None:
+    monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
+
+
+def begin(tmp_path: Path) -> tuple[FaultsPlan, Path]:
+    plan = FaultsPlan(machine="toy", workloads=[str(tmp_path / "dirs.toml")], argv=["faults"])
+    path = create(plan, tmp_path / "reports")
+    return load_plan(path), path
+
+
+def carried_out(tmp_path: Path, kernels: ToyKernels) -> tuple[Campaign, Path]:
+    plan, path = begin(tmp_path)
+    return carry_out(plan, path, kernels, Progress(), lambda _: None), path
+
+
+def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+    campaign, path = carried_out(tmp_path, kernels)
+    assert [r.status for r in campaign.rows] == [Status.FOUND, Status.MISSED]
+    (seen,) = campaign.rows[0].sightings
+    assert (seen.workload, seen.oracle) == ("dirs", "durability")
+    assert (path / campaign.rows[0].runs[0] / "run.json").is_file()
+    assert len(campaign.control.cases) == 1
+    assert exit_code(campaign) is ExitCode.INCONSISTENT
+
+
+def test_a_kernel_that_dies_or_does_not_build_is_undecided(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said nothing about the fault; a miss would be as wrong as a find."""
+    plant(monkeypatch, fault("mortal"), fault("broken"))
+    campaign, _ = carried_out(tmp_path, kernels)
+    assert [r.status for r in campaign.rows] == [Status.UNDECIDED, Status.UNDECIDED]
+    assert "no such name" in campaign.rows[1].why
+    assert exit_code(campaign) is ExitCode.UNDECIDED
+
+
+def test_a_stopped_campaign_goes_on_where_it_was(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+    plan, path = begin(tmp_path)
+    first = carry_out(plan, path, kernels, Progress("[2/3]"), lambda _: None)
+    assert first.interrupted
+    assert [r.status for r in first.rows] == [Status.FOUND, Status.NOT_TRIED]
+    assert exit_code(first) is ExitCode.INTERRUPTED
+    second = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    assert [r.status for r in second.rows] == [Status.FOUND, Status.MISSED]
+    assert kernels.variants == ["forgetful", "harmless"], "no fault is tried twice"
+    assert second.rows[0] == first.rows[0]
+
+
+def test_a_fault_whose_edit_has_changed_is_tried_again(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, fault("forgetful"))
+    plan, path = begin(tmp_path)
+    carry_out(plan, path, kernels, Progress(), lambda _: None)
+    changed = msgspec.structs.replace(fault("harmless"), name="forgetful")
+    plant(monkeypatch, changed)
+    again = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    assert [r.status for r in again.rows] == [Status.MISSED]
+
+
+def test_an_edit_without_a_place_is_told_before_anything_is_run(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, fault("forgetful"), fault("harmless", pattern="nowhere"))
+    with pytest.raises(UsageError, match=r"fault harmless: .* 0 places"):
+        carried_out(tmp_path, kernels)
+    assert kernels.variants == []
+
+
+def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, fault("harmless"))
+    plan, path = begin(tmp_path)
+    progress = Progress()
+    carry_out(plan, path, kernels, progress, lambda _: None)
+    first, last = progress.said
+    assert first.startswith("[1/2] control-1")
+    assert first.endswith("about 1 minute left")
+    assert last.startswith("[2/2] harmless: missed")
+
+
+def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no campaign"):
+        load_plan(tmp_path)
+
+
+def test_the_reports_show_what_was_found_and_how_to_see_it_again(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(
+        monkeypatch,
+        fault("forgetful"),
+        fault("harmless", gap="nobody looks at <this>"),
+        msgspec.structs.replace(fault("harmless", equivalent="nothing reads it"), name="same"),
+    )
+    campaign, path = carried_out(tmp_path, kernels)
+    assert headline(campaign) == (
+        "Found 1 of 2 planted faults (50 %): 1 missed, 1 equivalent to the unmodified kernel."
+    )
+    assert exit_code(campaign) is ExitCode.CONSISTENT, "the miss is explained"
+    text = campaign_text(campaign)
+    assert "ext4-ordered/dirs" in text
+    assert "harmless: missed: nobody looks at <this>" in text
+    page = campaign_html(campaign)
+    assert "nobody looks at &lt;this&gt;" in page
+    assert "powercut repro ext4-ordered/dirs@" in page
+    write_campaign_reports(path, campaign)
+    told = msgspec.json.decode((path / "faults.json").read_bytes())
+    assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")
+    assert (path / "report.html").read_text() == page

@@ -1,0 +1,116 @@
+"""What counts as finding a fault: only what the unmodified kernel was seen not to show."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.faults.catalogue import Fault
+from harness.faults.results import Sighting, Status, Trial, joined, row_of, score_of
+from harness.kernels.edits import Edit
+
+FAULT = Fault(
+    name="no-flush",
+    summary="no flush",
+    modes=("ext4/ordered",),
+    oracles=("durability",),
+    edits=(Edit("fs/x.c", "f", "1", "2"),),
+)
+CASE, OTHER = "ext4-ordered/append-fsync", "ext4-ordered/overwrite"
+CONTROL = Trial("control", "c", cases=(CASE, OTHER))
+
+
+def seen(case: str = CASE, oracle: str = "durability", known: str = "", of: int = 90) -> Sighting:
+    return Sighting(case, oracle, 3, of, "f is gone", f"{case}@7", known)
+
+
+def trial(*sightings: Sighting, undecided: str = "") -> Trial:
+    told = {OTHER: undecided} if undecided else {}
+    return Trial("no-flush", "k", (CASE, OTHER)[: 2 - len(told)], sightings, told)
+
+
+def test_a_finding_that_the_control_lacks_finds_the_fault() -> None:
+    row = row_of(FAULT, trial(seen()), CONTROL)
+    assert (row.status, row.workloads, row.oracles) == (Status.FOUND, ["append-fsync"], ["durability"])
+
+
+def test_the_case_with_the_fewest_states_is_named_first() -> None:
+    row = row_of(FAULT, trial(seen(), seen(OTHER, of=40)), CONTROL)
+    assert row.workloads == ["overwrite", "append-fsync"]
+
+
+@pytest.mark.parametrize(
+    ("found", "control"),
+    [
+        (seen(), msgspec.structs.replace(CONTROL, sightings=(seen(),))),
+        (seen(known="the kernel's own"), CONTROL),
+    ],
+    ids=["shown by the control", "known of unmodified kernels"],
+)
+def test_what_unmodified_kernels_show_does_not_count(found: Sighting, control: Trial) -> None:
+    assert row_of(FAULT, trial(found), control).status is Status.MISSED
+
+
+def test_another_oracle_than_the_controls_counts() -> None:
+    control = msgspec.structs.replace(CONTROL, sightings=(seen(oracle="size"),))
+    assert row_of(FAULT, trial(seen()), control).status is Status.FOUND
+
+
+def test_an_undecided_case_is_neither_found_nor_missed() -> None:
+    row = row_of(FAULT, trial(undecided="the guest was lost"), CONTROL)
+    assert (row.status, row.why) == (Status.UNDECIDED, f"{OTHER}: the guest was lost")
+
+
+def test_a_finding_beside_an_undecided_case_still_counts() -> None:
+    assert row_of(FAULT, trial(seen(), undecided="the guest was lost"), CONTROL).status is Status.FOUND
+
+
+def test_a_finding_in_a_case_that_the_control_left_undecided_does_not_count() -> None:
+    control = Trial("control", "c", cases=(OTHER,), undecided={CASE: "the log was full"})
+    row = row_of(FAULT, trial(seen()), control)
+    assert row.status is Status.UNDECIDED
+    assert "the log was full" in row.why
+
+
+def test_a_kernel_that_does_not_come_up_is_undecided() -> None:
+    failed = Trial("no-flush", "k", failed="no guest comes up")
+    assert row_of(FAULT, failed, CONTROL).status is Status.UNDECIDED
+
+
+def test_a_trial_without_a_case_is_undecided() -> None:
+    assert row_of(FAULT, Trial("no-flush", "k"), CONTROL).status is Status.UNDECIDED
+
+
+def test_an_equivalent_fault_is_named_as_such_unless_it_is_found() -> None:
+    fault = msgspec.structs.replace(FAULT, equivalent="nothing reads it")
+    assert row_of(fault, trial(), CONTROL).status is Status.EQUIVALENT
+    found = row_of(fault, trial(seen()), CONTROL)
+    assert (found.status, bool(found.note)) == (Status.FOUND, True)
+
+
+def test_a_known_gap_is_told_and_its_end_is_noted() -> None:
+    fault = msgspec.structs.replace(FAULT, gap="nobody looks")
+    assert row_of(fault, trial(), CONTROL).why == "nobody looks"
+    assert row_of(fault, trial(seen()), CONTROL).note
+
+
+def test_the_score_leaves_out_equivalent_faults_alone() -> None:
+    equivalent = msgspec.structs.replace(FAULT, equivalent="nothing reads it")
+    rows = [
+        row_of(FAULT, trial(seen()), CONTROL),
+        row_of(FAULT, trial(), CONTROL),
+        row_of(FAULT, trial(undecided="lost"), CONTROL),
+        row_of(FAULT, None, CONTROL),
+        row_of(equivalent, trial(), CONTROL),
+    ]
+    score = score_of(rows)
+    assert (score.found, score.possible, score.percent) == (1, 4, 25)
+    assert (score.missed, score.undecided, score.not_tried, score.equivalent) == (1, 1, 1, 1)
+    assert score_of([]).percent == 0
+
+
+def test_the_runs_of_the_control_count_together() -> None:
+    both = joined(
+        "control", [Trial("control-1", "a", cases=(CASE,)), Trial("control-2", "b", cases=(OTHER,))]
+    )
+    assert both.cases == (CASE, OTHER)

@@ -1,0 +1,147 @@
+"""Variants of a kernel: built from a kept tree that is always restored. The kernel here is a C program of one
+line, with a makefile that takes what Linux's takes."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import KernelError, UsageError
+from harness.kernels import variants
+from harness.kernels.build import Built, Flavour, key_for, make_again
+from harness.kernels.edits import Edit
+from harness.kernels.variants import KeptTree, kept_tree
+
+PROGRAM = "int main(void)\n{\n\treturn 7;\n}\n"
+MAKEFILE = "linux: $(O)/linux\n$(O)/linux: fs/main.c\n\t$(CC) -o $@ $<\n"
+FLAVOUR = Flavour("toy", "linux", "linux", ())
+BUILT = Built("toy", "linux-source-1", "1.0", "1.0-toy", key_for("linux-source-1 1.0", FLAVOUR))
+
+
+def edit(replacement: str, pattern: str = "7") -> Edit:
+    return Edit("fs/main.c", "main", pattern, replacement)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def cache_dir(*parts: str) -> Path:
+        path = tmp_path.joinpath("cache", *parts)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    monkeypatch.setattr(variants, "cache_dir", cache_dir)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tree(cache: Path) -> Path:
+    """A kept tree as the first build leaves it."""
+    path = cache / "kernels" / "trees" / f"toy-linux-source-1-{key_for('linux-source-1', FLAVOUR)[:12]}"
+    (path / "source" / "fs").mkdir(parents=True)
+    (path / "source" / "fs" / "main.c").write_text(PROGRAM)
+    (path / "source" / "Makefile").write_text(MAKEFILE)
+    (path / "out").mkdir()
+    (path / "built.json").write_bytes(msgspec.json.encode(BUILT))
+    return path
+
+
+def opened(tree: Path) -> KeptTree:
+    return KeptTree(tree, FLAVOUR, 1)
+
+
+def answer(image: Path) -> int:
+    return subprocess.run([image], check=False).returncode
+
+
+def test_each_variant_has_its_edit_and_no_other(tree: Path) -> None:
+    """Make sees times only: a file restored with its old time would leave a fault in the next kernel."""
+    kept = opened(tree)
+    assert [answer(kept.variant([edit(str(n))])) for n in (3, 4)] == [3, 4]
+    assert (tree / "source" / "fs" / "main.c").read_text() == PROGRAM
+    assert not (tree / "originals").exists()
+
+
+def test_a_variant_is_built_once(tree: Path) -> None:
+    image = opened(tree).variant([edit("3")])
+    (tree / "source" / "Makefile").write_text("no longer a makefile")
+    assert opened(tree).variant([edit("3")]) == image
+
+
+def test_a_variant_that_does_not_build_leaves_the_tree_as_it_was(tree: Path) -> None:
+    kept = opened(tree)
+    with pytest.raises(KernelError, match="failed with"):
+        kept.variant([edit("no such name")])
+    assert (tree / "source" / "fs" / "main.c").read_text() == PROGRAM
+    assert answer(kept.variant([edit("3")])) == 3
+
+
+def test_what_a_killed_build_has_left_is_undone(tree: Path) -> None:
+    (tree / "originals" / "fs").mkdir(parents=True)
+    (tree / "originals" / "fs" / "main.c").write_text(PROGRAM)
+    (tree / "source" / "fs" / "main.c").write_text(PROGRAM.replace("7", "99"))
+    assert answer(opened(tree).variant([edit("3")])) == 3
+    assert (tree / "source" / "fs" / "main.c").read_text() == PROGRAM
+
+
+@pytest.mark.parametrize("name", ["fs/none.c", "../../outside.c", "/etc/passwd", "fs"])
+def test_a_file_that_is_not_in_the_source_is_refused(tree: Path, name: str) -> None:
+    (tree.parent / "outside.c").write_text(PROGRAM)
+    with pytest.raises(UsageError, match=r"linux-source-1 1\.0 has no file"):
+        opened(tree).edited([Edit(name, "main", "7", "3")])
+
+
+def test_another_source_or_another_edit_has_another_key(tree: Path) -> None:
+    before = opened(tree)
+    assert before.key([edit("3")]) != before.key([edit("4")])
+    newer = msgspec.structs.replace(BUILT, key="of another source")
+    (tree / "built.json").write_bytes(msgspec.json.encode(newer))
+    assert opened(tree).key([edit("3")]) != before.key([edit("3")])
+
+
+def test_a_tree_that_is_there_is_taken_without_a_download(tree: Path) -> None:
+    with kept_tree("linux-source-1", "toy", FLAVOUR, 1, pytest.fail) as kept:
+        assert kept.built == BUILT
+
+
+def test_the_first_use_unpacks_and_builds_what_later_ones_take(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted before it is complete, it begins anew."""
+
+    @contextlib.contextmanager
+    def unpacked(source: str, scratch: Path, say: object) -> Iterator[tuple[Path, str, str]]:
+        (scratch / "tree" / "fs").mkdir(parents=True)
+        (scratch / "tree" / "fs" / "main.c").write_text(PROGRAM)
+        (scratch / "tree" / "Makefile").write_text(MAKEFILE)
+        yield scratch / "tree", "1.0", f"{source} 1.0"
+
+    def make(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
+        if builds.pop():
+            raise KeyboardInterrupt
+        make_again(tree, out, flavour, jobs, log)
+        (out / "include" / "config").mkdir(parents=True)
+        (out / "include" / "config" / "kernel.release").write_text("1.0-toy\n")
+
+    builds = [False, True]
+    monkeypatch.setattr(variants, "source_tree", unpacked)
+    monkeypatch.setattr(variants, "make_kernel", make)
+    with pytest.raises(KeyboardInterrupt), kept_tree("linux-source-1", "toy", FLAVOUR, 1, print):
+        pytest.fail("it was not built")
+    for _ in range(2):
+        with kept_tree("linux-source-1", "toy", FLAVOUR, 1, print) as kept:
+            assert kept.built == BUILT
+            assert (answer(kept.image), answer(kept.variant([edit("3")]))) == (7, 3)
+    assert builds == []
+
+
+def test_a_users_own_tree_is_never_edited(cache: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="name a source package"),
+        kept_tree("/home/me/linux", "toy", FLAVOUR, 1, print),
+    ):
+        pytest.fail("it was taken")
