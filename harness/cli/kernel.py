@@ -11,41 +11,75 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import OneOf
-from harness.errors import UsageError
+from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.guests.machine import buildable, profile_of
 from harness.host.cache import cache_dir
 from harness.kernels.build import build
+from harness.kernels.find import pins
+
+DEFAULT_SOURCE = "linux-source-6.12"
 
 
 @click.group("kernel")
 def kernel_group() -> None:
-    """Build kernels for judging.
+    """Build kernels for judging, and look for new ones.
 
     \b
     powercut kernel build                             a kernel that judges Debian's 6.12 at native speed
+    powercut kernel update                            which versions does Debian have today?
     """
 
 
 @kernel_group.command("build")
-@click.option("--source", default="linux-source-6.12", show_default=True, metavar="SRC",
-              help="A source package, or the top directory of your own kernel tree.")  # fmt: skip
+@click.argument("source", required=False)
+@click.option("--source", "named", metavar="SRC", help="The same as SOURCE.")
 @click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 @guarded
-def kernel_build(source: str, machine: str, jobs: int) -> None:
+def kernel_build(source: str | None, named: str | None, machine: str, jobs: int) -> None:
     """Build a small kernel with every file system built in, and cache it by content.
 
+    SOURCE is a source package (default: linux-source-6.12), or the top directory of your own kernel tree.
+
     \b
-    powercut kernel build                             User Mode Linux from Debian's 6.12: judges at native
-    speed powercut kernel build --source ~/linux            from your own tree powercut run --machine uml
-    --kernel IMAGE         test your own tree only
+    powercut kernel build                           User Mode Linux from Debian's 6.12: judges at native speed
+    powercut kernel build linux-source-7.3          the same for --kernel debian-7.3
+    powercut kernel build ~/linux                   from your own tree
+    powercut run --machine uml --kernel IMAGE       test your own tree only
     """
-    if "/" in source and not Path(source).is_dir():
-        raise UsageError(f"{source} is not a directory", "name a kernel tree, or a source package")
+    if source and named:
+        raise UsageError(f"two sources: {source} and {named}", "name one")
+    wanted = source or named or DEFAULT_SOURCE
+    if "/" in wanted and not Path(wanted).is_dir():
+        raise UsageError(f"{wanted} is not a directory", "name a kernel tree, or a source package")
     path = cache_dir() / f"build-{machine}.log"
     flavour = profile_of(machine).build
     if flavour is None:
         raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
     say = functools.partial(console.print, highlight=False)
-    image, built = build(source, machine, flavour, jobs, path, say)
+    image, built = build(wanted, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
+
+
+@kernel_group.command("update")
+@guarded
+def kernel_update() -> None:
+    """Download new package lists of the suites that pins name, into Powercut's cache.
+
+    Lists are downloaded on first use; this asks for newer ones. Those of your own apt sources are renewed by
+    apt-get update. A suite that your mirror lacks is reported, and the others are renewed.
+
+    \b
+    powercut kernel update && powercut list kernels
+    """
+    problems: list[PowercutError] = []
+    for archive in dict.fromkeys(a for pin in pins().values() for a in pin.archives if a.suite):
+        try:
+            archive.refresh()
+            console.say(f"{archive}: renewed")
+        except EnvironmentLacks as e:
+            problems.append(e)
+    for problem in problems[1:]:
+        console.say(problem.line)
+    if problems:
+        raise problems[0]

@@ -63,7 +63,7 @@ def make_kits(
     for other in map(profile_of, judges):
         if other.build and outdated_kernel(other.name, other.build, kernel.package_version):
             description += f"; the {other.title} kernel in the cache is of another configuration"
-            description += ": powercut kernel build"
+            description += f": {_how_to_build(kernel)}"
     return Kits(recorder, recorder, description)
 
 
@@ -152,14 +152,17 @@ def _own_kernel(name: str, kernel: Kernel) -> Kernel:
         return kernel
     found = None if kernel.replaced else built_kernel(name, kernel.package_version)
     if found is None:
-        ready = next(
-            (f"; or take a ready one: {pin.name}" for pin in pins().values() if pin.machine == name), ""
-        )
+        ready = ", ".join(pin.name for pin in pins().values() if pin.machine == name)
         raise KernelError(
             f"no {profile_of(name).title} kernel of this kernel's source is in the cache",
-            f"build one (minutes, once): powercut kernel build{ready}",
+            f"build one (minutes, once): {_how_to_build(kernel)}" + (ready and f"; ready ones are {ready}"),
         )
     return found
+
+
+def _how_to_build(kernel: Kernel) -> str:
+    """The command that builds a kernel of this kernel's source."""
+    return f"powercut kernel build {kernel.source}".rstrip()
 
 
 def _own_kit(

@@ -19,10 +19,15 @@ from harness.guests import guest
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, Requirement, load_profile
 from harness.guests.machine import Profile as MachineProfile
+from harness.host import elf
 from harness.host.resources import built_part
 
 _VIRTIO_ID_BLOCK = 2  # virtio 1.2, 5 Device Types
 _PREVIEWED_CHANNEL = 3
+SOUND_SINCE = (7, 2)
+"""From this release on UML needs no help: see `needs_shim`. Releases between 6.12, which does, and this one
+have not been tried.
+"""
 
 
 class Profile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +55,8 @@ class Uml(Machine):
 
     def launch(self, boot: Boot) -> Guest:
         # UML traces its processes, each a process of this host: they are killed as one group
-        return guest.launch(lambda fd: command(boot, fd), boot.directory, environment(boot.directory))
+        of_uml = environment(boot.directory, boot.kernel_image)
+        return guest.launch(lambda fd: command(boot, fd), boot.directory, of_uml)
 
     def preview(self, boot: Boot) -> str:
         return shlex.join(command(boot, _PREVIEWED_CHANNEL))
@@ -65,7 +71,7 @@ def command(boot: Boot, channel_fd: int) -> list[str]:
     """The UML command line."""
     memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
     return [
-        str(boot.kernel_image),
+        *_with_its_library(boot.kernel_image),
         f"mem={memory}M",
         f"initrd={boot.initramfs}",
         f"virtio_uml.device={boot.disk_socket}:{_VIRTIO_ID_BLOCK}",
@@ -77,26 +83,47 @@ def command(boot: Boot, channel_fd: int) -> list[str]:
     ]
 
 
-def environment(directory: Path) -> dict[str, str]:
+def _with_its_library(image: Path) -> list[str]:
+    """The start of a command line. An image that comes with a loader of its own (see `Pin.library`) finds
+    the C library beside it. No other program may see that library, so this is no variable of the whole
+    environment.
+    """
+    loader = elf.interpreter(image)
+    if loader is None or not (loader.parent / "libc.so.6").exists():
+        return [str(image)]
+    return ["env", f"LD_LIBRARY_PATH={loader.parent}", str(image)]
+
+
+def environment(directory: Path, image: Path) -> dict[str, str]:
     """HOME: UML puts files there. TMPDIR: UML's memory is a file, which belongs in RAM."""
     shared_memory = "/dev/shm"  # noqa: S108  # the host's tmpfs, as UML's own default is where it is mounted
+    shim = {"LD_PRELOAD": str(find_shim())} if needs_shim(release(image)) else {}
     return {
         "HOME": str(directory),
         "PATH": os.environ.get("PATH", os.defpath),
         "TMPDIR": shared_memory,
-        "LD_PRELOAD": str(find_shim()),
+        **shim,
     }
 
 
+def needs_shim(version: str) -> bool:
+    """Whether UML of this release needs `find_shim`: it panics on hosts with AMX, or leaves its processes
+    behind when it is killed.
+    """
+    numbers = re.findall(r"\d+", version)
+    return tuple(map(int, numbers[:2])) < SOUND_SINCE
+
+
 def find_shim() -> Path:
-    """The library that lets UML run on hosts with AMX; see `vms/umlshim`."""
+    """The library that lets older UML run on hosts with AMX; see `vms/umlshim`."""
     return built_part("POWERCUT_UMLSHIM", "release", "libpowercut_umlshim.so")
 
 
 def release(image: Path) -> str:
     """The kernel's release, from `--version`. Raises EnvironmentLacks for a file that is not a UML kernel."""
     try:
-        said = subprocess.run([image, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        line = [*_with_its_library(image), "--version"]
+        said = subprocess.run(line, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise EnvironmentLacks(
             f"{image} is no UML kernel: {e}", "name the file `linux` of a build ARCH=um"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,8 +17,10 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
+from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.resources import resource
+from harness.kernels.find import pins
 
 TOOLS = {
     "make": "make",
@@ -209,15 +212,10 @@ def source_tree(source: str, scratch: Path, say: Callable[[str], None]) -> Itera
         yield tree, "", _identity(tree)
         return
     say(f"downloading {source}")
-    got = subprocess.run(
-        ["apt-get", "download", "-q", source], cwd=scratch, capture_output=True, text=True, check=False
-    )
-    debs = list(scratch.glob("*.deb"))
-    if got.returncode or not debs:
-        raise KernelError(f"apt-get download {source} failed: {got.stderr.strip()}", "run: apt-get update")
-    field = ["dpkg-deb", "-f", str(debs[0]), "Version"]
+    deb = _source_archive(source).download(source, scratch)
+    field = ["dpkg-deb", "-f", str(deb), "Version"]
     version = subprocess.run(field, capture_output=True, text=True, check=True).stdout.strip()
-    subprocess.run(["dpkg-deb", "-x", debs[0], scratch / "deb"], check=True)
+    subprocess.run(["dpkg-deb", "-x", deb, scratch / "deb"], check=True)
     archive = next((scratch / "deb/usr/src").glob("*.tar.xz"), None)
     if archive is None:
         raise KernelError(
@@ -228,6 +226,22 @@ def source_tree(source: str, scratch: Path, say: Callable[[str], None]) -> Itera
     say(f"unpacking {archive.name}, {version}")
     subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)
     yield scratch / "tree", version, _package_identity(source, version)
+
+
+def _source_archive(source: str) -> Archive:
+    """Where a source package is: in this machine's own apt sources, else in a suite that the pin of its
+    series names. Raises KernelError if none has it.
+    """
+    archives = [Archive(), *(a for p in pins().values() if p.source == source for a in p.archives[1:])]
+    for archive in archives:
+        if archive.offered(re.escape(source)):
+            return archive
+    places = " and ".join(map(str, archives))
+    raise KernelError(
+        f"there is no package {source} in {places}",
+        "name a package like linux-source-6.12, or the top folder of a kernel tree; for new lists, "
+        + archives[-1].how_to_refresh,
+    )
 
 
 def _identity(tree: Path) -> str:

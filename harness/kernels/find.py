@@ -1,7 +1,7 @@
 """Kernels: find, download and unpack them, and resolve which modules a guest must load, in order.
 
 A kernel is a pin of `kernels/` (`debian-6.12`, or one exact version of it, `debian-6.12.117`) or a file:
-bzImage or vmlinux. A pin's package is downloaded with apt and unpacked into the cache, never installed.
+bzImage or vmlinux. A pin's packages are downloaded with apt and unpacked into the cache, never installed.
 Nothing here boots a kernel.
 """
 
@@ -22,27 +22,54 @@ import msgspec
 import zstandard
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.host import elf
+from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.resources import resource
 from harness.plan import KernelChoice
 
-DOWNLOAD_TIMEOUT_S = 1800
+COMPLETE = "complete"
+"""A file of a kernel's folder in the cache: it is whole; contains the package's version."""
+LIBRARY = "library"
 
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A series of distribution kernels, a file of `kernels/`. Group 1 of the regular expression
-    `package_pattern`, if it has one, matches the version, which users may name. `machine`: the only one that
-    can boot it; empty: any that boots a PC's kernel. `image`, `modules`: glob patterns of their places in the
-    package.
+    """A series of distribution kernels, a file of `kernels/`.
+
+    Group 1 of the regular expression `package_pattern`, if it has one, matches the version, which users may
+    name; a pattern with `=` is one of `NAME=VERSION`. `suites`: where to look if this machine's own apt
+    sources do not offer it. `parts`: the packages in which the kernel is, if not in that one; `{}` stands for
+    what follows `linux-image-` in its name, `|` separates alternatives. `machine`: the only one that can boot
+    it; empty: any that boots a PC's kernel. `image`, `modules`: glob patterns of their places in the
+    packages, or below `usr` there. `library`: the package of the C library with which a program of another
+    suite runs.
     """
 
     summary: str
     series: str
     package_pattern: str
     name: str = ""
+    suites: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     machine: str = ""
     image: str = "boot/vmlinuz-*"
     modules: str = "lib/modules/*"
+    library: str = ""
+
+    @property
+    def archives(self) -> tuple[Archive, ...]:
+        """Where its packages are looked for, in order."""
+        return (Archive(), *map(Archive, self.suites))
+
+    @property
+    def source(self) -> str:
+        """The package with its source; empty if there is none for this series alone."""
+        return f"linux-source-{self.series}" if self.series else ""
+
+    def needed(self, package: str) -> list[list[str]]:
+        """The packages of which the kernel is made, each with its alternatives."""
+        suffix = package.removeprefix("linux-image-")
+        return [part.replace("{}", suffix).split("|") for part in self.parts] or [[package]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +88,8 @@ class Kernel:
     package_version: str = ""
     replaced: tuple[Path, ...] = ()
     machine: str = ""  # the only one that can boot it, by its pin; empty: any, as far as is known
+    suites: tuple[str, ...] = ()  # where its package's fellows are, beside the machine's own apt sources
+    source: str = ""  # the package with its source; empty if there is none
 
 
 def pins() -> dict[str, Pin]:
@@ -120,7 +149,7 @@ def look_up_kernel(
         version = _asked_version(pin, spec)
         if version is not None:
             return pin, version
-    near = difflib.get_close_matches(spec, list(pins()), n=2)
+    near = difflib.get_close_matches(spec, list(pins()), n=4)
     known = ", ".join(near or pins())
     raise UsageError(f"no kernel {spec!r}: neither a file nor a pin of kernels/", f"try one of: {known}")
 
@@ -180,39 +209,150 @@ def _modules_dir(given: Path) -> Path:
 
 
 def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple[Path, ...]) -> Kernel:
-    package = _choose_package(pin, version)
-    root = cache_dir("kernels") / package
-    if not (root / "complete").exists():
-        _download(package, root)
-    image = next(root.glob(pin.image))
-    own_modules = _modules_dir(modules) if modules else next(root.glob(pin.modules))
+    package = _available(pin, version) or _fetch(pin, version)
+    root = _root(package)
+    image = _only(root, pin.image)
+    own_modules = _modules_dir(modules) if modules else _only(root, pin.modules)
     own_version = _version(pin, package)
     name = f"debian-{own_version}" if own_version else pin.name
-    package_version = (root / "complete").read_text().strip()
-    return Kernel(name, image, own_modules, _sha256(image), package_version, replaced, pin.machine)
+    package_version = (root / COMPLETE).read_text().strip()
+    return Kernel(
+        name,
+        image,
+        own_modules,
+        _sha256(image),
+        package_version,
+        replaced,
+        pin.machine,
+        pin.suites,
+        pin.source,
+    )
 
 
-def _choose_package(pin: Pin, version: str) -> str:
-    """The newest package of the pin, or the one of that version, among those in the cache and in apt."""
-    cached = {p.parent.name for p in cache_dir("kernels").glob("*/complete")}
-    offered = cached if _matching(pin, version, cached) and version else cached | _apt_packages(pin)
-    matching = _matching(pin, version, offered)
-    if matching:
-        return matching[-1]
-    if version:
-        others = ", ".join(f"debian-{_version(pin, p)}" for p in _matching(pin, "", offered)[-4:])
+def _only(root: Path, pattern: str) -> Path:
+    """The first match of a pin's pattern. Raises KernelError: the package is laid out otherwise."""
+    found = _places(root, pattern)
+    if not found:
         raise KernelError(
-            f"apt knows no {pin.name} of version {version} (mirrors drop old ones)",
-            f"ask for one of: {others or pin.name}",
+            f"the package {root.name} holds nothing like {pattern}", "correct its pin in kernels/"
         )
-    raise KernelError(f"apt knows no package {pin.package_pattern}", "run: apt-get update")
+    return found[0]
+
+
+def _places(root: Path, pattern: str) -> list[Path]:
+    """Where a package has something: newer releases put below /usr what older ones have in /."""
+    return sorted(root.glob(pattern)) or sorted((root / "usr").glob(pattern))
+
+
+def _root(package: str) -> Path:
+    """The folder of the cache into which a package, with the other parts of its kernel, is unpacked. It has
+    no `=`: env(1) would take a program in it for a variable. No package's name has an `_`.
+    """
+    return cache_dir("kernels") / package.replace("=", "_")
+
+
+def cached_packages(pin: Pin, version: str = "") -> list[str]:
+    """The packages of a pin that are in the cache, oldest first; with `version`, only that one."""
+    folders = {p.parent.name for p in cache_dir("kernels").glob(f"*/{COMPLETE}")}
+    return _matching(pin, version, {name.replace("_", "=") for name in folders})
+
+
+def _available(pin: Pin, version: str) -> str:
+    """The package in the cache that answers the question; empty if apt has a newer one, or there is none."""
+    cached = cached_packages(pin, version)
+    if version or not cached:
+        return cached[-1] if cached else ""
+    lists = [a for a in pin.archives if a.listed]  # what is in the cache is found without a network
+    newest = next((found for a in lists if (found := _whole(pin, "", a))), cached)[-1]
+    return newest if newest in cached else ""
+
+
+def _fetch(pin: Pin, version: str) -> str:
+    """Download a package of a pin with all its parts; returns its name.
+
+    Mirrors drop old versions: lists that name a package which is no longer there are downloaded again.
+    """
+    package, archive = _choose_package(pin, version)
+    try:
+        _download(pin, package, archive)
+    except EnvironmentLacks:
+        if not archive.suite:
+            raise
+        archive.refresh()
+        package, archive = _choose_package(pin, version)
+        _download(pin, package, archive)
+    return package
+
+
+def _choose_package(pin: Pin, version: str) -> tuple[str, Archive]:
+    """The newest package of the pin that apt has whole, or the one of that version; and from where. Raises
+    KernelError if there is none.
+    """
+    for archive in pin.archives:
+        if found := _whole(pin, version, archive):
+            return found[-1], archive
+    raise _not_offered(pin, version)
+
+
+def offered_packages(pin: Pin) -> list[str]:
+    """The packages of a pin that apt has whole, oldest first. Raises EnvironmentLacks if an archive cannot
+    be asked.
+    """
+    return next((found for archive in pin.archives if (found := _whole(pin, "", archive))), [])
+
+
+def _whole(pin: Pin, version: str, archive: Archive) -> list[str]:
+    """The pin's packages in an archive none of whose parts is missing, oldest first."""
+    offered = archive.offered(pin.package_pattern)
+    known = _known_parts(pin, archive) if offered else set()
+    return [p for p in _matching(pin, version, offered) if not _lacking(pin, p, known)]
+
+
+def _known_parts(pin: Pin, archive: Archive) -> set[str]:
+    """The packages of an archive that can be parts of a pin's kernels."""
+    patterns = {name.replace("{}", r"[\w.+-]+") for part in pin.parts for name in part.split("|")}
+    return archive.offered("|".join(patterns)) if patterns else set()
+
+
+def _lacking(pin: Pin, package: str, known: set[str]) -> list[str]:
+    """The parts of a kernel that are not among the known packages."""
+    return [names[0] for names in pin.needed(package) if pin.parts and not known.intersection(names)]
+
+
+def why_not_offered(pin: Pin) -> str:
+    """Why none of a pin's packages can be had; raises EnvironmentLacks if an archive cannot be asked."""
+    return _not_offered(pin, "").what
+
+
+def _not_offered(pin: Pin, version: str) -> KernelError:
+    """Why no package of a pin, or none of that version, can be had."""
+    others = []
+    for archive in pin.archives:
+        offered = archive.offered(pin.package_pattern)
+        if asked := _matching(pin, version, offered):
+            missing = ", ".join(_lacking(pin, asked[-1], _known_parts(pin, archive)))
+            return KernelError(
+                f"the archive does not have the whole kernel: {asked[-1]} is in {archive}, but not {missing}",
+                "name another version or series: powercut list kernels",
+            )
+        others += _matching(pin, "", offered)
+    places = " and ".join(map(str, pin.archives))
+    if version:
+        listed = ", ".join(f"debian-{_version(pin, p)}" for p in others[-4:])
+        return KernelError(
+            f"apt knows no {pin.name} of version {version} in {places} (mirrors drop old ones)",
+            f"ask for one of: {listed or pin.name}; for new lists, {pin.archives[-1].how_to_refresh}",
+        )
+    return KernelError(
+        f"apt knows no package {pin.package_pattern} in {places}", pin.archives[-1].how_to_refresh
+    )
 
 
 def _matching(pin: Pin, version: str, packages: set[str]) -> list[str]:
     """The packages of the pin, only those of `version` if it is not empty; oldest first."""
     mine = [p for p in packages if re.fullmatch(pin.package_pattern, p)]
     wanted = [p for p in mine if version in ("", _version(pin, p))]
-    return sorted(wanted, key=lambda p: [int(n) for n in re.findall(r"\d+", _version(pin, p))])
+    return sorted(wanted, key=lambda p: [int(n) for n in re.findall(r"\d+", _version(pin, p) or p)])
 
 
 def _version(pin: Pin, package: str) -> str:
@@ -221,44 +361,39 @@ def _version(pin: Pin, package: str) -> str:
     return match[1] if match and match.re.groups else ""
 
 
-def _apt_packages(pin: Pin) -> set[str]:
-    if not shutil.which("apt-cache"):
-        return set()
-    prefix = re.match(r"[a-z-]*", pin.package_pattern)
-    command = ["apt-cache", "pkgnames", prefix[0] if prefix else ""]
-    listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return {p for p in listed.stdout.split() if re.fullmatch(pin.package_pattern, p)}
-
-
-def _download(package: str, root: Path) -> None:
-    """Download and unpack into `root`, atomically; `root/complete` contains the package's version."""
+def _download(pin: Pin, package: str, archive: Archive) -> None:
+    """Download and unpack a kernel into the cache, atomically; `COMPLETE` contains the package's version."""
     for program in ("apt-get", "dpkg-deb", "depmod"):
         if not shutil.which(program):
             raise EnvironmentLacks(f"{program} is needed to fetch a Debian kernel", "run: make setup")
-    with tempfile.TemporaryDirectory(dir=cache_dir("kernels")) as scratch:
-        got = subprocess.run(
-            ["apt-get", "download", "-q", package],
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            timeout=DOWNLOAD_TIMEOUT_S,
-            check=False,
-        )
-        debs = list(Path(scratch).glob("*.deb"))
-        if got.returncode or not debs:
-            raise KernelError(
-                f"apt-get download {package} failed: {got.stderr.strip()}", "run: apt-get update"
-            )
+    root = _root(package)
+    known = _known_parts(pin, archive)
+    with tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="fetching-") as scratch:
         unpacked = Path(scratch) / "root"
-        subprocess.run(["dpkg-deb", "-x", debs[0], unpacked], check=True)
-        for directory in (unpacked / "lib/modules").glob("*"):
+        for names in pin.needed(package):
+            wanted = next((name for name in names if name in known), names[0])
+            deb = archive.download(wanted, Path(scratch))
+            subprocess.run(["dpkg-deb", "-x", deb, unpacked], check=True)
+            field = subprocess.run(
+                ["dpkg-deb", "-f", deb, "Version"], capture_output=True, text=True, check=True
+            )
+        if pin.library and archive.suite:
+            _with_library(pin, archive, unpacked, root)
+        for directory in _places(unpacked, pin.modules):
             _depmod(directory)
-        field = subprocess.run(
-            ["dpkg-deb", "-f", debs[0], "Version"], capture_output=True, text=True, check=True
-        )
-        (unpacked / "complete").write_text(field.stdout)
+        (unpacked / COMPLETE).write_text(field.stdout)
         if not root.exists():  # another process may have been faster
             unpacked.rename(root)
+
+
+def _with_library(pin: Pin, archive: Archive, unpacked: Path, root: Path) -> None:
+    """Give a program of another release that release's C library: this machine's may be too old for it."""
+    deb = archive.download(pin.library, unpacked.parent)
+    library = unpacked / LIBRARY
+    subprocess.run(["dpkg-deb", "-x", deb, library], check=True)
+    loader = next(library.rglob("ld-linux-x86-64.so.2")).relative_to(unpacked)
+    image = _only(unpacked, pin.image)
+    image.write_bytes(elf.with_interpreter(image.read_bytes(), root / loader))
 
 
 def _depmod(directory: Path) -> None:

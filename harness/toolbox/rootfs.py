@@ -22,6 +22,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
 from harness.filesystems.profiles import profiles
+from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.progress import Progress
 from harness.host.resources import resource
@@ -212,9 +213,11 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
     with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
         root, part = Path(scratch) / "unpacked", Path(scratch) / "part"
         part.mkdir()
-        first = _fetch(f"linux-headers-{release}", version, root, Path(scratch))
+        wanted = f"linux-headers-{release}"
+        archive = _archive_of(wanted, [Archive(), *map(Archive, kernel.suites)])
+        first = _fetch(archive, wanted, version, root, Path(scratch))
         for package in re.findall(r"linux-headers-\S+-common", first):
-            _fetch(package, version, root, Path(scratch))
+            _fetch(archive, package, version, root, Path(scratch))
         _merge(root, Path(scratch) / "tree" / release / "build")
         subprocess.run(
             [
@@ -234,23 +237,19 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
     return final / "headers.erofs"
 
 
-def _fetch(package: str, version: str, root: Path, scratch: Path) -> str:
+def _archive_of(package: str, archives: Sequence[Archive]) -> Archive:
+    """The first that has a package; the machine's own if none has, whose refusal is then the error."""
+    return next((a for a in archives if a.offered(re.escape(package))), archives[0])
+
+
+def _fetch(archive: Archive, package: str, version: str, root: Path, scratch: Path) -> str:
     """Unpack one package of that version into `root`; returns its dependencies."""
-    got = subprocess.run(
-        ["apt-get", "download", "-q", f"{package}={version}"],
-        cwd=scratch,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = sorted(scratch.glob(f"{package}_*.deb"))
-    if got.returncode or not found:
-        said = (got.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise KernelError(
-            f"no headers: apt-get download {package}={version} said: {said}", "run: apt-get update"
-        )
-    subprocess.run(["dpkg-deb", "-x", found[0], root], check=True)
-    asked = ["dpkg-deb", "-f", str(found[0]), "Depends"]
+    try:
+        found = archive.download(f"{package}={version}", scratch)
+    except EnvironmentLacks as e:
+        raise KernelError(f"no headers: {e.what}", e.next_step) from e
+    subprocess.run(["dpkg-deb", "-x", found, root], check=True)
+    asked = ["dpkg-deb", "-f", str(found), "Depends"]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
 

@@ -21,7 +21,7 @@ from harness.tests.store.samples import INFO
         (["run", "-c", "ext5"], "ext4"),
         (["run", "-c", "ext4/ordered", "-w", "append-fsnc"], "append-fsync"),
         (["run", "--fault-model", "prefx"], "prefix"),
-        (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.12"),
+        (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.1"),
     ],
 )
 def test_an_unknown_name_costs_nothing_and_names_the_nearest(

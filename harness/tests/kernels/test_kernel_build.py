@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from harness.errors import KernelError
 from harness.guests.machine import profile_of
+from harness.host.archive import Archive
 from harness.kernels import build as kernel_build
 from harness.kernels.build import Built, Flavour, built_kernels, matching_kernel, outdated_kernel
 
@@ -68,14 +70,29 @@ def test_a_kernel_of_no_package_has_no_match(cache: Path) -> None:
 def test_a_package_without_a_kernel_source_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def apt(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        """A package is downloaded and unpacked, and has nothing in it."""
-        (tmp_path / "hello.deb").touch()
+    def dpkg(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        """The package is unpacked, and has nothing in it."""
         return subprocess.CompletedProcess(command, 0, "2.10-3\n", "")
 
-    monkeypatch.setattr(subprocess, "run", apt)
+    monkeypatch.setattr(Archive, "offered", lambda *_: {"hello"})
+    monkeypatch.setattr(Archive, "download", lambda *_: tmp_path / "hello.deb")
+    monkeypatch.setattr(subprocess, "run", dpkg)
     with (
         pytest.raises(KernelError, match=r"the package hello 2\.10-3 holds no kernel source"),
         kernel_build.source_tree("hello", tmp_path, lambda _: None),
     ):
         pytest.fail("there is a tree")
+
+
+def test_a_source_package_of_another_suite_comes_from_where_its_series_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Debian 12 has no linux-source-7.3: the pin of 7.3 knows the suite."""
+    there = {"": "linux-source-6.12", "trixie-backports": "linux-source-7.3"}
+    monkeypatch.setattr(
+        Archive, "offered", lambda archive, pattern: re.findall(pattern, there.get(archive.suite, ""))
+    )
+    assert kernel_build._source_archive("linux-source-7.3").suite == "trixie-backports"
+    assert kernel_build._source_archive("linux-source-6.12").suite == ""
+    with pytest.raises(KernelError, match=r"no package linux-source-7\.2 in .*trixie-backports"):
+        kernel_build._source_archive("linux-source-7.2")

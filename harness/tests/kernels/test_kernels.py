@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import lzma
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.host.archive import Archive
+from harness.host.elf import interpreter
 from harness.kernels import find as kernels
 from harness.kernels.find import (
     Kernel,
@@ -107,16 +112,32 @@ OFFERED = {
 }
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: set[str]) -> None:
+Offer = Mapping[str, set[str]]
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: set[str] | Offer) -> None:
+    """What apt has: in the machine's own sources, or by suite."""
+    by_suite = packages if isinstance(packages, Mapping) else {"": packages}
+
+    def offered(archive: Archive, pattern: str) -> set[str]:
+        return {p for p in by_suite.get(archive.suite, ()) if re.fullmatch(pattern, p)}
+
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path))
-    monkeypatch.setattr(kernels, "_apt_packages", lambda pin: packages)
+    monkeypatch.setattr(Archive, "offered", offered)
+    monkeypatch.setattr(Archive, "listed", True)
+
+
+def chosen(pin: str, version: str = "") -> tuple[str, str]:
+    """The package that a pin chooses, and its suite."""
+    package, archive = kernels._choose_package(pins()[pin], version)
+    return package, archive.suite
 
 
 def test_the_newest_package_of_the_right_flavour_is_chosen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     offer(monkeypatch, tmp_path, OFFERED)
-    assert kernels._choose_package(pins()["debian-6.12"], "") == "linux-image-6.12.100+deb12-amd64"
+    assert chosen("debian-6.12") == ("linux-image-6.12.100+deb12-amd64", "")
 
 
 def test_a_version_that_mirrors_have_dropped_names_others(
@@ -128,11 +149,129 @@ def test_a_version_that_mirrors_have_dropped_names_others(
     assert "debian-6.12.100" in str(caught.value)
 
 
-def test_no_package_at_all_says_apt_get_update(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_package_at_all_says_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     offer(monkeypatch, tmp_path, set())
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(KernelError, match="suite trixie") as caught:
         find_kernel("debian-6.12")
-    assert "apt-get update" in str(caught.value)
+    assert "powercut kernel update" in str(caught.value)
+
+
+def test_other_suites_are_asked_only_where_the_machine_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    theirs = {"linux-image-6.12.200+deb13-amd64", "linux-image-6.17.13+deb13-amd64"}
+    offer(monkeypatch, tmp_path, {"": OFFERED, "trixie": theirs, "trixie-backports": theirs})
+    assert chosen("debian-6.12") == ("linux-image-6.12.100+deb12-amd64", "")
+    assert chosen("debian-6.12", "6.12.200") == ("linux-image-6.12.200+deb13-amd64", "trixie")
+    assert chosen("debian-6.17") == ("linux-image-6.17.13+deb13-amd64", "trixie-backports")
+
+
+SPLIT = {
+    "linux-image-7.3.4+deb13-amd64",
+    "linux-binary-unsigned-7.3.4+deb13-amd64",
+    "linux-modules-7.3.4+deb13-amd64",
+    "linux-base-7.3.4+deb13-amd64",
+    "linux-image-7.3.5+deb13-amd64",
+    "linux-binary-7.3.5+deb13-amd64",
+    "linux-base-7.3.5+deb13-amd64",
+}
+
+
+def test_the_newest_whole_kernel_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    offer(monkeypatch, tmp_path, {"trixie-backports": SPLIT})
+    assert chosen("debian-7.3") == ("linux-image-7.3.4+deb13-amd64", "trixie-backports")
+
+
+def test_a_kernel_without_its_modules_is_refused_by_the_name_of_the_missing_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    offer(monkeypatch, tmp_path, {"trixie-backports": SPLIT})
+    with pytest.raises(KernelError, match=r"not linux-modules-7\.3\.5\+deb13-amd64"):
+        find_kernel("debian-7.3.5")
+    only_image = {"linux-image-6.19.14+deb13-amd64", "linux-binary-6.19.14+deb13-amd64"}
+    offer(monkeypatch, tmp_path, {"trixie-backports": only_image})
+    with pytest.raises(KernelError, match=r"linux-modules-6\.19\.14\+deb13-amd64, linux-base-6\.19\.14"):
+        find_kernel("debian-6.19")
+
+
+def packed(folder: Path, name: str, files: Mapping[str, bytes]) -> Path:
+    """A Debian package with these files."""
+    tree = folder / f"tree-{name}"
+    for path, content in {"DEBIAN/control": CONTROL.format(name=name).encode(), **files}.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+    deb = folder / f"{name}.deb"
+    subprocess.run(["dpkg-deb", "--build", "-Znone", tree, deb], check=True, capture_output=True)
+    return deb
+
+
+CONTROL = (
+    "Package: {name}\nVersion: 7.3.4-1~bpo13+1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n"
+)
+
+
+def test_a_kernel_of_several_packages_is_put_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where only the unsigned image is there yet, and with a modules.dep that depmod has made."""
+    offer(monkeypatch, tmp_path, {"trixie-backports": SPLIT})
+    modules = "usr/lib/modules/7.3.4"
+    inside = {
+        "linux-binary-unsigned-7.3.4+deb13-amd64": {f"{modules}/vmlinuz.unsigned": b"kernel"},
+        "linux-modules-7.3.4+deb13-amd64": {f"{modules}/kernel/fs/a.ko": b""},
+        "linux-base-7.3.4+deb13-amd64": {f"{modules}/modules.builtin": b"", f"{modules}/modules.order": b""},
+    }
+    monkeypatch.setattr(Archive, "download", lambda _, name, folder: packed(folder, name, inside[name]))
+    found = find_kernel("debian-7.3")
+    assert (found.name, found.package_version) == ("debian-7.3.4", "7.3.4-1~bpo13+1")
+    assert found.image.read_bytes() == b"kernel"
+    assert found.modules is not None
+    assert (found.modules / "modules.dep").exists()
+    assert (found.modules / "modules.builtin").exists()
+    monkeypatch.setattr(Archive, "download", None)  # from here on it is in the cache
+    assert find_kernel("debian-7.3.4") == find_kernel("debian-7.3") == found
+
+
+def test_a_package_that_the_mirror_has_dropped_is_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Lists are downloaded once, and a mirror keeps only the newest versions of backports."""
+    lists = {"trixie-backports": {"linux-image-6.17.8+deb13-amd64"}}
+    offer(monkeypatch, tmp_path, lists)
+    files = {"boot/vmlinuz-6.17": b"kernel", "usr/lib/modules/6.17/modules.dep": b""}
+
+    def download(_: Archive, name: str, folder: Path) -> Path:
+        if "6.17.8" in name:
+            raise EnvironmentLacks("404")
+        return packed(folder, name, files)
+
+    monkeypatch.setattr(Archive, "download", download)
+    newer = {"linux-image-6.17.13+deb13-amd64"}
+    monkeypatch.setattr(Archive, "refresh", lambda _: lists.update({"trixie-backports": newer}))
+    assert find_kernel("debian-6.17").name == "debian-6.17.13"
+
+
+def test_uml_of_another_release_comes_with_its_c_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Debian 13's UML does not start with Debian 12's."""
+    offer(monkeypatch, tmp_path, {"": {"user-mode-linux=6.1um4"}, "trixie": {"user-mode-linux=6.12um1+b21"}})
+    program = Path(sys.executable).resolve().read_bytes()
+    inside = {
+        "user-mode-linux=6.12um1+b21": {
+            "usr/bin/linux.uml": program,
+            "usr/lib/uml/modules/6/modules.dep": b"",
+        },
+        "libc6": {"usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": b"loader"},
+    }
+    monkeypatch.setattr(Archive, "download", lambda _, n, folder: packed(folder, n.split("=")[0], inside[n]))
+    found = find_kernel("uml-6.12")
+    loader = interpreter(found.image)
+    assert loader is not None
+    assert loader.read_bytes() == b"loader"
+    assert "=" not in str(found.image)  # env(1), which gives it its library, would not start it
 
 
 def test_what_is_in_the_cache_is_found_without_apt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -150,7 +289,7 @@ def test_a_pin_of_one_version_at_a_time_has_its_own_layout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     offer(monkeypatch, tmp_path, set())
-    root = tmp_path / "kernels/user-mode-linux"
+    root = tmp_path / "kernels/user-mode-linux_6.1um4+b13"
     (root / "usr/lib/uml/modules/6.1.176/kernel").mkdir(parents=True)
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/linux.uml").write_bytes(b"kernel")

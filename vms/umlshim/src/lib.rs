@@ -1,4 +1,5 @@
-//! Lets User Mode Linux run on today's hosts. Loaded by LD_PRELOAD.
+//! Lets older User Mode Linux run on today's hosts. Loaded by LD_PRELOAD, but not into 7.2 and later: those
+//! ask the host for the size of its registers (`arch_init_registers`), and their processes die with them.
 //!
 //! UML up to 6.12 keeps its processes' floating point registers in buffers of 2,696 bytes
 //! (HOST_FP_SIZE, `arch/x86/um/user-offsets.c`) and sets them by PTRACE_SETREGSET with that length. A host

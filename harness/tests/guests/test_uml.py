@@ -1,0 +1,46 @@
+"""How UML is started: with which libraries, by its release."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.guests import uml
+from harness.guests.machine import Boot
+from harness.host.elf import interpreter, with_interpreter
+
+PROGRAM = Path(sys.executable).resolve()
+
+
+@pytest.mark.parametrize(
+    ("release", "needed"), [("6.1.176", True), ("6.12.117", True), ("7.2.7", False), ("7.10-rc1", False)]
+)
+def test_only_older_uml_is_helped(release: str, needed: bool) -> None:
+    """7.2 and later ask the host for the size of its registers; the library was loaded into all."""
+    assert uml.needs_shim(release) is needed
+
+
+def test_an_image_with_a_loader_of_its_own_finds_the_library_beside_it(tmp_path: Path) -> None:
+    """Debian 13's UML ended at once with Debian 12's C library. Other programs must not see that library."""
+    loader = interpreter(PROGRAM)
+    assert loader is not None
+    own, image, initramfs = tmp_path / "library/ld.so", tmp_path / "image", tmp_path / "initramfs"
+    own.parent.mkdir()
+    own.symlink_to(loader)
+    image.write_bytes(with_interpreter(PROGRAM.read_bytes(), own))
+    image.chmod(0o755)
+    initramfs.touch()
+    boot = Boot(image, initramfs, tmp_path / "socket", tmp_path / "log", tmp_path)
+    assert uml.command(boot, 3)[0] == str(image)  # it has the host's library
+    (own.parent / "libc.so.6").touch()
+    assert uml.command(boot, 3)[:3] == ["env", f"LD_LIBRARY_PATH={own.parent}", str(image)]
+    (own.parent / "libc.so.6").unlink()
+    said = subprocess.run(
+        ["env", f"LD_LIBRARY_PATH={own.parent}", image, "-S", "-c", "print(1)"],
+        check=True,
+        capture_output=True,
+    )
+    assert said.stdout == b"1\n"
