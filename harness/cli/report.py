@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from harness.cli.options import REPORTS, open_run, out_option
 from harness.errors import ExitCode
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
+from harness.guests.kernel_list import HEAD, row_of
 from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.words import number, plural
@@ -90,11 +92,29 @@ def _compared(found: Comparison) -> str:
 def list_command(what: str, out: Path) -> None:
     """List what can be named: file systems and modes, workloads, kernels, and stored runs.
 
+    Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
+    which are in the cache, and whether UML judges them.
+
     \b
     powercut list filesystems
+    powercut list kernels
     powercut list runs --out /mnt/large/reports
     """
-    rows = _rows(what, out)
+    if what == "kernels":
+        _list_kernels()
+    else:
+        _say_table(_rows(what, out))
+
+
+def _list_kernels() -> None:
+    rows = [row_of(pin) for pin in pins().values()]
+    _say_table([row.words for row in (HEAD, *rows)])
+    for row in rows:
+        if row.why_not:
+            console.say(f"{row.name}: {row.why_not}")
+
+
+def _say_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
     for row in rows:
         console.say("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
@@ -112,8 +132,6 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
             written = [(w.name, w.summary) for w in select_workloads(["all", *folder_sets(), "applications"])]
             sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
             return [*written, *sets, (random_name(17, 20), "random: 20 operations from seed 17")]
-        case "kernels":
-            return [(pin.name, pin.summary) for pin in pins().values()]
         case _:
             return [_run_row(path) for path in sorted(runs(out).glob(f"*/{RUN}"))]
 

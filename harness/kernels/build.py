@@ -20,7 +20,7 @@ from harness.errors import EnvironmentLacks, KernelError
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.resources import resource
-from harness.kernels.find import pins
+from harness.kernels.find import Pin, pins
 
 TOOLS = {
     "make": "make",
@@ -226,6 +226,13 @@ def source_tree(source: str, scratch: Path, say: Callable[[str], None]) -> Itera
     say(f"unpacking {archive.name}, {version}")
     subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)
     yield scratch / "tree", version, _package_identity(source, version)
+
+
+def source_packages(pin: Pin) -> set[str]:
+    """`NAME=VERSION` of the source packages from which a pin's kernels can be built."""
+    if not pin.source:
+        return set()
+    return {found for a in pin.archives for found in a.offered(f"{re.escape(pin.source)}=.*")}
 
 
 def _source_archive(source: str) -> Archive:

@@ -215,7 +215,7 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
     own_modules = _modules_dir(modules) if modules else _only(root, pin.modules)
     own_version = _version(pin, package)
     name = f"debian-{own_version}" if own_version else pin.name
-    package_version = (root / COMPLETE).read_text().strip()
+    package_version = cached_version(package)
     return Kernel(
         name,
         image,
@@ -249,6 +249,11 @@ def _root(package: str) -> Path:
     no `=`: env(1) would take a program in it for a variable. No package's name has an `_`.
     """
     return cache_dir("kernels") / package.replace("=", "_")
+
+
+def cached_version(package: str) -> str:
+    """The version of a package in the cache, as its distribution writes it."""
+    return (_root(package) / COMPLETE).read_text().strip()
 
 
 def cached_packages(pin: Pin, version: str = "") -> list[str]:
@@ -294,11 +299,12 @@ def _choose_package(pin: Pin, version: str) -> tuple[str, Archive]:
     raise _not_offered(pin, version)
 
 
-def offered_packages(pin: Pin) -> list[str]:
-    """The packages of a pin that apt has whole, oldest first. Raises EnvironmentLacks if an archive cannot
-    be asked.
+def offered(pin: Pin) -> tuple[str, Archive] | None:
+    """The newest package of a pin that apt has whole, and from where; None if there is none. Raises
+    EnvironmentLacks if an archive cannot be asked.
     """
-    return next((found for archive in pin.archives if (found := _whole(pin, "", archive))), [])
+    found = ((_whole(pin, "", archive), archive) for archive in pin.archives)
+    return next(((packages[-1], archive) for packages, archive in found if packages), None)
 
 
 def _whole(pin: Pin, version: str, archive: Archive) -> list[str]:
@@ -353,6 +359,11 @@ def _matching(pin: Pin, version: str, packages: set[str]) -> list[str]:
     mine = [p for p in packages if re.fullmatch(pin.package_pattern, p)]
     wanted = [p for p in mine if version in ("", _version(pin, p))]
     return sorted(wanted, key=lambda p: [int(n) for n in re.findall(r"\d+", _version(pin, p) or p)])
+
+
+def version_of(pin: Pin, package: str) -> str:
+    """The version of a pin's package, for people."""
+    return _version(pin, package) or package.partition("=")[2]
 
 
 def _version(pin: Pin, package: str) -> str:
