@@ -53,8 +53,12 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked)
             return _report(store)
-        # 2. Make base images: poison, then mkfs on the host.
-        bases = _base_images(plan, asked, store, scratch)
+        # 2. Make base images: poison, then mkfs on the host. A mode whose mkfs refuses cannot be run here.
+        bases, refused = _base_images(plan, asked, store, scratch)
+        asked = replace(asked, lacking={**asked.lacking, **refused})
+        if not bases:
+            _note_why_not(store, asked)
+            return _report(store)
         # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
@@ -112,14 +116,22 @@ def _look_up(plan: Plan) -> Asked:
     return asked
 
 
-def _base_images(plan: Plan, asked: Asked, store: RunStore, scratch: Path) -> dict[str, Path]:
+def _base_images(
+    plan: Plan, asked: Asked, store: RunStore, scratch: Path
+) -> tuple[dict[str, Path], dict[str, str]]:
     """The base image of every mode that can be run, by name: from the recordings to judge again, from this
-    run, or new.
+    run, or new. And by name, why mkfs made none: this host's may be too old for the arguments of a mode.
     """
     if plan.recordings:
         for profile in asked.profiles:
             copy_base(profile, RunLayout(Path(plan.recordings)), store.layout)
-    return {p.name: make_base(p, store.layout.base(p.filesystem, p.mode), scratch) for p in asked.able}
+    made, refused = {}, {}
+    for p in asked.able:
+        try:
+            made[p.name] = make_base(p, store.layout.base(p.filesystem, p.mode), scratch)
+        except EnvironmentLacks as e:
+            refused[p.name] = e.line
+    return made, refused
 
 
 def _interrupted(progress: Progress, work: Callable[[], None]) -> bool:

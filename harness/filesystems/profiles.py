@@ -38,7 +38,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck; any other code
     means that it could not check. `environment` is added to the process's own. `writes`: it changes the image
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
-    output that report no error.
+    output that report no error. `too_old`: those for parts of lines in which it says that it does not know
+    the file system's features: a newer kernel may use some that this host's program has never heard of.
     """
 
     program: str
@@ -49,6 +50,14 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dirty: tuple[int, ...] = ()
     writes: bool = False
     chatter: list[str] = []
+    too_old: list[str] = []
+
+    def unknown_features(self, output: str) -> str:
+        """The line in which it says that it does not know the file system's features; empty if none."""
+        if not self.too_old:
+            return ""
+        says = re.compile("|".join(self.too_old))
+        return next((line.strip() for line in output.splitlines() if says.search(line)), "")
 
     def complaint(self, output: str) -> str:
         """The first line of output that reports an error; empty if there is none, or no chatter is known."""
@@ -234,6 +243,11 @@ class Profile:
             return FsckResult(FsckClass.FAILED, -1, str(e))
         output = done.stdout.decode(errors="replace")
         output = output.replace(str(file_for(image)), "SECOND").replace(str(image), "IMAGE")
+        if line := self.fsck.unknown_features(output):
+            refused = (
+                f"{self.fsck.program} of this host is too old for what this kernel's file system has: {line}"
+            )
+            return FsckResult(FsckClass.FAILED, done.returncode, output, refused)
         if done.returncode in self.fsck.clean:
             return FsckResult(FsckClass.CLEAN, done.returncode, output)
         if done.returncode in self.fsck.dirty:
@@ -245,7 +259,10 @@ def _succeed(tool: Tool, done: subprocess.CompletedProcess[bytes]) -> None:
     """Raises EnvironmentLacks with the program's output if it failed."""
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip()
-        raise EnvironmentLacks(f"{tool.program} failed with {done.returncode}: {said}")
+        raise EnvironmentLacks(
+            f"{tool.program} failed with {done.returncode}: {said}",
+            f"correct its arguments in vms/filesystems, or get a newer {tool.package}",
+        )
 
 
 def profiles() -> dict[str, Profile]:

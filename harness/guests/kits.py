@@ -181,14 +181,14 @@ def _with_release(kit: GuestKit) -> str:
 
 
 def missing_for(profile: Profile, kernel: Kernel) -> str:
-    """Why this mode cannot run on this host with this kernel; empty if it can."""
-    if reason := profile.lacks():
-        return reason
+    """Why this mode cannot run on this host with this kernel; empty if it can. The kernel's reason comes
+    first: where it lacks the file system, no program of the host would help.
+    """
     try:
         resolve_modules(kernel, profile.modules)
     except KernelError as e:
         return e.line
-    return ""
+    return profile.lacks()
 
 
 def missing_program(workload: Workload) -> str:

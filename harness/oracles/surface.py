@@ -113,7 +113,8 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
         yield Undecided("fsck was not run")
     elif result.classified is FsckClass.FAILED:
         yield Undecided(
-            f"fsck could not do its work: exit code {result.exit_code}: {result.output.strip()[:200]}"
+            f"fsck could not do its work: exit code {result.exit_code}: "
+            f"{result.complaint or result.output.strip()[:200]}"
         )
     elif result.classified is not FsckClass.CLEAN:
         complaint = result.complaint or _first_complaint(result.output)

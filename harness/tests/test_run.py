@@ -16,7 +16,7 @@ from rich.console import Console
 from harness import run
 from harness.cases.casework import group_by_content
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
-from harness.filesystems.profiles import select_profiles
+from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
@@ -130,3 +130,21 @@ def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
     assert shell_code(summary) is ExitCode.NOTHING_RUN
     assert "not run" in (store.path / "report.html").read_text()
     assert not (store.path / "scratch").exists()
+
+
+def test_a_mode_whose_mkfs_refuses_is_not_run_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mkfs of an older release refuses features that a mode asks for: that ended the whole run."""
+
+    def old(profile: Profile, *_: Path) -> Path:
+        raise EnvironmentLacks(f"mkfs for {profile.name} failed with 1: Invalid filesystem option set")
+
+    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
+    monkeypatch.setattr(run, "make_base", old)
+    plan = Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)))
+    assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 2
+    assert summary.cases[0].reason == "mkfs for ext4/ordered failed with 1: Invalid filesystem option set"
+    assert shell_code(summary) is ExitCode.NOTHING_RUN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from harness.expectations import read_expectations
 from harness.filesystems.profiles import Profile, Tool, profiles, select_profiles
 from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
+from harness.tests.needs import needed
 from harness.workloads.load import select_workloads
 
 ALL = profiles()
@@ -210,3 +213,63 @@ def test_a_mode_on_request_runs_only_if_it_is_named_in_full() -> None:
     for several in (["all"], ["ext4"]):
         assert not any(p.on_request for p in select_profiles(several))
     assert [p.name for p in select_profiles(["ext4/dioread_lock"])] == ["ext4/dioread_lock"]
+
+
+# --- a host's programs that are older than the kernel ----------------------------------------
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def with_unknown_feature_xfs(image: Path) -> None:
+    """fs/xfs/libxfs/xfs_format.h, struct xfs_dsb: sb_features_incompat at 216, sb_crc at 224."""
+    with image.open("r+b") as file:
+        block = bytearray(file.read(512))
+        (features,) = struct.unpack_from(">I", block, 216)
+        struct.pack_into(">I", block, 216, features | 1 << 30)
+        block[224:228] = bytes(4)
+        struct.pack_into("<I", block, 224, crc32c(bytes(block)))
+        file.seek(0)
+        file.write(block)
+
+
+def with_unknown_feature_btrfs(image: Path) -> None:
+    """struct btrfs_super_block: csum at 0, of all from 32 on; incompat_flags at 188."""
+    with image.open("r+b") as file:
+        for copy in (64 << 10, 64 << 20):
+            file.seek(copy)
+            block = bytearray(file.read(4096))
+            (features,) = struct.unpack_from("<Q", block, 188)
+            struct.pack_into("<Q", block, 188, features | 1 << 62)
+            struct.pack_into("<I", block, 0, crc32c(bytes(block[32:])))
+            file.seek(copy)
+            file.write(block)
+
+
+@pytest.mark.parametrize(
+    ("mode", "change"),
+    [("xfs/default", with_unknown_feature_xfs), ("btrfs/default", with_unknown_feature_btrfs)],
+)
+def test_an_fsck_that_does_not_know_the_features_does_not_judge(
+    mode: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Both end with 1, as for an error found: a kernel newer than the host's programs was accused."""
+    (profile,) = select_profiles([mode])
+    with needed():
+        for tool in profile.tools:
+            tool.path()
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(profile.size_bytes)
+    profile.make_filesystem(image)
+    assert profile.check_filesystem(image).classified is FsckClass.CLEAN
+    change(image)
+    seen = profile.check_filesystem(image)
+    assert (seen.classified, seen.exit_code) == (FsckClass.FAILED, 1)
+    assert "too old" in seen.complaint
