@@ -96,6 +96,10 @@ class LogDiffers(WriteLogError):
     """A write log whose replay does not give the disk: recorded again, it may."""
 
 
+class EventsDiffer(WriteLogError):
+    """The events of a recording do not fit its log: its writes have no times."""
+
+
 class StoreError(PowercutError):
     """A run directory that cannot be read, or was written by another version."""
 

@@ -1,0 +1,318 @@
+"""Events joined to a log: a simulated device-mapper device tells both, and the join finds what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import EventsDiffer
+from harness.model import EntryFlag, LogEntry
+from harness.writelog.events import (
+    END_MARK,
+    join,
+    no_events,
+    read_events,
+    times_of,
+    true_orders,
+    why_no_events,
+)
+from harness.writelog.times import TimedFlush, TimedWrite, Times
+
+
+@dataclass(slots=True)
+class Bio:
+    """A bio in the simulated device. `entry`: the number of its entry, or of its flush if it has no data."""
+
+    letters: str
+    sector: int
+    sectors: int
+    preflush: bool
+    fua: bool
+    submitted: int
+    carried: list[Bio] = field(default_factory=list)
+    flushed: bool = False
+    completed: int = -1
+    entry: int = -1
+
+    @property
+    def flags(self) -> EntryFlag:
+        discard = EntryFlag.DISCARD if self.letters == "D" else EntryFlag(0)
+        return discard | (EntryFlag.FUA if self.fua else EntryFlag(0))
+
+
+class Device:
+    """dm-log-writes in a device-mapper device, as in drivers/md: `lines` are its events, `entries` its log.
+
+    A flush takes the completed writes with it when it is submitted, and puts them and itself into the log
+    when it completes. Flushes complete in the order in which they were submitted.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.entries: list[LogEntry] = []
+        self.flying: list[Bio] = []
+        self.done: list[Bio] = []
+        self.marks: list[int] = []
+        self._unflushed: list[Bio] = []
+        self._flushes: list[Bio] = []
+
+    def submit(self, letters: str, sector: int, sectors: int, *, preflush: bool, fua: bool) -> None:
+        fua = fua and letters == "W" and sectors > 0
+        preflush = (preflush and letters == "W") or not sectors
+        key = (letters, sector, sectors, fua)
+        if sectors and any((b.letters, b.sector, b.sectors, b.fua) == key for b in self.flying):
+            return
+        bio = Bio(letters, sector, sectors, preflush, fua, len(self.lines))
+        self._tell("queue", "F" * preflush, bio, "fsx [] 1")
+        self.flying.append(bio)
+        if preflush:
+            bio.carried, self._unflushed = self._unflushed, []
+            self._flushes.append(bio)
+
+    def advance(self, number: int) -> None:
+        """Let a bio in flight do its next step: its flush, or its data."""
+        if not self.flying:
+            return
+        bio = self.flying[number % len(self.flying)]
+        if bio.preflush and not bio.flushed:
+            self._finish_flushes_up_to(bio)
+            return
+        self._log(bio) if bio.fua else self._unflushed.append(bio)
+        self._complete(bio)
+
+    def mark(self, text: str) -> None:
+        self.entries.append(LogEntry(len(self.entries), 0, 0, EntryFlag.MARK, 0, text))
+        self.marks.append(len(self.lines))
+        self.lines.append(f"tracing_mark_write: powercut: {text}")
+
+    def finish(self) -> None:
+        while self.flying:
+            self.advance(0)
+        self.submit("W", 0, 0, preflush=True, fua=False)
+        self.advance(0)
+        self.entries.append(LogEntry(len(self.entries), 0, 0, EntryFlag.MARK, 0, END_MARK))
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+    @property
+    def times(self) -> Times:
+        return join(self.entries, read_events(self.text))
+
+    def _finish_flushes_up_to(self, bio: Bio) -> None:
+        while not bio.flushed:
+            first = self._flushes.pop(0)
+            first.flushed = True
+            for write in first.carried:
+                self._log(write)
+            number = len(self.entries)
+            self.entries.append(LogEntry(number, 0, 0, EntryFlag.FLUSH, 0))
+            if not first.sectors:
+                first.entry = number
+                self._complete(first)
+
+    def _complete(self, bio: Bio) -> None:
+        self.flying.remove(bio)
+        bio.completed = len(self.lines)
+        self._tell("complete", "F" * (not bio.sectors), bio, "0")
+        self.done.append(bio)
+
+    def _log(self, bio: Bio) -> None:
+        bio.entry = len(self.entries)
+        self.entries.append(LogEntry(bio.entry, bio.sector, bio.sectors, bio.flags, 0))
+
+    def _tell(self, word: str, before: str, bio: Bio, last: str) -> None:
+        letters = f"{before}{bio.letters}{'F' * bio.fua}SM"
+        self.lines.append(f"block_bio_{word}: 254,3 {letters} {bio.sector} + {bio.sectors} [{last}]")
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.sampled_from("WWWWD"),
+            st.integers(0, 3).map(lambda n: 8 * n),
+            st.sampled_from([8, 8, 16, 0]),
+            st.booleans(),
+            st.booleans(),
+        ),
+        st.integers(0, 7),
+        st.just("mark"),
+    ),
+    max_size=60,
+)
+
+
+@st.composite
+def devices(draw: st.DrawFn) -> Device:
+    device = Device()
+    for number, step in enumerate(draw(_steps)):
+        match step:
+            case int():
+                device.advance(step)
+            case str():
+                device.mark(f"app {number}: a b")
+            case letters, sector, sectors, preflush, fua:
+                kind = letters if sectors else "W"
+                place = sector if sectors else 0
+                device.submit(kind, place, sectors, preflush=preflush, fua=fua)
+    device.finish()
+    return device
+
+
+@pytest.mark.fuzz
+@given(devices())
+def test_the_join_finds_the_times_that_the_device_knows(device: Device) -> None:
+    times = device.times
+    known = [
+        TimedWrite(b.entry, b.submitted, b.completed, b.fua, b.preflush) for b in device.done if b.sectors
+    ]
+    assert list(times.writes) == sorted(known, key=lambda w: w.submitted)
+    assert [m.at for m in times.marks] == device.marks
+    assert [device.entries[m.entry].mark for m in times.marks] == [m.text for m in times.marks]
+    assert times.events == len(device.lines)
+
+
+@pytest.mark.fuzz
+@given(devices())
+def test_flushes_in_flight_together_make_the_most_durable(device: Device) -> None:
+    """After each completion of a flush, no less is durable than by the flushes that really completed."""
+    known = sorted((b.completed, b.submitted, b.entry) for b in device.done if not b.sectors)
+    found = [(f.completed, f.submitted, f.entry) for f in device.times.flushes]
+    assert [completed for completed, _, _ in found] == [completed for completed, _, _ in known]
+    assert sorted(entry for _, _, entry in found) == sorted(entry for _, _, entry in known)
+    for count in range(1, len(known) + 1):
+        assert max(s for _, s, _ in found[:count]) >= max(s for _, s, _ in known[:count])
+    assert all(submitted < completed for completed, submitted, _ in found)
+
+
+@pytest.mark.fuzz
+@given(devices(), st.data())
+def test_damaged_events_are_refused(device: Device, data: st.DataObject) -> None:
+    """A missing line, a doubled one, a line cut off, marks swapped: each gives wrong times, or none."""
+    lines = list(device.lines)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    damages: list[Callable[[], object]] = [
+        lambda: lines.pop(at),
+        lambda: lines.insert(at, lines[at]),
+        lambda: lines.insert(at, "CPU:0 [LOST 7 EVENTS]"),
+        lambda: lines.__setitem__(
+            at, lines[at].replace("[0]", "[-5]").replace("powercut: app", "powercut: App")
+        ),
+    ]
+    data.draw(st.sampled_from(damages))()
+    if lines == device.lines:
+        return
+    with pytest.raises(EventsDiffer):
+        join(device.entries, read_events("".join(f"{line}\n" for line in lines)))
+
+
+def _sample() -> Device:
+    """Two ordinary writes, the second of them rewritten, and a FUA write with a flush ahead of it."""
+    device = Device()
+    device.mark("begin 0")
+    for sector in (8, 16):
+        device.submit("W", sector, 8, preflush=False, fua=False)
+    device.advance(1)
+    device.submit("W", 16, 8, preflush=False, fua=False)
+    device.submit("W", 24, 8, preflush=True, fua=True)
+    for _ in range(2):
+        device.advance(0)
+    device.advance(0)
+    device.advance(0)
+    device.mark("ack 0")
+    device.finish()
+    return device
+
+
+def test_a_fua_write_is_logged_ahead_of_an_older_write_and_keeps_its_time() -> None:
+    device = _sample()
+    assert [(e.sector, bool(e.flags & EntryFlag.FUA)) for e in device.entries if e.sectors] == [
+        (16, False),
+        (24, True),
+        (8, False),
+        (16, False),
+    ]
+    times = device.times
+    assert [(device.entries[w.entry].sector, w.fua, w.preflush) for w in times.writes] == [
+        (8, False, False),
+        (16, False, False),
+        (16, False, False),
+        (24, True, True),
+    ]
+    assert times.flushes == (TimedFlush(len(device.entries) - 2, times.events - 2, times.events - 1),)
+
+
+def test_swapped_marks_are_refused() -> None:
+    device = _sample()
+    begin, ack = device.marks
+    device.lines[begin], device.lines[ack] = device.lines[ack], device.lines[begin]
+    with pytest.raises(EventsDiffer, match="they differ in mark 0"):
+        _ = device.times
+
+
+def test_a_mark_before_what_the_log_has_before_it_is_refused() -> None:
+    device = _sample()
+    device.lines.insert(1, device.lines.pop(device.marks[1]))
+    with pytest.raises(EventsDiffer, match="what the log has before it completed"):
+        _ = device.times
+
+
+def test_an_entry_without_events_is_refused() -> None:
+    device = _sample()
+    device.entries.append(LogEntry(len(device.entries), 80, 8, EntryFlag(0), 0))
+    with pytest.raises(EventsDiffer, match="write of sectors 80 \\+ 8, occurrence 0"):
+        _ = device.times
+
+
+def test_equal_writes_in_flight_together_are_refused() -> None:
+    text = "".join(
+        f"block_bio_{word}: 254,0 WS 8 + 8 [{last}]\n"
+        for word, last in (("queue", "a"), ("queue", "b"), ("complete", "0"), ("complete", "0"))
+    )
+    entries = [LogEntry(i, 8, 8, EntryFlag(0), 0) for i in range(2)]
+    with pytest.raises(EventsDiffer, match="two equal writes are in flight at once"):
+        join(entries, read_events(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("block_bio_queue: 254,0 N 8 + 8 [a]\n", "neither a write nor a discard"),
+        ("block_bio_complete: 254,0 W 8 + 8 [-5]\n", "errno -5"),
+        ("block_bio_queue: 254,0 W 8 + 8 [a]", "in the middle of a line"),
+        ("block_bio_queue: 254,0 W 8 + 8 [a]\nblock_bio_queue: 254,1 W 0 + 8 [a]\n", "several devices"),
+        ("cpu0: overrun: 7\n", "event 0 of 1 is none"),
+        (f"block_bio_queue: 254,0 W {'9' * 5000} + 8 [a]\n", "event 0 of 1 is none"),
+    ],
+)
+def test_what_are_no_events_is_refused(text: str, told: str) -> None:
+    with pytest.raises(EventsDiffer, match=told):
+        read_events(text)
+
+
+def test_a_kernel_without_events_gives_no_times_and_says_why() -> None:
+    text = no_events("tracefs: trace_clock:\nnot found")
+    assert times_of([], text) is None
+    assert why_no_events(text) == "tracefs: trace_clock: not found"
+    assert why_no_events(_sample().text) == ""
+
+
+def test_writes_are_replayed_as_they_were_submitted() -> None:
+    device = _sample()
+    (order,) = true_orders(device.entries, device.times)
+    assert [device.entries[n].sector for n in order] == [8, 16, 16, 24]
+
+
+def test_writes_that_overlap_in_flight_may_have_been_applied_either_way() -> None:
+    device = Device()
+    device.submit("W", 8, 8, preflush=False, fua=False)
+    device.submit("W", 8, 16, preflush=False, fua=False)
+    device.advance(1)
+    device.finish()
+    orders = true_orders(device.entries, device.times)
+    assert [[device.entries[n].sectors for n in order] for order in orders] == [[8, 16], [16, 8]]
