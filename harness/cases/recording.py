@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from harness.errors import LogDiffers, StoreError, WriteLogError
+from harness.errors import EventsDiffer, LogDiffers, StoreError, WriteLogError
 from harness.filesystems.profiles import Profile
-from harness.guests.worker import Target, Worker
+from harness.guests.worker import EVENTS_BYTES_MAX, Target, Worker
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (
@@ -35,6 +35,8 @@ from harness.model import (
 from harness.oracles.pattern import poison
 from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
+from harness.writelog.events import no_events, times_of, why_no_events
+from harness.writelog.times import Times
 
 COPY_BYTES = 1 << 20
 NOTHING_KNOWN: Mapping[str, str] = MappingProxyType({})
@@ -48,7 +50,8 @@ log device that is full, is an error at once.
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What a case is judged on. `base` and `log` are uncompressed working copies; `files`: SHA-256 of the
-    files that are kept of it, by name.
+    files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
+    why.
     """
 
     case: CaseId
@@ -59,6 +62,8 @@ class Recording:
     write_log: WriteLog
     history: History
     files: Mapping[str, str] = field(default_factory=dict)
+    times: Times | None = None
+    no_times: str = ""
 
     def digest(self) -> str:
         """Of the write log: verdicts belong to one recording."""
@@ -111,9 +116,11 @@ def record(
     target = target_of(profile, base, None)
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            worker.record(target, workload.operations, on_progress)
+            events = worker.record(target, workload.operations, on_progress)
             break
-        except LogDiffers:  # without a journal a page may change while it is being written: by chance
+        except (LogDiffers, EventsDiffer):
+            # Without a journal a page may change while it is being written; equal writes may be in flight
+            # together: by chance.
             if attempt == ATTEMPTS:
                 raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
@@ -122,9 +129,33 @@ def record(
     written = read_log(log)
     history = history_of(written.entries, workload.operations)
     pack(log, kept.log)
+    _keep_events(events, kept.events, scratch / f"{log.name}.events")
     copy_atomically(worker.directory / "console.txt", kept.console)
     write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
-    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept))
+    times, no_times = _times(written, events)
+    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept), times, no_times)
+
+
+def _keep_events(events: str, kept: Path, scratch: Path) -> None:
+    scratch.write_text(events)
+    pack(scratch, kept)
+    scratch.unlink()
+
+
+def _times(log: WriteLog, events: str) -> tuple[Times | None, str]:
+    """The times, or why there are none. Raises EventsDiffer."""
+    return times_of(log.entries, events), why_no_events(events)
+
+
+def read_events_of(kept: CaseLayout, scratch: Path) -> str:
+    """The text of a recording's events. Raises StoreError for a damaged file, OSError."""
+    if not kept.events.exists():
+        return no_events("it was recorded by a version that kept none")
+    plain = unpack(kept.events, scratch, EVENTS_BYTES_MAX)
+    try:
+        return plain.read_text(errors="backslashreplace")
+    finally:
+        plain.unlink()
 
 
 def load_recording(
@@ -150,13 +181,15 @@ def load_recording(
         history = _read_history(kept.history)
         base = unpack(kept.base, scratch / f"{name}.base.img", profile.size_bytes)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
+        events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
     except OSError as e:
         raise StoreError(
             f"the recording of {case} in {kept.folder} cannot be read: {e}", "record the case again"
         ) from e
     written = read_log(log)
     _need_history(kept.history, history, history_of(written.entries, workload.operations))
-    return Recording(case, profile, workload, base, log, written, history, files)
+    times, no_times = _times(written, events)
+    return Recording(case, profile, workload, base, log, written, history, files, times, no_times)
 
 
 def _read_history(file: Path) -> History:
@@ -183,15 +216,21 @@ def _need_history(file: Path, history: History, told: History) -> None:
 
 def hashes_of(kept: CaseLayout) -> dict[str, str]:
     """SHA-256 of the files that verdicts depend on, by name. Raises OSError."""
-    return {file.name: file_hash(file) for file in (kept.base, kept.log, kept.history)}
+    files = [kept.base, kept.log, kept.history, *([kept.events] if kept.events.exists() else [])]
+    return {file.name: file_hash(file) for file in files}
 
 
 def need_unchanged(kept: CaseLayout, files: Mapping[str, str], known: Mapping[str, str]) -> None:
     """Raises StoreError for a file that is another than when the case was recorded: its verdicts are about
     that one.
     """
-    for file in (kept.base, kept.log, kept.history):
-        then, now = known.get(file.name, ""), files[file.name]
+    for file in (kept.base, kept.log, kept.history, kept.events):
+        then, now = known.get(file.name, ""), files.get(file.name, "")
+        if then and not now:
+            raise StoreError(
+                f"{file} is missing: the case was recorded with it",
+                "the verdicts that are kept are about the recording as it was: start a new run",
+            )
         if then not in ("", now):
             raise StoreError(
                 f"{file} was changed since the case was recorded: sha256 {then} then, {now} now",
@@ -229,7 +268,8 @@ def copy_recording(case: CaseId, source: RunLayout, run: RunLayout) -> None:
         raise StoreError(f"{own.base} is missing: {case} was recorded on it", "start a new run")
     own.folder.mkdir(parents=True, exist_ok=True)
     for file, copy in zip(kept.files, own.files, strict=True):  # the last says that the rest is there
-        copy_atomically(file, copy)
+        if file != kept.events or file.exists():
+            copy_atomically(file, copy)
 
 
 def is_kept(case: CaseId, run: RunLayout) -> bool:

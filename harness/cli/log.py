@@ -13,10 +13,12 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
+from harness.guests.worker import EVENTS_BYTES_MAX
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
 from harness.plan import LOG_BYTES
-from harness.writelog import read_log, select
+from harness.writelog import WriteLog, read_log, select
+from harness.writelog.events import times_of
 
 _EXAMPLES = """\b
 powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
@@ -52,12 +54,33 @@ def log_group() -> None:
 )
 @guarded
 def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
-    """List the entries of a write log: a run's log.zst, or any log device."""
+    """List the entries of a write log: a run's log.zst, or any log device.
+
+    Where the run has the events of the log, each write and flush shows the numbers of the events in which it
+    was submitted and completed, and each mark that of its own.
+    """
     with _plain_log(file, log_mib << 20) as path:
-        for entry in select(replace(read_log(path), path=file), **selection):
+        log = replace(read_log(path), path=file)
+        times = _times(log, file.with_name("events.zst"))
+        for entry in select(log, **selection):
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
-            console.say(f"{entry.index:8} {flags:12} {what}")
+            when = f"{times.get(entry.index, ''):>13} " if times else ""
+            console.say(f"{entry.index:8} {flags:12} {when}{what}")
+
+
+def _times(log: WriteLog, events: Path) -> dict[int, str]:
+    """What to show of each entry's times, by number; nothing where the log has no events."""
+    if not events.is_file():
+        return {}
+    with OwnedFolder("powercut-log-") as folder:
+        text = unpack(events, folder.path / "events", EVENTS_BYTES_MAX).read_text(errors="backslashreplace")
+    times = times_of(log.entries, text)
+    if times is None:
+        return {}
+    shown = {mark.entry: str(mark.at) for mark in times.marks}
+    shown |= {write.entry: f"{write.submitted}..{write.completed}" for write in times.writes}
+    return shown | {flush.entry: f"{flush.submitted}..{flush.completed}" for flush in times.flushes}
 
 
 @contextlib.contextmanager

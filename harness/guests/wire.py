@@ -126,6 +126,12 @@ class OperationResult(_Part):
     output: bytes = b""
 
 
+class RecordedEvents(_Part):
+    offset: U64 = 0
+    bytes: U64 = 0
+    lacking: str = ""
+
+
 class Xattr(_Part):
     name: str
     value: bytes
@@ -250,6 +256,7 @@ class RecordFinished(_Message, tag="record_finished"):
     unmount_errno: Errno
     kernel_log: LogLines
     log_complete: bool
+    events: RecordedEvents
 
 
 class Recovered(_Message, tag="recovered"):

@@ -20,6 +20,7 @@ from pathlib import Path
 from harness.errors import (
     DiskError,
     EnvironmentLacks,
+    EventsDiffer,
     GuestError,
     GuestLost,
     KernelError,
@@ -46,6 +47,8 @@ from harness.model import (
     Tree,
 )
 from harness.plan import LOG_BYTES
+from harness.writelog import read_log
+from harness.writelog.events import no_events, times_of, true_orders
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
@@ -56,6 +59,7 @@ OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
+EVENTS_BYTES_MAX = 256 << 20
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -238,14 +242,16 @@ class Worker:
         target: Target,
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
-    ) -> None:
+    ) -> str:
         """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
+        Returns the text of its events (`harness.writelog.events`).
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
-        shows, NotSupported if the file system does not support an operation, GuestError if one fails,
-        GuestLost.
+        shows or does not fit its events, NotSupported if the file system does not support an operation,
+        GuestError if one fails, GuestLost.
         """
         lacks: NotSupported | None = None
+        events = ""
         self._renew()
         with self._losing():
             disk = self.show(target.base, None)
@@ -265,11 +271,12 @@ class Worker:
                 lacks = e  # nothing is wrong with the guest
             finished = guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
             if lacks is None:
-                _check_recording(finished, disk, self.log_device, self._log_bytes)
+                events = _finished(finished, disk, self.log_device, self._log_bytes)
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
         if lacks is not None:
             raise lacks
+        return events
 
     def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
         for first in range(0, len(operations), BATCH):
@@ -363,7 +370,33 @@ def _need_modules(hello: wire.Hello) -> None:
         )
 
 
-def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> None:
+def _finished(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> str:
+    """The text of the events of a recording that has been made. Raises WriteLogError if it cannot be trusted:
+    LogDiffers and EventsDiffer if another may.
+    """
+    _check_log(finished, log, log_bytes)
+    written = read_log(log)
+    told = finished.events
+    if told.bytes and told.offset < written.used_bytes:
+        raise WriteLogError(
+            f"the log device has no room for the log, {written.used_bytes} bytes, and {told.bytes} bytes of "
+            f"events",
+            "record a shorter workload, or give --log-size a larger value",
+        )
+    events = no_events(told.lacking) if told.lacking else _events(told, log)
+    times = times_of(written.entries, events)
+    orders = true_orders(written.entries, times) if times else [None]
+    differences = [disk.compare(log, order) for order in orders]
+    if None not in differences:
+        raise LogDiffers(
+            f"replaying the whole log does not give the data disk: first difference at byte {differences[0]}",
+            "a page was changed while it was being written, or the log is incomplete: record again",
+        )
+    return events
+
+
+def _check_log(finished: wire.RecordFinished, log: Path, log_bytes: int) -> None:
+    """Raises WriteLogError if the log is incomplete."""
     if finished.logging_disabled:
         _need_host_space(log)
         raise WriteLogError(
@@ -375,12 +408,20 @@ def _check_recording(finished: wire.RecordFinished, disk: Disk, log: Path, log_b
         raise WriteLogError(
             f"the recorded file system could not be unmounted: {os.strerror(finished.unmount_errno)}"
         )
-    difference = disk.compare(log)
-    if difference is not None:
-        raise LogDiffers(
-            f"replaying the whole log does not give the data disk: first difference at byte {difference}",
-            "a page was changed while it was being written, or the log is incomplete: record again",
+
+
+def _events(told: wire.RecordedEvents, log: Path) -> str:
+    """The text of the events, which the agent put at the end of the log device."""
+    with log.open("rb") as device:
+        device.seek(told.offset)
+        text = device.read(min(told.bytes, EVENTS_BYTES_MAX))
+    if len(text) != told.bytes:
+        raise EventsDiffer(
+            f"the guest announced {told.bytes} bytes of events at byte {told.offset} of the log device, "
+            f"{len(text)} are there",
+            "record again",
         )
+    return text.decode(errors="backslashreplace")
 
 
 def _need_host_space(log: Path) -> None:

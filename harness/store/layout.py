@@ -8,7 +8,7 @@ reports/runs/<date>-<name>/
     powercut.sqlite         cases, states, violations, evidence
     lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
-    cases/<fs>-<mode>/<workload>/log.zst, console.txt, history.json
+    cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json
     findings/<hash12>/      written by `harness.report`, like the reports
     scratch/                uncompressed images, during the run
 ```
@@ -49,6 +49,11 @@ class CaseLayout:
         return self.folder / "log.zst"
 
     @property
+    def events(self) -> Path:
+        """When the log's writes were submitted and completed. Recordings of before have none."""
+        return self.folder / "events.zst"
+
+    @property
     def console(self) -> Path:
         return self.folder / "console.txt"
 
@@ -59,7 +64,7 @@ class CaseLayout:
     @property
     def files(self) -> tuple[Path, ...]:
         """All files except the base image, which the workloads of a mode share; the history last."""
-        return (self.log, self.console, self.history)
+        return (self.log, self.events, self.console, self.history)
 
 
 @dataclass(frozen=True, slots=True)

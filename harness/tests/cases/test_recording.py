@@ -23,7 +23,7 @@ from harness.cases.recording import (
     load_recording,
     record,
 )
-from harness.errors import GuestLost, LogDiffers, PowercutError, StoreError, WriteLogError
+from harness.errors import EventsDiffer, GuestLost, LogDiffers, PowercutError, StoreError, WriteLogError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.worker import Worker
 from harness.host.files import json_bytes
@@ -33,12 +33,18 @@ from harness.store.layout import CaseLayout, RunLayout
 from harness.workloads.load import parse_operation
 from harness.writelog import read_log
 from harness.writelog.build import MarkText, write_log
+from harness.writelog.events import no_events
 
 OPERATIONS = (parse_operation("create f"), parse_operation("fsync f"))
 WORKLOAD = Workload("append-fsync", "", OPERATIONS)
 MARKS = ("begin 0", "ack 0", "begin 1", "ack 1")
 CASE = CaseId("ext4", "ordered", "append-fsync")
 LOG_BYTES = 1 << 20
+
+
+def events(*marks: str) -> str:
+    """The events of a log of marks."""
+    return "".join(f"tracing_mark_write: powercut: {mark}\n" for mark in marks)
 
 
 def entries(*marks: str) -> list[LogEntry]:
@@ -93,6 +99,8 @@ def keep(folder: Path) -> RunLayout:
     pack(folder / "plain", kept.base)
     write_log(folder / "plain", [MarkText(m) for m in MARKS])
     pack(folder / "plain", kept.log)
+    (folder / "events").write_text(events(*MARKS))
+    pack(folder / "events", kept.events)
     kept.console.write_text("booted\n")
     history = history_of(read_log(folder / "plain").entries, OPERATIONS)
     kept.history.write_bytes(json_bytes(history))
@@ -116,7 +124,49 @@ def test_a_recording_comes_back(run: RunLayout, profile: Profile) -> None:
     recording = load(run, profile, hashes_of(run.case(CASE)))
     assert recording.history == history_of(recording.write_log.entries, OPERATIONS)
     assert recording.files == hashes_of(run.case(CASE))
-    assert set(recording.files) == {"base.img.zst", "log.zst", "history.json"}
+    assert set(recording.files) == {"base.img.zst", "log.zst", "events.zst", "history.json"}
+    assert recording.times is not None
+    assert [(m.at, m.entry, m.text) for m in recording.times.marks] == [
+        (i, i, mark) for i, mark in enumerate(MARKS)
+    ]
+    assert recording.no_times == ""
+
+
+def test_a_recording_of_before_has_no_times_and_says_why(
+    run: RunLayout, profile: Profile, tmp_path: Path
+) -> None:
+    run.case(CASE).events.unlink()
+    recording = load(run, profile, hashes_of(run.case(CASE)))
+    assert recording.times is None
+    assert "a version that kept none" in recording.no_times
+    own = RunLayout(tmp_path / "own")
+    copy_base(profile, run, own)
+    copy_recording(CASE, run, own)
+    assert is_kept(CASE, own)
+
+
+def test_a_recording_on_a_kernel_without_events_says_why(
+    run: RunLayout, profile: Profile, tmp_path: Path
+) -> None:
+    (tmp_path / "events").write_text(no_events("this kernel has no tracefs"))
+    pack(tmp_path / "events", run.case(CASE).events)
+    recording = load(run, profile)
+    assert (recording.times, recording.no_times) == (None, "this kernel has no tracefs")
+
+
+def test_a_recording_whose_events_are_gone_is_refused(run: RunLayout, profile: Profile) -> None:
+    """Without them it would be judged on other crash states."""
+    before = hashes_of(run.case(CASE))
+    run.case(CASE).events.unlink()
+    with pytest.raises(StoreError, match=r"events\.zst is missing"):
+        load(run, profile, before)
+
+
+def test_events_of_another_recording_are_refused(run: RunLayout, profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / "events").write_text(events(*MARKS[:-1]))
+    pack(tmp_path / "events", run.case(CASE).events)
+    with pytest.raises(EventsDiffer, match="the log has 4 marks, the events 3"):
+        load(run, profile)
 
 
 def test_a_recording_that_is_not_there_says_so(tmp_path: Path, profile: Profile) -> None:
@@ -160,14 +210,14 @@ def test_a_history_of_other_operations_or_acknowledgements_is_refused(
         load(run, profile)
 
 
-@pytest.mark.parametrize("name", ["base.img.zst", "log.zst", "history.json"])
+@pytest.mark.parametrize("name", ["base.img.zst", "log.zst", "events.zst", "history.json"])
 def test_a_file_that_was_changed_since_is_named_with_both_hashes(
     run: RunLayout, profile: Profile, name: str, tmp_path: Path
 ) -> None:
     """A changed log dropped its verdicts without a word, and was judged anew."""
     kept = run.case(CASE)
     before = hashes_of(kept)
-    file = next(f for f in (kept.base, kept.log, kept.history) if f.name == name)
+    file = next(f for f in (kept.base, *kept.files) if f.name == name)
     if file == kept.history:
         file.write_bytes(file.read_bytes() + b" ")
     else:
@@ -182,7 +232,7 @@ def test_a_file_that_was_changed_since_is_named_with_both_hashes(
 
 @pytest.mark.fuzz
 @given(
-    name=st.sampled_from(["base.img.zst", "log.zst", "history.json"]),
+    name=st.sampled_from(["base.img.zst", "log.zst", "events.zst", "history.json"]),
     seed=st.integers(0, 10**6),
     cut=st.booleans(),
 )
@@ -195,7 +245,7 @@ def test_a_damaged_recording_is_refused_in_one_line_or_is_the_same(
     sound = load(run, profile)
     image = sound.base.read_bytes()
     kept, chance = run.case(CASE), random.Random(seed)  # noqa: S311  # no secret
-    file = next(f for f in (kept.base, kept.log, kept.history) if f.name == name)
+    file = next(f for f in (kept.base, *kept.files) if f.name == name)
     data = bytearray(file.read_bytes())
     at = chance.randrange(len(data))
     if cut:
@@ -208,7 +258,7 @@ def test_a_damaged_recording_is_refused_in_one_line_or_is_the_same(
     except PowercutError as e:
         assert "\n" not in e.what
         return
-    assert (again.history, again.write_log) == (sound.history, sound.write_log)
+    assert (again.history, again.write_log, again.times) == (sound.history, sound.write_log, sound.times)
     assert again.base.read_bytes() == image
 
 
@@ -284,10 +334,11 @@ class FakeRecorder:
         (folder / "console.txt").touch()
         write_log(self.log_device, [MarkText("begin 0"), MarkText("ack 0")])
 
-    def record(self, *_: object) -> None:
+    def record(self, *_: object) -> str:
         self.tried += 1
         if self.errors:
             raise self.errors.pop(0)
+        return events("begin 0", "ack 0")
 
 
 def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError | None]:
@@ -312,9 +363,9 @@ def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError |
     return recorder.tried, None
 
 
-def test_a_log_that_does_not_give_the_disk_is_recorded_again(tmp_path: Path) -> None:
-    """By chance: a page was changed while it was being written."""
-    assert recorded(tmp_path, LogDiffers("byte 7"), LogDiffers("byte 9")) == (3, None)
+def test_a_log_that_gives_neither_the_disk_nor_times_is_recorded_again(tmp_path: Path) -> None:
+    """By chance: a page was changed while it was being written, or equal writes were in flight together."""
+    assert recorded(tmp_path, LogDiffers("byte 7"), EventsDiffer("equal writes")) == (3, None)
 
 
 def test_a_log_that_never_gives_the_disk_is_an_error(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from harness.errors import ExitCode
 from harness.host.packed import pack
 from harness.model import EntryFlag
 from harness.tests.cli.runner import powercut
-from harness.writelog import MarkText, Write, write_log
+from harness.writelog import Flush, MarkText, Write, write_log
 
 
 def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
@@ -21,6 +21,18 @@ def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert [line.split()[1] for line in done.output.splitlines()] == ["MARK", "FUA", "MARK"]
     assert len(powercut("log", "ls", path, "--end-mark", "begin 0").output.splitlines()) == 1
+
+
+def test_log_ls_shows_when_entries_were_submitted_and_completed(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Flush()])
+    pack(tmp_path / "log", tmp_path / "log.zst")
+    lines = ["tracing_mark_write: powercut: begin 0"]
+    for bio in ("W 8 + 8", "FW 0 + 0"):
+        lines += [f"block_bio_queue: 254,0 {bio} [a]", f"block_bio_complete: 254,0 {bio} [0]"]
+    (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
+    pack(tmp_path / "events", tmp_path / "events.zst")
+    done = powercut("log", "ls", tmp_path / "log.zst")
+    assert [line.split()[2] for line in done.output.splitlines()] == ["0", "1..2", "3..4"]
 
 
 def test_a_truncated_log_says_what_is_missing(tmp_path: Path) -> None:

@@ -144,6 +144,19 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             unmount_errno=16,
             kernel_log=["<6>x"],
             log_complete=True,
+            events=wire.RecordedEvents(offset=1 << 20, bytes=70_000),
+        ),
+    ),
+    (
+        "record finished without events",
+        "AgentReply",
+        wire.RecordFinished(
+            status="9 18",
+            logging_disabled=False,
+            unmount_errno=0,
+            kernel_log=[],
+            log_complete=True,
+            events=wire.RecordedEvents(lacking="this kernel has no tracefs"),
         ),
     ),
     (

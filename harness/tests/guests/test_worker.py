@@ -5,6 +5,7 @@ are thrown away.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,11 +13,20 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from harness.errors import DiskError, GuestError, GuestLost, LogDiffers, NotSupported, WriteLogError
+from harness.errors import (
+    DiskError,
+    EventsDiffer,
+    GuestError,
+    GuestLost,
+    LogDiffers,
+    NotSupported,
+    WriteLogError,
+)
 from harness.guests import wire, worker
 from harness.guests.machine import Machine
 from harness.guests.worker import GuestKit, Target, Worker
 from harness.model import Call, CrashState, FileKind, Operation, OperationKind
+from harness.writelog import Flush, Write, write_log
 
 ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
 GOOD = wire.Recovered(0, [ROOT], [], 0, ["mounted"], True, 1, 1, 1)
@@ -231,12 +241,71 @@ def test_a_log_that_differs_by_chance_is_told_apart_from_a_log_device_that_is_fu
     tmp_path: Path, logging_disabled: bool, difference: int | None, error: type[Exception] | None
 ) -> None:
     """Only the first is worth another recording."""
-    status = "logging_disabled" if logging_disabled else ""
-    finished = SimpleNamespace(status=status, logging_disabled=logging_disabled, unmount_errno=0)
-    disk = SimpleNamespace(compare=lambda log: difference)
     found = None
     try:
-        worker._check_recording(cast(Any, finished), cast(Any, disk), tmp_path / "log", 1 << 20)
+        finish(tmp_path, lambda *_: difference, logging_disabled=logging_disabled)
     except WriteLogError as e:
         found = type(e)
     assert found is error
+
+
+def finish(
+    tmp_path: Path,
+    compare: Callable[[Path, Sequence[int] | None], int | None],
+    *,
+    logging_disabled: bool = False,
+    text: str = "",
+    offset: int = 1 << 20,
+    length: int | None = None,
+) -> str:
+    """What a worker makes of a finished recording with these events at the end of its log device."""
+    log = tmp_path / "log"
+    write_log(log, [Write(8, bytes(512)), Flush(), Write(8, bytes(512)), Flush()])
+    with log.open("r+b") as device:
+        device.seek(offset)
+        device.write(text.encode())
+    lacking = "" if text else "this kernel has no tracefs"
+    told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, lacking)
+    status = "logging_disabled" if logging_disabled else ""
+    finished = wire.RecordFinished(status, logging_disabled, 0, [], True, told)
+    return worker._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)
+
+
+def _bios(*numbers: int) -> str:
+    """Events of two writes to one place, the flushes aside."""
+    lines = []
+    for _ in numbers:
+        lines += ["queue: 254,0 W 8 + 1 [a]", "complete: 254,0 W 8 + 1 [0]"]
+        lines += ["queue: 254,0 FW 0 + 0 [a]", "complete: 254,0 FW 0 + 0 [0]"]
+    return "".join(f"block_bio_{line}\n" for line in lines)
+
+
+def test_the_replay_is_in_the_order_of_submission_where_it_is_known(tmp_path: Path) -> None:
+    """XFS writes a block of its log again with FUA, while the older write waits for its flush: dm-log-writes
+    logs the newer one first, and no replay in the log's order gave the disk.
+    """
+    asked: list[Sequence[int] | None] = []
+
+    def compare(_: Path, order: Sequence[int] | None = None) -> int | None:
+        asked.append(order)
+        return None
+
+    assert finish(tmp_path, compare, text=_bios(0, 1)) == _bios(0, 1)
+    finish(tmp_path, compare)
+    assert asked == [(0, 2), None]
+
+
+def test_events_that_do_not_fit_the_log_void_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(EventsDiffer, match="never completed"):
+        finish(tmp_path, lambda *_: None, text=_bios(0, 1).rsplit("\n", 2)[0] + "\n")
+
+
+def test_events_that_are_not_there_void_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(EventsDiffer, match="announced 5000000 bytes"):
+        finish(tmp_path, lambda *_: None, text=_bios(0, 1), length=5_000_000)
+
+
+def test_events_that_overwrote_the_log_void_the_recording(tmp_path: Path) -> None:
+    """They were put where the log seemed to end, while the kernel still wrote its last entries."""
+    with pytest.raises(WriteLogError, match="no room for the log, "):
+        finish(tmp_path, lambda *_: None, text=_bios(0, 1), offset=3200)

@@ -95,7 +95,9 @@ class Kernel:
             case wire.RecordFinish():
                 self._write()
                 write_log(self._log, self._steps)
-                return wire.RecordFinished("", False, 0, [], True)
+                return wire.RecordFinished(
+                    "", False, 0, [], True, wire.RecordedEvents(lacking="a toy has no tracefs")
+                )
             case wire.Recover():
                 entries = [_directory(""), *map(_directory, sorted(self._read()))]
                 return wire.Recovered(0, entries, [], 0, [], True, 1, 1, 1)

@@ -8,23 +8,28 @@ use std::{fs, path::Path};
 
 use crate::{
     dm::{DeviceMapper, Target},
+    events,
     failure::{errno_of, failed, Failure},
 };
 
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-ack";
 
-/// Holds the name of the device-mapper device that records; exists only while one does.
+/// Holds the name of the device-mapper device that records, and in a second line [`EVENTS`] if its events are
+/// recorded as well; exists only while one does.
 const RECORDING: &str = "/etc/powercut-recording";
+
+const EVENTS: &str = "events";
 
 /// A mark has one sector, `struct log_write_entry` included; a longer one would be truncated silently
 /// (`log_mark` in `drivers/md/dm-log-writes.c`).
 const TEXT_BYTES: usize = 256;
 
 /// Publish which device records, for `powercut-ack`.
-pub fn begin(target: &Target) -> Result<(), Failure> {
+pub fn begin(target: &Target, events: bool) -> Result<(), Failure> {
     crate::files::make_parent(Path::new(RECORDING))?;
-    fs::write(RECORDING, target.name())
+    let second = if events { EVENTS } else { "" };
+    fs::write(RECORDING, format!("{}\n{second}", target.name()))
         .map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
 }
 
@@ -34,14 +39,19 @@ pub fn end() {
     let _ = fs::remove_file(RECORDING);
 }
 
-/// Put the mark into the log.
+/// Put the mark into the log, and then among the events.
 pub fn run(words: &[String]) -> Result<(), String> {
     let mark = mark_of(words)?;
-    let name = fs::read_to_string(RECORDING).map_err(|_| {
+    let recording = fs::read_to_string(RECORDING).map_err(|_| {
         "nothing is being recorded: only the `run` of a workload can acknowledge".to_owned()
     })?;
+    let (name, events) = recording.split_once('\n').unwrap_or((&recording, ""));
     DeviceMapper::open()
-        .and_then(|mapper| mapper.mark(&Target::named(&name), &mark))
+        .and_then(|mapper| mapper.mark(&Target::named(name), &mark))
+        .and_then(|()| match events {
+            EVENTS => events::mark_from_outside(&mark),
+            _ => Ok(()),
+        })
         .map_err(|failure| failure.to_string())
 }
 

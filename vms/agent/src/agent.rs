@@ -6,8 +6,8 @@ use std::{
 };
 
 use powercut_protocol::{
-    pattern::POISON, AgentReply, AgentRequest, ModuleError, MountSpec, Operation, Recovered,
-    PROTOCOL_VERSION,
+    pattern::POISON, AgentReply, AgentRequest, ModuleError, MountSpec, Operation, RecordedEvents,
+    Recovered, PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -19,6 +19,7 @@ use rustix::{
 use crate::{
     ack,
     dm::{DeviceMapper, LogWrites},
+    events::{self, Events},
     failure::{errno_of, failed, Failure},
     files,
     kmsg::KernelLog,
@@ -36,8 +37,29 @@ enum Mounted {
     Nothing,
     /// A recovered file system that was kept.
     Recovered,
-    /// A recording: its target, mounted.
-    Recording(LogWrites),
+    /// A recording, with its target mounted.
+    Recording(Recording),
+}
+
+/// What a recording consists of.
+struct Recording {
+    target: LogWrites,
+    /// The log device.
+    log: String,
+    /// The events of the target, or why this kernel gives none.
+    events: Result<Events, String>,
+}
+
+impl Recording {
+    /// Put a mark into the log, and then among the events: what had completed before it in the log has the
+    /// earlier time.
+    fn mark(&mut self, mapper: &DeviceMapper, text: &str) -> Result<(), Failure> {
+        mapper.mark(&self.target, text)?;
+        match &mut self.events {
+            Ok(events) => events.mark(text),
+            Err(_) => Ok(()),
+        }
+    }
 }
 
 /// The agent between two requests.
@@ -142,11 +164,14 @@ impl Agent {
             Mounted::Recovered => {
                 mounts::unmount_device();
             }
-            Mounted::Recording(target) => {
+            Mounted::Recording(recording) => {
                 mounts::unmount_device();
                 let _ = self.join();
+                if let Ok(events) = recording.events {
+                    let _ = events.end();
+                }
                 if let Ok(mapper) = &self.mapper {
-                    let _ = mapper.remove(&target);
+                    let _ = mapper.remove(&recording.target);
                 }
             }
         }
@@ -166,14 +191,18 @@ impl Agent {
         let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
         let target = mapper.log_writes(data, log)?;
         let node = target.node.to_string_lossy().into_owned();
-        self.mounted = Mounted::Recording(target); // a failure from here on releases it
+        self.mounted = Mounted::Recording(Recording {
+            events: Events::begin(&target.node),
+            log: log.to_owned(),
+            target,
+        }); // a failure from here on releases it
         let node = self.cut(&node, mount.second_offset)?;
         mounts::mount_device(&node, mount, MountFlags::empty()).map_err(failed(format!(
             "mount {node} ({}) as {}",
             mount.options, mount.fstype
         )))?;
-        let (_, target) = self.recording()?;
-        ack::begin(target)?;
+        let (_, recording) = self.recording()?;
+        ack::begin(&recording.target, recording.events.is_ok())?;
         Ok(AgentReply::RecordStarted {})
     }
 
@@ -205,9 +234,9 @@ impl Agent {
         }
     }
 
-    fn recording(&self) -> Result<(&DeviceMapper, &LogWrites), Failure> {
-        match (&self.mapper, &self.mounted) {
-            (Ok(mapper), Mounted::Recording(target)) => Ok((mapper, target)),
+    fn recording(&mut self) -> Result<(&DeviceMapper, &mut Recording), Failure> {
+        match (&self.mapper, &mut self.mounted) {
+            (Ok(mapper), Mounted::Recording(recording)) => Ok((mapper, recording)),
             _ => Err(Failure::NoRecording),
         }
     }
@@ -218,14 +247,14 @@ impl Agent {
         operations: &[Operation],
         deadline: Instant,
     ) -> Result<AgentReply, Failure> {
-        let (mapper, target) = self.recording()?;
+        let (mapper, recording) = self.recording()?;
         let mut results = Vec::with_capacity(operations.len());
         for (index, operation) in (first_index..).zip(operations) {
             let writer = u16::try_from(index)
                 .ok()
                 .filter(|w| *w != POISON)
                 .ok_or(Failure::TooManyWriters(index))?;
-            mapper.mark(target, &format!("begin {index}"))?;
+            recording.mark(mapper, &format!("begin {index}"))?;
             let done = if Instant::now() < deadline {
                 operations::perform(operation, index, writer, deadline)
             } else {
@@ -236,26 +265,30 @@ impl Agent {
             if failed {
                 break;
             }
-            mapper.mark(target, &format!("ack {index}"))?;
+            recording.mark(mapper, &format!("ack {index}"))?;
+        }
+        if let Ok(events) = &mut recording.events {
+            events.collect()?;
         }
         Ok(AgentReply::OperationsDone { results })
     }
 
     fn record_finish(&mut self) -> Result<AgentReply, Failure> {
         ack::end();
-        let (mapper, target) = self.recording()?;
-        mapper.mark(target, "end")?;
+        let (mapper, recording) = self.recording()?;
+        recording.mark(mapper, "end")?;
         let unmount_errno = mounts::unmount_device();
-        mapper.mark(target, "unmounted")?;
+        recording.mark(mapper, "unmounted")?;
         self.join()?;
-        let (mapper, target) = self.recording()?;
+        let (mapper, recording) = self.recording()?;
+        let target = &recording.target;
         // Log what the file system never flushed here, behind every mark: removing the target would put it
         // in front of whatever its thread has not yet written to the log, marks included
         // (`log_writes_dtr` splices to the head of the list, drivers/md/dm-log-writes.c).
         files::flush_device(&target.node)?;
         let status = mapper.status(target)?;
         mapper.remove(target)?;
-        self.mounted = Mounted::Nothing;
+        let recorded = self.keep_events()?;
         forget_devices()?;
         let said = self.kernel_log.drain();
         Ok(AgentReply::RecordFinished {
@@ -264,6 +297,31 @@ impl Agent {
             unmount_errno,
             kernel_log: said.lines,
             log_complete: said.complete,
+            events: recorded,
+        })
+    }
+
+    /// End a recording whose target has been removed: put its events on the log device, whose end the log does
+    /// not use. The channel of some machines is too slow for them.
+    fn keep_events(&mut self) -> Result<RecordedEvents, Failure> {
+        let Mounted::Recording(Recording { log, events, .. }) =
+            std::mem::replace(&mut self.mounted, Mounted::Nothing)
+        else {
+            return Err(Failure::NoRecording);
+        };
+        let text = match events {
+            Ok(events) => events.end()?,
+            Err(lacking) => {
+                return Ok(RecordedEvents {
+                    lacking,
+                    ..RecordedEvents::default()
+                })
+            }
+        };
+        Ok(RecordedEvents {
+            offset: events::put_last(&log, &text)?,
+            bytes: text.len() as u64,
+            lacking: String::new(),
         })
     }
 

@@ -25,6 +25,10 @@ pub enum Failure {
     TargetStatus { name: String, lines: u32 },
     #[error("{disk} cannot be cut in two at byte {offset}: both parts need whole sectors")]
     CannotCut { disk: String, offset: u64 },
+    #[error("{0}")]
+    Tracing(String),
+    #[error("{log} has no room for {bytes} bytes of events")]
+    NoRoom { log: String, bytes: usize },
     #[error("no recording is under way")]
     NoRecording,
     #[error("no recovered file system is mounted")]
@@ -53,6 +57,8 @@ impl Failure {
             Self::NoDevice(_) | Self::NoPort(_) => Errno::NOENT,
             Self::TooManyWriters(_) => Errno::OVERFLOW,
             Self::TreeTooLarge { .. } => Errno::TOOBIG,
+            Self::Tracing(_) => Errno::IO,
+            Self::NoRoom { .. } => Errno::NOSPC,
             Self::TargetStatus { .. } => Errno::PROTO,
             Self::Reply(_) => Errno::MSGSIZE,
             Self::NoDeviceNumber { .. }

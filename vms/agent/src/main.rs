@@ -27,6 +27,7 @@ mod classify;
 mod contents;
 mod copy;
 mod dm;
+mod events;
 mod failure;
 mod files;
 mod kmsg;

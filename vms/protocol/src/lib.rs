@@ -118,6 +118,7 @@ pub enum AgentReply {
         kernel_log: Vec<String>,
         /// Whether `kernel_log` has every message since the previous request.
         log_complete: bool,
+        events: RecordedEvents,
     },
     Recovered(Recovered),
     ProgramDone {
@@ -137,6 +138,17 @@ pub enum AgentReply {
         what: String,
         errno: i32,
     },
+}
+
+/// Where a recording's events are: when its writes were submitted and completed, as lines of text at the
+/// end of the log device, behind the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedEvents {
+    /// Bytes.
+    pub offset: u64,
+    pub bytes: u64,
+    /// Why there are none; empty if there are.
+    pub lacking: String,
 }
 
 /// How one operation went. It succeeded if there is neither an error nor an exit code other than 0.
