@@ -24,7 +24,9 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class FsckReads:
-    """An answer of fsck. `blocks`: numbers of the 4 KiB blocks that it read; None where that is not known."""
+    """An answer of fsck. `blocks`: numbers of the 4 KiB blocks that it read, in the order of first reading;
+    None where that is not known.
+    """
 
     result: FsckResult
     blocks: tuple[int, ...] | None
@@ -85,17 +87,17 @@ class FsckAnswers:
 
 
 def parse_trace(text: str) -> tuple[int, ...] | None:
-    """Block numbers of a trace, or None if it is not complete. Its lines are `offset length`, in bytes, and
-    `complete` at the end.
+    """Block numbers of a trace in the order of first reading, or None if it is not complete. Its lines are
+    `offset length`, in bytes, and `complete` at the end.
     """
     lines = text.splitlines()
     if not lines or lines[-1] != _COMPLETE:
         return None
-    blocks: set[int] = set()
+    blocks: dict[int, None] = {}
     for line in lines[:-1]:
         offset, length = map(int, line.split())
-        blocks.update(range(offset // BLOCK_BYTES, -(-(offset + length) // BLOCK_BYTES)))
-    return tuple(sorted(blocks))
+        blocks.update(dict.fromkeys(range(offset // BLOCK_BYTES, -(-(offset + length) // BLOCK_BYTES))))
+    return tuple(blocks)
 
 
 def find_library() -> Path:

@@ -36,7 +36,15 @@ def image(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize(("trace", "blocks"), [("0 4096\n8192 1\ncomplete\n", (0, 2)), ("0 4096\n", None)])
+@pytest.mark.parametrize(
+    ("trace", "blocks"),
+    [
+        ("0 4096\n8192 1\ncomplete\n", (0, 2)),
+        # sorted, a path of the memo tested blocks that its visit had not come to read
+        ("8192 5000\n0 1\n8192 1\ncomplete\n", (2, 3, 0)),
+        ("0 4096\n", None),
+    ],
+)
 def test_the_trace_of_the_image_tells_what_was_read(
     image: Path, trace: str, blocks: tuple[int, ...] | None
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DiskError
-from harness.guests.disk import Disk, find_binary
+from harness.guests.disk import Disk, Moment, Order, find_binary
 from harness.model import SECTOR_BYTES, CrashState
 from harness.tests.guests.frontend import Frontend
 from harness.tests.needs import needed
@@ -49,6 +49,31 @@ def test_a_switch_changes_what_the_guest_reads(disk: Disk) -> None:
         assert guest.read(0, 16) == BASE[: 8 * S] + b"Y" * 8 * S
         disk.switch(CrashState(2, (), 1))
         assert guest.read(0, 16) == b"X" * S + BASE[S : 8 * S] + b"Y" * S + BASE[9 * S : 16 * S]
+
+
+def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk, tmp_path: Path) -> None:
+    """Four blocks of a file make 16 states, but to judge bytes it is enough to see each content of each of
+    them. The guest marks where it reads contents by asking for the disk's name.
+    """
+    log = tmp_path / "data"
+    write_log(log, [Write(8 * block, b"X" * S) for block in range(4)])
+    disk.open(tmp_path / "base", log, Order((0, 1, 2, 3)))
+    moment = Moment(4, (), (0, 1, 2, 3))
+    counts = []
+    with Frontend(disk.socket) as guest:
+        for separate in (True, False):
+            while (explored := disk.explore(moment, losses=9, separate_data=separate)).wanted:
+                for state in explored.wanted:
+                    disk.switch(state)
+                    guest.read(32, 8)
+                    guest.identity()
+                    guest.read(0, 32)
+                    guest.identity()
+                    disk.remember(0)
+            assert explored.cut == 0
+            counts.append((len(explored.leaves), sum(leaf.data for leaf in explored.leaves)))
+    # both defaults, and each with one block changed
+    assert counts == [(10, 8), (16, 0)]
 
 
 def test_what_the_guest_writes_is_gone_with_the_next_state(disk: Disk, tmp_path: Path) -> None:

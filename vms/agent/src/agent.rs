@@ -24,7 +24,9 @@ use crate::{
     files,
     kmsg::KernelLog,
     mounts::{self, MOUNT_POINT},
-    operations, processes, program,
+    operations,
+    phases::Phases,
+    processes, program,
     second::Pair,
     walk::Walker,
 };
@@ -341,12 +343,14 @@ impl Agent {
         clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
         files::wait_for_device(device)?;
         mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
+        let phases = Phases::of(device);
         let device = self.cut(device, mount.second_offset)?;
         if let Some(pair) = &self.pair {
             pair.drop_caches()?;
         }
 
         let mut recovered = Recovered::default();
+        self.walker.phases = phases;
         let clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
         match mounts::mount_device(&device, mount, MountFlags::NOATIME) {

@@ -33,6 +33,7 @@ mod files;
 mod kmsg;
 mod mounts;
 mod operations;
+mod phases;
 mod processes;
 mod program;
 mod root;

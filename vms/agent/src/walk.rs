@@ -1,6 +1,9 @@
 //! Walks a recovered file system: every name with its metadata, and files by the origin of their
 //! contents.
 //!
+//! Contents are read after the names, attributes and mappings of all files, so that the disk can tell what was
+//! read for nothing but contents ([`Phases`]). Very large trees take turns, a batch of files at a time.
+//!
 //! The tree may be damaged in any way that the kernel lets through: nothing here trusts it, and each
 //! error becomes a line beside what could still be read. Symbolic links are not followed, other
 //! mounts not entered. Names are visited in order, so that the same image is read the same way.
@@ -17,8 +20,8 @@ use powercut_protocol::{
 };
 use rustix::{
     fs::{
-        openat, readlinkat, statx, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxAttributes,
-        StatxFlags, CWD,
+        openat, readlinkat, seek, statx, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Statx,
+        StatxAttributes, StatxFlags, CWD,
     },
     io::Errno,
 };
@@ -26,9 +29,14 @@ use rustix::{
 use crate::{
     contents::{self, Extent, CHUNK_BYTES},
     failure::Failure,
+    phases::Phases,
     xattrs::{self, Subject},
 };
 
+/// Files that are held open until their contents are read.
+const BATCH_FILES: usize = 256;
+/// Stretches of data and holes that are looked up in one file before its contents are read.
+const MAPPINGS_LIMIT: usize = 10_000;
 /// Nested directories; a deeper tree is damaged.
 const DEPTH_LIMIT: usize = 64;
 /// Bytes read of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
@@ -53,6 +61,10 @@ pub struct Walked {
 
 /// Walks trees; holds the buffers that all walks share.
 pub struct Walker {
+    /// Told where the reading of contents begins and ends.
+    pub phases: Phases,
+    /// Open files whose contents are still to be read, and their entries.
+    unread: Vec<(OwnedFd, usize)>,
     chunk: Vec<u8>,
     listing: Vec<MaybeUninit<u8>>,
     xattrs: xattrs::Reader,
@@ -68,6 +80,8 @@ pub struct Walker {
 impl Walker {
     pub fn new() -> Self {
         Self {
+            phases: Phases::default(),
+            unread: Vec::new(),
             chunk: vec![0; CHUNK_BYTES],
             listing: vec![MaybeUninit::uninit(); 32 << 10],
             xattrs: xattrs::Reader::new(),
@@ -92,6 +106,7 @@ impl Walker {
             Ok(root) => self.visit(CWD, &root, &mut path, 0),
             Err(_) => self.error(Call::Openat, &path, Errno::INVAL),
         }
+        self.read_contents();
         let mut walked = std::mem::take(&mut self.walked);
         if self.told_bytes > self.told_limit_bytes {
             return Err(Failure::TreeTooLarge {
@@ -152,7 +167,15 @@ impl Walker {
             _ => entry.xattrs = self.xattrs(&Subject::named(parent, name), path),
         }
         match (kind, opened) {
-            (FileType::RegularFile, Some(file)) => self.contents(&file, &mut entry),
+            (FileType::RegularFile, Some(file)) => {
+                find_mappings(&file, entry.size.min(self.file_limit_bytes));
+                self.unread.push((file, self.walked.entries.len()));
+                self.tell(entry);
+                if self.unread.len() == BATCH_FILES {
+                    self.read_contents();
+                }
+                return;
+            }
             (FileType::Symlink, _) => match readlinkat(parent, name, Vec::new()) {
                 Ok(target) => entry.target = target.into_bytes(),
                 Err(errno) => self.error(Call::Readlinkat, path, errno),
@@ -242,6 +265,23 @@ impl Walker {
         found.xattrs
     }
 
+    /// Read the contents of the files that wait for it.
+    fn read_contents(&mut self) {
+        if self.unread.is_empty() {
+            return;
+        }
+        self.phases.next();
+        for (file, at) in std::mem::take(&mut self.unread) {
+            if self.told_bytes <= self.told_limit_bytes {
+                let mut entry = std::mem::take(&mut self.walked.entries[at]);
+                self.contents(&file, &mut entry);
+                self.told_bytes += entry.runs.len() * RUN_BYTES;
+                self.walked.entries[at] = entry;
+            }
+        }
+        self.phases.next();
+    }
+
     /// Fill in the origin of a regular file's contents and, where all could be read, their digest.
     fn contents(&mut self, file: &OwnedFd, entry: &mut TreeEntry) {
         let extent = Extent {
@@ -267,6 +307,22 @@ impl Walker {
             + xattrs.sum::<usize>()
             + entry.runs.len() * RUN_BYTES;
         self.walked.entries.push(entry);
+    }
+}
+
+/// Make the file system look up where the file's data is: what it reads for that decides more than bytes. One that
+/// does not know holes (lseek(2)) looks when the contents are read.
+fn find_mappings(file: &OwnedFd, size: u64) {
+    let mut at = 0;
+    for _ in 0..MAPPINGS_LIMIT {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) if data < size => data,
+            _ => return,
+        };
+        match seek(file, SeekFrom::Hole(data)) {
+            Ok(hole) if hole > data && hole < size => at = hole,
+            _ => return,
+        }
     }
 }
 
@@ -414,6 +470,23 @@ mod tests {
         let contents = fs::read(&path).unwrap();
         let digest = xxhash_rust::xxh3::xxh3_128(&contents);
         assert_eq!(entry.digest, format!("{digest:032x}"));
+    }
+
+    /// Contents wait until all names are known, but only so many files are held open.
+    #[test]
+    fn every_file_of_a_large_tree_gets_its_own_contents() {
+        let scratch = Scratch::new("batches");
+        let count = 2 * BATCH_FILES + 7;
+        for number in 0..count {
+            let text = number.to_string();
+            fs::write(scratch.0.join(format!("{number:04}")), text).unwrap();
+        }
+        let walked = scratch.walk();
+        assert_eq!(walked.entries.len(), count + 1);
+        for (number, entry) in walked.entries[1..].iter().enumerate() {
+            let digest = xxhash_rust::xxh3::xxh3_128(number.to_string().as_bytes());
+            assert_eq!(entry.digest, format!("{digest:032x}"));
+        }
     }
 
     #[test]
