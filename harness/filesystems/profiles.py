@@ -24,6 +24,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
 from harness.filesystems.tracepoints import Tracepoints
+from harness.host.programs import cached_program, command_of, fetch_program
 from harness.host.resources import resource
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
@@ -40,6 +41,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
     output that report no error. `too_old`: those for parts of lines in which it says that it does not know
     the file system's features: a newer kernel may use some that this host's program has never heard of.
+    `suites`: where its package and the libraries it needs are fetched from if this host does not have it.
     """
 
     program: str
@@ -51,6 +53,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writes: bool = False
     chatter: list[str] = []
     too_old: list[str] = []
+    suites: list[str] = []
 
     def unknown_features(self, output: str) -> str:
         """The line in which it says that it does not know the file system's features; empty if none."""
@@ -68,11 +71,22 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((line for line in lines if not no_complaint.fullmatch(line)), "")
 
     def path(self) -> str:
-        """The program's path; sbin is searched too. Raises EnvironmentLacks if it is missing."""
+        """Its path; sbin is searched too, and the cache. Raises EnvironmentLacks if it is missing."""
         found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+        fetched = cached_program(self.program, self.package) if self.suites and not found else None
+        if fetched:
+            return str(fetched)
         if not found:
             raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
         return found
+
+    def fetch(self) -> None:
+        """Get it from another suite, if it is missing and one has it. Raises EnvironmentLacks."""
+        try:
+            self.path()
+        except EnvironmentLacks:
+            if self.suites:
+                fetch_program(self.program, self.package, self.suites)
 
     def run(
         self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
@@ -86,7 +100,10 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Run it with exactly these arguments, after filling in placeholders."""
         second = str(file_for(image))
         return subprocess.run(
-            [self.path(), *(w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words)],
+            [
+                *command_of(Path(self.path())),
+                *(w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -206,6 +223,11 @@ class Profile:
         """The host programs that a run of this mode needs."""
         steps = self.second.steps if self.second else ()
         return tuple(t for t in (self.mkfs, self.fsck, self.repair, *steps) if t)
+
+    def fetch_tools(self) -> None:
+        """Get the programs that this host's release does not have. Raises EnvironmentLacks."""
+        for tool in self.tools:
+            tool.fetch()
 
     def lacks(self) -> str:
         """What this host lacks to run this mode, and how to get it; empty if nothing."""

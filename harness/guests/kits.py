@@ -5,6 +5,7 @@ The only place that packs archives and chooses machines: for runs, measurements 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,8 @@ def make_kits(
         return Kits(recorder, recorder, description)
     judges = machine.profile.confirms
     for judge in judges:
-        if found := None if kernel.replaced else built_kernel(judge, kernel.package_version):
+        found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
+        if found and has_filesystems(found.image, profiles):
             kit = _own_kit(judge, found, profiles, workloads, scratch)
             how = f"judged in {kit.machine.profile.title} of the same source"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
@@ -81,6 +83,15 @@ def recording_machine(wanted: str, kernel: Kernel) -> str:
             "name another kernel, or leave the machine to powercut",
         )
     return wanted
+
+
+def has_filesystems(image: Path, profiles: Sequence[Profile]) -> bool:
+    """Whether a kernel that Powercut built has the file systems of all these modes, by the configuration
+    beside it.
+    """
+    config = (image.parent / "config").read_text()
+    names = (module.upper().replace("-", "_") for p in profiles for module in p.modules)
+    return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names)
 
 
 def built_kernel(name: str, package_version: str) -> Kernel | None:
@@ -182,11 +193,13 @@ def _with_release(kit: GuestKit) -> str:
 
 def missing_for(profile: Profile, kernel: Kernel) -> str:
     """Why this mode cannot run on this host with this kernel; empty if it can. The kernel's reason comes
-    first: where it lacks the file system, no program of the host would help.
+    first: where it lacks the file system, no program of the host would help. Programs that only other
+    releases have are downloaded.
     """
     try:
         resolve_modules(kernel, profile.modules)
-    except KernelError as e:
+        profile.fetch_tools()
+    except (KernelError, EnvironmentLacks) as e:
         return e.line
     return profile.lacks()
 
