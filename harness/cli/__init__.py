@@ -15,6 +15,7 @@ from harness.cli.faults import faults_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.measure import measure_command
+from harness.cli.releases import history_command, matrix_command
 from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
 from harness.cli.rootfs import rootfs_command
@@ -31,6 +32,8 @@ COMMANDS: tuple[click.Command, ...] = (
     list_command,
     kernel_group,
     log_group,
+    history_command,
+    matrix_command,
     faults_command,
     trace_command,
     measure_command,

@@ -1,0 +1,168 @@
+"""`powercut history` and `powercut matrix`: the same cases on one kernel after another."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import listed, open_run, out_option, source_option
+from harness.errors import ExitCode, UsageError
+from harness.expectations import read_expectations
+from harness.filesystems.profiles import select_profiles
+from harness.host.progress import progress_for
+from harness.plan import Plan
+from harness.releases.page import study_text, write_reports
+from harness.releases.results import StudyPlan
+from harness.releases.study import carry_out, create, every_kernel, load_plan
+from harness.report.words import shown_path
+from harness.revisit.shrink import finding_to_shrink
+from harness.states import FAULT_MODELS
+from harness.store import RunStore
+from harness.workloads.load import select_workloads
+
+_kernels_option = click.option(
+    "--kernels",
+    multiple=True,
+    callback=listed,
+    metavar="K,...",
+    help="Pins or versions, in the order in which they are shown: debian-6.12,debian-7.3. Default: all.",
+)
+_jobs_option = click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
+                            show_default=True, help="Guests to run at once.")  # fmt: skip
+_resume_option = click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Continue a stopped one with the kernels that are left.",
+)
+
+
+@click.command("history")
+@click.argument("case", metavar="ID", required=False)
+@source_option
+@click.option(
+    "--oracle", default="", help="Follow this oracle's finding. Default: that of the first finding."
+)
+@_kernels_option
+@_jobs_option
+@out_option("Where runs are kept.")
+@_resume_option
+@guarded
+def history_command(case: str | None, **given: Any) -> ExitCode:
+    """Which kernels have a finding? Record its workload anew on each, and judge it.
+
+    \b
+    powercut history ext4-fast_commit/random1-7-20 --from RUN
+    powercut history ext4-nobarrier/append-fsync@41 --kernels debian-6.1,debian-6.12,debian-7.3
+    powercut history --resume reports/runs/DATE-history
+
+    ID is a case or a crash point of the run. A kernel that cannot be had, or cannot run the case, is listed
+    with the reason. Exits 0 if every kernel was decided, 3 if one was not, 130 if interrupted.
+    """
+    if given["resume"]:
+        if case:
+            raise UsageError(f"a history is resumed as it was begun, not with {case}", "leave the ID out")
+        return _carry_out(load_plan(given["resume"]), given["resume"].resolve())
+    if not case:
+        raise UsageError("history of what?", "name a case: powercut history ext4-ordered/append-fsync")
+    with open_run(given["source"]) as store:
+        plan = _history(store, case, given)
+    return _carry_out(plan, create(plan, given["out"], "history"))
+
+
+def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
+    finding = finding_to_shrink(store, case, given["oracle"])
+    if finding is None:
+        raise UsageError(f"{case} has no finding, so it has no history", "powercut matrix compares kernels")
+    begun = store.plan()
+    return StudyPlan(
+        title=f"{finding.case}: {finding.oracle}",
+        oracle=finding.oracle,
+        kernels=_kernels(given),
+        plan=msgspec.structs.replace(  # which crash states are looked at stays as it was
+            begun,
+            configurations=[finding.case.configuration],
+            workloads=[_workload(begun, finding.case.workload)],
+            modules=None,
+            replaced=[],
+            recordings=None,
+            shard="",
+            require_all=False,
+            jobs=given["jobs"],
+            argv=sys.argv[1:],
+        ),
+        argv=sys.argv[1:],
+    )
+
+
+def _workload(plan: Plan, name: str) -> str:
+    """The word of a run's plan that names a workload: a file of the user's is named by its path."""
+    files = [w for w in plan.workloads if "/" in w]
+    return next((w for w in files if name in [found.name for found in select_workloads([w])]), name)
+
+
+def _kernels(given: dict[str, Any]) -> list[str]:
+    return every_kernel() if given["kernels"] in ([], ["all"]) else list(dict.fromkeys(given["kernels"]))
+
+
+@click.command("matrix")
+@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="As for powercut run. Default: all.")  # fmt: skip
+@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
+              help="As for powercut run. Default: quick.")  # fmt: skip
+@_kernels_option
+@click.option("--fault-model", "fault_models", multiple=True, callback=listed, metavar="NAME,...",
+              help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix.")  # fmt: skip
+@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
+              metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
+@_jobs_option
+@out_option("Where runs are kept.")
+@_resume_option
+@guarded
+def matrix_command(**given: Any) -> ExitCode:
+    """The consistency matrix across releases: file systems, modes and workloads on one kernel after another.
+
+    \b
+    powercut matrix -c ext4/ordered,xfs/default -w append-fsync --kernels debian-6.1,debian-7.3
+    powercut matrix --kernels all
+    powercut matrix --resume reports/runs/DATE-matrix
+
+    Leaves report.html, releases.json and the run directory of each kernel. Exits 0 if every kernel was
+    decided, 3 if one was not, 130 if interrupted.
+    """
+    if given["resume"]:
+        return _carry_out(load_plan(given["resume"]), given["resume"].resolve(), given["expect"])
+    models = given["fault_models"] or ["prefix"]
+    if unknown := [m for m in models if m not in FAULT_MODELS]:
+        raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
+    plan = Plan(
+        configurations=given["modes"] or ["all"],
+        workloads=given["workloads"] or ["quick"],
+        fault_models=tuple(models),
+        jobs=given["jobs"],
+        argv=sys.argv[1:],
+    )
+    select_profiles(plan.configurations)
+    select_workloads(plan.workloads)
+    study = StudyPlan(title="Consistency across releases", kernels=_kernels(given), plan=plan, argv=plan.argv)
+    return _carry_out(study, create(study, given["out"], "matrix"), given["expect"])
+
+
+def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
+    expectations = [e for file in expect for e in read_expectations(file)]
+    console.say(f"{shown_path(path)}: {len(plan.kernels)} kernels, one after another")
+    with progress_for(console) as progress:
+        study = carry_out(plan, path, expectations, progress, lambda s: write_reports(path, s))
+    console.print(study_text(study), highlight=False, markup=False)
+    if study.interrupted:
+        console.say(f"interrupted; continue with: powercut {plan.argv[0]} --resume {shown_path(path)}")
+        return ExitCode.INTERRUPTED
+    console.say(f"report: {shown_path(path / 'report.html')}")
+    return ExitCode.CONSISTENT if study.decided else ExitCode.UNDECIDED

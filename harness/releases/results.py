@@ -1,0 +1,143 @@
+"""What a study has shown: an answer for each case on each kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from harness.model import CaseId
+from harness.plan import Plan
+from harness.summary import CaseSummary, CaseVerdict
+
+SCHEMA = 1
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A finding. `point`: the smallest crash state that shows it; `expected`: the reason, if it is known."""
+
+    oracle: str
+    summary: str
+    point: str
+    states: int
+    expected: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One case on one kernel. `reason`: why it is undecided or was not run."""
+
+    configuration: str
+    workload: str
+    verdict: CaseVerdict
+    states: int = 0
+    failed: int = 0
+    findings: tuple[Seen, ...] = ()
+    reason: str = ""
+
+    @property
+    def case(self) -> CaseId:
+        """The case's name."""
+        filesystem, _, mode = self.configuration.partition("/")
+        return CaseId(filesystem, mode, self.workload)
+
+    def shows(self, oracle: str) -> bool:
+        """Whether a finding of this oracle (empty: of any) was made."""
+        return any(oracle in ("", f.oracle) for f in self.findings)
+
+
+class OnKernel(msgspec.Struct, frozen=True):
+    """The answers on one kernel. `asked`: as it was named; `name`, `release`: what that turned out to be;
+    `run`: the run directory; `failed`: why it could not be run at all.
+    """
+
+    asked: str
+    name: str = ""
+    release: str = ""
+    machine: str = ""
+    run: str = ""
+    seconds: float = 0
+    answers: tuple[Answer, ...] = ()
+    failed: str = ""
+
+    def answer(self, case: CaseId) -> Answer | None:
+        """The answer for a case, if there is one."""
+        return next((a for a in self.answers if a.case == case), None)
+
+
+class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
+    finding a history follows; empty: any, and in a matrix.
+    """
+
+    title: str
+    kernels: list[str]
+    plan: Plan
+    oracle: str = ""
+    argv: list[str] = []
+
+
+class Study(msgspec.Struct, frozen=True):
+    """What a study has shown so far: `releases.json`."""
+
+    plan: StudyPlan
+    kernels: tuple[OnKernel, ...]
+    finished: datetime | None = None
+    interrupted: bool = False
+    schema: int = SCHEMA
+
+    @property
+    def decided(self) -> bool:
+        """Whether every kernel was run, and left nothing undecided."""
+        return all(
+            k.run and not any(a.verdict is CaseVerdict.UNKNOWN for a in k.answers) for k in self.kernels
+        )
+
+    @property
+    def cases(self) -> list[CaseId]:
+        """Every case of any kernel, in order."""
+        return list(dict.fromkeys(a.case for k in self.kernels for a in k.answers))
+
+
+def answer_of(case: CaseSummary) -> Answer:
+    """The result of one case of a run."""
+    seen = [
+        Seen(f.oracle, f.summary, str(f.crash_point), f.states, f.expectation.reason if f.expectation else "")
+        for f in case.findings
+    ]
+    return Answer(
+        case.case.configuration,
+        case.case.workload,
+        case.verdict,
+        case.counts.checked,
+        case.counts.failed,
+        tuple(seen),
+        case.reason if case.was_not_run else case.undecided,
+    )
+
+
+def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
+    """When a finding came and went, in one sentence, from the kernels that decided it, in the order given."""
+    told = [
+        (k.name or k.asked, a.shows(oracle))
+        for k in kernels
+        if (a := k.answer(case)) and a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)
+    ]
+    if not told:
+        return "no kernel decided it"
+    first, last = told[0], told[-1]
+    changes = [(a, b) for a, b in itertools.pairwise(told) if a[1] != b[1]]
+    if not changes:
+        if len(told) == 1:
+            return f"{first[0]} {'shows' if first[1] else 'does not show'} it"
+        span = f"of the {len(told)} kernels from {first[0]} to {last[0]}"
+        return f"all {span} show it" if first[1] else f"none {span} shows it"
+    words = [f"there in {first[0]}"] if first[1] else []
+    for before, after in changes:
+        words.append(
+            f"came after {before[0]}, first seen in {after[0]}"
+            if after[1]
+            else f"gone in {after[0]} (last seen in {before[0]})"
+        )
+    return "; ".join([*words, f"still there in {last[0]}"] if last[1] else words)

@@ -1,0 +1,175 @@
+"""Carries out a study: a run of the same cases on each kernel, one kernel after another.
+
+```
+reports/runs/<date>-<name>/     plan.json         what was asked for
+                                kernels/KERNEL/   the run directories of that kernel
+                                releases.json     the answers so far
+                                report.html summary.txt
+```
+
+A kernel whose run is complete is done; one whose run was interrupted goes on with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import PowercutError, StoreError, UsageError
+from harness.expectations import Expectation
+from harness.host.files import write_atomically
+from harness.host.progress import Progress
+from harness.kernels.find import look_up_kernel, pins
+from harness.measurements.directory import make_directory
+from harness.plan import Plan
+from harness.releases.results import SCHEMA, OnKernel, Study, StudyPlan, answer_of
+from harness.report.words import plural
+from harness.run import create_run, execute
+from harness.store import RunStore
+from harness.store.layout import latest
+from harness.store.lock import locked
+from harness.summary import Summary, summarise
+
+RESULTS_NAME = "releases.json"
+_PLAN_NAME = "plan.json"
+
+
+def every_kernel() -> list[str]:
+    """The pins of kernels that boot a PC, oldest series first."""
+    found = [pin for pin in pins().values() if not pin.machine]
+    return [p.name for p in sorted(found, key=lambda p: [int(n) for n in p.series.split(".")])]
+
+
+def create(plan: StudyPlan, out: Path, name: str) -> Path:
+    """Make the run directory of a study. Raises UsageError for a kernel that does not exist."""
+    for kernel in plan.kernels:
+        look_up_kernel(kernel)
+    path = make_directory(out, name)
+    write_atomically(path / _PLAN_NAME, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    return path
+
+
+def load_plan(path: Path) -> StudyPlan:
+    """The plan of a study that was begun. Raises UsageError for a directory that is none, StoreError for a
+    plan that cannot be read.
+    """
+    file = path / _PLAN_NAME
+    if not file.is_file() or (path / "run.json").exists():
+        raise UsageError(f"{path} is not the directory of a study", "name one that powercut matrix made")
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=StudyPlan)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"{file}: {e}", "start a new study") from e
+
+
+def carry_out(
+    plan: StudyPlan,
+    path: Path,
+    expectations: Sequence[Expectation],
+    progress: Progress,
+    tell: Callable[[Study], None],
+) -> Study:
+    """Run the cases on every kernel that the directory does not hold yet. `tell` is called after each.
+
+    A kernel that cannot be had or run is an answer, too: its reason. On KeyboardInterrupt the answers so far
+    are kept. Raises RunLocked if another process is at work in the directory.
+    """
+    with locked(path / "lock", path, " ".join(["powercut", *plan.argv])):
+        done: dict[str, OnKernel] = {k.asked: k for k in _kept(path) if not k.failed}
+        took: list[float] = []
+
+        def so_far(finished: datetime | None = None, *, interrupted: bool = False) -> Study:
+            known = tuple(done.get(kernel, OnKernel(kernel)) for kernel in plan.kernels)
+            study = Study(plan, known, finished, interrupted)
+            write_atomically(path / RESULTS_NAME, msgspec.json.format(msgspec.json.encode(study), indent=1))
+            tell(study)
+            return study
+
+        left = [kernel for kernel in plan.kernels if kernel not in done]
+        for number, kernel in enumerate(left, 1):
+            begun = time.monotonic()
+            answered = _on_kernel(
+                plan.plan, kernel, path / "kernels" / kernel.replace("/", "_"), expectations
+            )
+            if answered is None:
+                progress.say("interrupted: the answers so far are kept")
+                return so_far(interrupted=True)
+            done[kernel] = msgspec.structs.replace(answered, seconds=time.monotonic() - begun)
+            if not answered.failed:
+                took.append(time.monotonic() - begun)
+            progress.say(f"[{number}/{len(left)}] {_words(answered)}{_left(took, len(left) - number)}")
+            so_far()
+        return so_far(datetime.now(UTC))
+
+
+def _kept(path: Path) -> tuple[OnKernel, ...]:
+    """The answers in a directory. Raises StoreError for a file that another version wrote."""
+    file = path / RESULTS_NAME
+    if not file.exists():
+        return ()
+    try:
+        study = msgspec.json.decode(file.read_bytes(), type=Study)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"{file}: {e}", "start a new study") from e
+    if study.schema != SCHEMA:
+        raise StoreError(f"{file} has schema {study.schema}, not {SCHEMA}", "start a new study")
+    return tuple(k for k in study.kernels if k.run)
+
+
+def _words(done: OnKernel) -> str:
+    if done.failed:
+        return f"{done.asked}: {done.failed}"
+    broken = [a for a in done.answers if a.findings]
+    return f"{done.name}: {plural(len(done.answers), 'case')}, {len(broken)} with findings"
+
+
+def _left(took: Sequence[float], kernels: int) -> str:
+    if not took or not kernels:
+        return ""
+    minutes = max(1, round(kernels * sum(took) / len(took) / 60))
+    return f"; about {plural(minutes, 'minute')} left"
+
+
+def _on_kernel(plan: Plan, kernel: str, folder: Path, expectations: Sequence[Expectation]) -> OnKernel | None:
+    """The answers of one kernel; None if the user stopped it."""
+    try:
+        summary, run = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations)
+    except PowercutError as e:
+        return OnKernel(kernel, failed=e.line)
+    if summary.interrupted:
+        return None
+    of_kernel = summary.info.kernel
+    return OnKernel(
+        kernel,
+        of_kernel.name,
+        of_kernel.release or of_kernel.version,
+        summary.info.machine.details.get("how", ""),
+        str(run),
+        answers=tuple(map(answer_of, summary.cases)),
+    )
+
+
+def _summary(plan: Plan, folder: Path, expectations: Sequence[Expectation]) -> tuple[Summary, Path]:
+    """Carry out the run of one kernel, or what is left of it."""
+    begun = latest(folder)
+    store = RunStore.open(begun) if begun.exists() else create_run(plan, folder, "kernel")
+    with store:
+        if not begun.exists() or not store.cases():
+            store.set_expectations(list(expectations))
+        if store.info.finished is None or store.info.interrupted:
+            return execute(store.plan(), store, _Quiet()), store.path
+        return summarise(store), store.path
+
+
+class _Quiet:
+    """A study tells of its own progress, not of each run's."""
+
+    def say(self, text: str) -> None: ...
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, what: str, count: int) -> None: ...

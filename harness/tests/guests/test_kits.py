@@ -1,0 +1,62 @@
+"""Which kernel judges, and what a mode lacks on this host with this kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.errors import EnvironmentLacks
+from harness.filesystems import profiles as filesystems
+from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.guests.kits import has_filesystems, missing_for
+from harness.kernels.find import Kernel
+
+
+def mode(name: str) -> Profile:
+    (profile,) = select_profiles([name])
+    return profile
+
+
+def kernel(folder: Path, *modules: str) -> Kernel:
+    """A kernel with these modules and no others."""
+    (folder / "modules.dep").write_text("".join(f"kernel/{name}.ko:\n" for name in modules))
+    return Kernel("debian-9.9", Path("bzImage"), folder, "00")
+
+
+def test_a_built_kernel_without_the_file_system_does_not_judge(tmp_path: Path) -> None:
+    """UML without bcachefs could mount none of the states that QEMU had recorded."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\nCONFIG_XFS_FS=y\n# CONFIG_BCACHEFS_FS is not set\n")
+    image = tmp_path / "image"
+    assert has_filesystems(image, [mode("ext4/ordered"), mode("xfs/default")])
+    assert not has_filesystems(image, [mode("ext4/ordered"), mode("bcachefs/default")])
+
+
+def test_a_kernel_without_the_module_is_the_reason_and_no_program_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the missing program: installing that would not have helped."""
+    fetched: list[str] = []
+    monkeypatch.setattr(filesystems, "fetch_program", lambda program, *_: fetched.append(program))
+    reason = missing_for(mode("bcachefs/default"), kernel(tmp_path, "ext4"))
+    assert "debian-9.9 has no module bcachefs" in reason
+    assert fetched == []
+
+
+def test_a_program_that_only_another_suite_has_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Tool("mkfs.never-heard-of", "never-heard-of", suites=["elsewhere"])
+    profile = dataclasses.replace(mode("ext4/ordered"), mkfs=tool, fsck=None)
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+
+    def refused(program: str, package: str, suites: list[str]) -> Path:
+        raise EnvironmentLacks(f"there is no package {package} in suite {suites[0]}")
+
+    monkeypatch.setattr(filesystems, "fetch_program", refused)
+    reason = missing_for(profile, kernel(tmp_path, "ext4"))
+    assert reason == "there is no package never-heard-of in suite elsewhere"
+    monkeypatch.setattr(filesystems, "fetch_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
+    monkeypatch.setattr(filesystems, "cached_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
+    assert missing_for(profile, kernel(tmp_path, "ext4")) == ""

@@ -1,0 +1,123 @@
+"""A study: a run on each kernel, kept, and gone on with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.errors import KernelError, UsageError
+from harness.host.progress import Lines, Progress
+from harness.model import CaseId
+from harness.plan import Plan
+from harness.releases import study
+from harness.releases.results import Study, StudyPlan
+from harness.releases.study import carry_out, create, every_kernel, load_plan
+from harness.store import RunStore
+from harness.summary import CaseVerdict, Summary, summarise
+from harness.tests.report.demo import JUDGES, add_case
+
+Execute = Callable[[Plan, RunStore, Progress], Summary]
+BROKEN = next(iter(JUDGES))
+KEPT = "ext4-journal/append-fsync"
+PLAN = StudyPlan(
+    title="t",
+    kernels=["debian-6.1", "debian-6.12", "debian-7.3"],
+    plan=Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]),
+    argv=["matrix"],
+)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels on which something was run. debian-6.12 cannot be had."""
+    kernels: list[str] = []
+
+    monkeypatch.setattr(study, "execute", finished(kernels))
+    return kernels
+
+
+def finished(kernels: list[str]) -> Execute:
+    """In place of `harness.run.execute`."""
+
+    def execute(plan: Plan, store: RunStore, _: Progress) -> Summary:
+        kernels.append(plan.kernel)
+        if plan.kernel == "debian-6.12":
+            raise KernelError("the archive does not have it", "name another")
+        for name in BROKEN, KEPT:
+            add_case(store, CaseId.parse(name), "")
+        named = dataclasses.replace(store.info.kernel, name=plan.kernel)
+        store.update_info(dataclasses.replace(store.info, kernel=named))
+        store.finish(interrupted=False)
+        return summarise(store)
+
+    return execute
+
+
+def carried(path: Path, tell: Callable[[Study], None] = lambda _: None) -> Study:
+    return carry_out(load_plan(path), path, [], Lines(Console(quiet=True)), tell)
+
+
+def test_every_kernel_has_an_answer_or_a_reason(ran: list[str], tmp_path: Path) -> None:
+    told: list[int] = []
+    path = create(PLAN, tmp_path, "matrix")
+    done = carried(path, lambda s: told.append(sum(bool(k.answers) for k in s.kernels)))
+    assert ran == PLAN.kernels
+    assert [k.failed for k in done.kernels] == ["", "the archive does not have it; name another", ""]
+    assert [a.verdict for a in done.kernels[0].answers] == [CaseVerdict.FAIL, CaseVerdict.PASS]
+    assert done.kernels[0].answers[0].findings[0].point.startswith(f"{BROKEN}@")
+    assert (done.finished is not None, done.decided) == (True, False)
+    assert told == [1, 1, 2, 2]
+
+
+def test_what_was_answered_is_not_run_again(ran: list[str], tmp_path: Path) -> None:
+    """A kernel that could not be had is tried again: the archive may have it by now."""
+    path = create(PLAN, tmp_path, "matrix")
+    first = carried(path)
+    ran.clear()
+    again = carried(path)
+    assert ran == ["debian-6.12"]
+    assert (again.kernels[0], again.kernels[2]) == (first.kernels[0], first.kernels[2])
+
+
+def test_an_interrupted_run_is_gone_on_with(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create(PLAN, tmp_path, "matrix")
+    complete = finished(ran)
+
+    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        if plan.kernel != "debian-7.3":
+            return complete(plan, store, progress)
+        store.finish(interrupted=True)
+        return summarise(store)
+
+    monkeypatch.setattr(study, "execute", stopped)
+    first = carried(path)
+    assert first.interrupted
+    assert [bool(k.run) for k in first.kernels] == [True, False, False]
+    monkeypatch.setattr(study, "execute", complete)
+    assert [bool(k.run) for k in carried(path).kernels] == [True, False, True]
+    assert len(list((path / "kernels/debian-7.3/runs").iterdir())) == 1
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not the directory of a study"):
+        load_plan(tmp_path)
+
+
+def test_an_unknown_kernel_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    unknown = StudyPlan(title="t", kernels=["debian-5.99"], plan=PLAN.plan)
+    with pytest.raises(UsageError, match=r"debian-5\.99"):
+        create(unknown, tmp_path, "matrix")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_kernels_are_those_that_boot_a_pc_in_order() -> None:
+    named = every_kernel()
+    assert named[:2] == ["debian-6.1", "debian-6.12"]
+    assert named[-1] == "debian-7.3"
+    assert not [name for name in named if name.startswith("uml")]
