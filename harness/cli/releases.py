@@ -18,13 +18,16 @@ from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import progress_for
 from harness.plan import Plan
-from harness.releases.page import study_text, write_reports
-from harness.releases.results import StudyPlan
+from harness.releases.page import strip_of, study_text, write_reports
+from harness.releases.results import Study, StudyPlan
 from harness.releases.study import carry_out, create, every_kernel, load_plan
+from harness.report import write_reports as write_run_reports
+from harness.report.strip import write_strip
 from harness.report.words import shown_path
 from harness.revisit.shrink import finding_to_shrink
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
+from harness.store.layout import RUN
 from harness.workloads.load import select_workloads
 
 _kernels_option = click.option(
@@ -85,6 +88,8 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
     return StudyPlan(
         title=f"{finding.case}: {finding.oracle}",
         oracle=finding.oracle,
+        of_run=str(store.path.resolve()),
+        finding=finding.id,
         kernels=_kernels(given),
         plan=msgspec.structs.replace(  # which crash states are looked at stays as it was
             begun,
@@ -161,8 +166,19 @@ def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> Ex
     with progress_for(console) as progress:
         study = carry_out(plan, path, expectations, progress, lambda s: write_reports(path, s))
     console.print(study_text(study), highlight=False, markup=False)
+    _add_strip(study)
     if study.interrupted:
         console.say(f"interrupted; continue with: powercut {plan.argv[0]} --resume {shown_path(path)}")
         return ExitCode.INTERRUPTED
     console.say(f"report: {shown_path(path / 'report.html')}")
     return ExitCode.CONSISTENT if study.decided else ExitCode.UNDECIDED
+
+
+def _add_strip(study: Study) -> None:
+    """Show a history in the report of the run whose finding it followed, if that run is still there."""
+    strip, run = strip_of(study), Path(study.plan.of_run)
+    if strip and (run / RUN).is_file():
+        with RunStore.open(run) as store:
+            write_strip(store.layout, study.plan.finding, strip)
+            write_run_reports(store)
+        console.say(f"the run's report shows it, too: {shown_path(run / 'report.html')}")

@@ -11,6 +11,7 @@ from harness.host.resources import resource
 from harness.host.text import printable
 from harness.model import CaseId
 from harness.releases.results import Answer, OnKernel, Study, story
+from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, number
 from harness.summary import CaseVerdict
 
@@ -105,6 +106,20 @@ def _shown(kernel: OnKernel, case: CaseId) -> tuple[str, str, str]:
         return "not-run", cell(kernel, case), kernel.failed
     told = [f"{f.oracle}: {f.summary}" for f in answer.findings[:3]]
     return str(answer.verdict.value), cell(kernel, case), answer.reason or "\n".join(told)
+
+
+def strip_of(study: Study) -> Strip | None:
+    """What a history adds to the report of the run whose finding it followed."""
+    cases = study.cases
+    if not study.plan.finding or len(cases) != 1:
+        return None
+    cells = []
+    for kernel in study.kernels:
+        answer = kernel.answer(cases[0])
+        verdict = answer.verdict if answer else CaseVerdict.NOT_RUN
+        why = _shown(kernel, cases[0])[2]
+        cells.append(StripCell(kernel.name or kernel.asked, verdict, cell(kernel, cases[0]), why))
+    return Strip(story(study.kernels, cases[0], study.plan.oracle), tuple(cells))
 
 
 def write_reports(path: Path, study: Study) -> None:

@@ -68,13 +68,16 @@ class OnKernel(msgspec.Struct, frozen=True):
 
 class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
-    finding a history follows; empty: any, and in a matrix.
+    finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
+    finding, and its id.
     """
 
     title: str
     kernels: list[str]
     plan: Plan
     oracle: str = ""
+    of_run: str = ""
+    finding: str = ""
     argv: list[str] = []
 
 

@@ -16,6 +16,7 @@ from harness.host.resources import resource
 from harness.host.text import printable
 from harness.report import words
 from harness.report.lines import reproduce
+from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
@@ -39,6 +40,7 @@ class FindingView:
     evidence: Evidence | None
     kernel_log: str
     fsck: str
+    strip: Strip | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         evidence=evidence,
         kernel_log=_tail(evidence.kernel_log) if evidence else "",
         fsck=_tail(evidence.fsck) if evidence else "",
+        strip=read_strip(store.layout, f.id),
     )
 
 

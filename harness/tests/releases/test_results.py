@@ -8,7 +8,7 @@ import pytest
 
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.releases.page import study_html, study_text
+from harness.releases.page import strip_of, study_html, study_text
 from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan, story
 from harness.summary import CaseVerdict
 
@@ -65,3 +65,24 @@ def test_what_is_shown_says_why_there_is_no_answer() -> None:
     assert 'class="fail" title="mountable: it cannot be mounted"' in page
     assert not study.decided
     assert Study(plan, kernels("+-")).decided
+
+
+def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> None:
+    plan = StudyPlan(
+        title="t",
+        kernels=[],
+        plan=Plan(configurations=[], workloads=[]),
+        oracle="mountable",
+        of_run="/runs/r",
+        finding="0123456789ab",
+    )
+    strip = strip_of(Study(plan, kernels(".+!")))
+    assert strip is not None
+    assert [(c.kernel, c.verdict.value, c.words) for c in strip.cells] == [
+        ("k1.9", "pass", "kept"),
+        ("k2.9", "fail", "3 of 91 broken"),
+        ("k3", "not-run", "not run"),
+    ]
+    assert strip.story == "came after k1.9, first seen in k2.9; still there in k2.9"
+    assert strip.cells[2].why == "the archive does not have the whole kernel"
+    assert strip_of(Study(StudyPlan(title="t", kernels=[], plan=plan.plan), kernels(".+"))) is None
