@@ -158,10 +158,15 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
 
 
 def exit_code(campaign: Campaign) -> ExitCode:
-    """INCONSISTENT if a fault was missed, or found, against what its file says."""
+    """INCONSISTENT if a fault was missed, or found, against what its file says. A gap is one of the default
+    crash states: with others, the fault may be found.
+    """
     if campaign.interrupted:
         return ExitCode.INTERRUPTED
-    if any(r.note or (r.status is Status.MISSED and not r.fault.gap) for r in campaign.rows):
+    default = campaign.plan.fault_models == FaultsPlan(machine="").fault_models
+    if any(r.note and (r.fault.equivalent or default) for r in campaign.rows):
+        return ExitCode.INCONSISTENT
+    if any(r.status is Status.MISSED and not r.fault.gap for r in campaign.rows):
         return ExitCode.INCONSISTENT
     undecided = any(r.status in (Status.UNDECIDED, Status.NOT_TRIED) for r in campaign.rows)
     return ExitCode.UNDECIDED if undecided else ExitCode.CONSISTENT

@@ -347,25 +347,26 @@ def trial_of(trial: Trial, summary: Summary, *, run: str, seconds: float, build_
 
 
 def _reason(case: CaseSummary) -> str:
+    """Why a case is undecided, in one line, with what was the matter with most of its states."""
     reason = case.undecided or case.reason
     if case.status is not CaseStatus.UNKNOWN and case.unknown_reasons:
-        return f"{reason}: {case.unknown_reasons[0].reason}"
-    return reason
+        reason = f"{reason}: {case.unknown_reasons[0].reason}"
+    return "; ".join(line.strip() for line in reason.splitlines())
 
 
 def _sightings(summary: Summary) -> Iterator[Sighting]:
-    """One for each oracle of each case, with the finding that most states show."""
     for case in summary.cases:
-        by_oracle: dict[str, list[Sighting]] = {}
         for f in case.findings:
-            known = f.expectation.reason if f.expectation else ""
-            seen = Sighting(
-                str(case.case), f.oracle, f.states, case.counts.checked, f.summary, str(f.crash_point), known
+            yield Sighting(
+                id=f.id,
+                case=str(case.case),
+                oracle=f.oracle,
+                states=f.states,
+                of=case.counts.checked,
+                summary=f.summary,
+                example=str(f.crash_point),
+                known=f.expectation.reason if f.expectation else "",
             )
-            by_oracle.setdefault(f.oracle, []).append(seen)
-        for same in by_oracle.values():
-            unknown = [s for s in same if not s.known] or same
-            yield max(unknown, key=lambda s: s.states)
 
 
 def _control_words(name: str, trial: Trial) -> str:

@@ -11,10 +11,11 @@ from harness.faults.catalogue import Fault
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """What one oracle found in one case. `states`: how many crash states show it, of `of`. `known`: why it is
-    expected on unmodified kernels; empty if it is not. `example`: the smallest crash state.
+    """A finding of one case. `id`: the same in every run. `states`: how many crash states show it, of `of`.
+    `known`: why unmodified kernels are expected to show it, or empty. `example`: the smallest crash state.
     """
 
+    id: str
     case: str
     oracle: str
     states: int
@@ -104,20 +105,15 @@ class Score(msgspec.Struct, frozen=True):
 def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
     """What became of a fault. `trial`: None if it has not been tried.
 
-    A finding counts if the control decided the same case and the same oracle found nothing there, and if no
-    unmodified kernel is known to show it. A fault is missed only if all its cases were decided, in the
-    control too; an undecided case never makes it found or missed.
+    A finding counts if no unmodified kernel is known to show it, and the control decided the same case and
+    does not show it. Where the same oracle found other things in the control, as with a race that hits now
+    this file, now that one, more states have to show it than show all of those. A fault is missed only if all
+    its cases were decided, in the control too; an undecided case never makes it found or missed.
     """
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
-    shown = {(s.case, s.oracle) for s in control.sightings}
     counted = sorted(
-        (
-            s
-            for s in trial.sightings
-            if (s.case, s.oracle) not in shown and not s.known and s.case in control.cases
-        ),
-        key=lambda s: (s.of, s.case, s.oracle),
+        (s for s in trial.sightings if _counts(s, control)), key=lambda s: (s.of, s.case, -s.states)
     )
     status, why = (Status.FOUND, "") if counted else _not_found(fault, trial, control)
     return Row(
@@ -131,6 +127,13 @@ def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
         build_seconds=trial.build_seconds,
         runs=trial.runs,
     )
+
+
+def _counts(seen: Sighting, control: Trial) -> bool:
+    if seen.known or seen.case not in control.cases:
+        return False
+    alike = [s for s in control.sightings if (s.case, s.oracle) == (seen.case, seen.oracle)]
+    return all(s.id != seen.id for s in alike) and seen.states > sum(s.states for s in alike)
 
 
 def _not_found(fault: Fault, trial: Trial, control: Trial) -> tuple[Status, str]:
