@@ -240,8 +240,7 @@ class _Work:
     ) -> Trial:
         """The result in the run directory if it is of the same kernel and cases, else a new one."""
         folder = self._path / "trials" / name
-        asked = [self._kernels.key(edits), list(modes), list(workloads), self._plan.fault_models]
-        key = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
+        key = _key(self._kernels.key(edits), modes, workloads, self._plan.fault_models)
         done = _read(folder / _TRIAL_NAME)
         if done and done.key == key and not done.failed:
             return done
@@ -304,6 +303,20 @@ class _Work:
             if summary.info.interrupted:
                 raise KeyboardInterrupt
             return summarise(store), store.path
+
+
+def _key(kernel: str, modes: Sequence[str], workloads: Sequence[str], fault_models: Sequence[str]) -> str:
+    """Identifies what a trial is asked: its kernel, its modes, and what its workloads do."""
+    done = [
+        (
+            w.name,
+            list(map(str, w.operations)),
+            [hashlib.sha256(data).hexdigest() for data in w.files.values()],
+        )
+        for w in select_workloads(workloads)
+    ]
+    asked = (kernel, list(modes), done, list(fault_models))
+    return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
 
 def _opened(plan: Plan, folder: Path, expected: Sequence[Expectation]) -> RunStore:

@@ -182,6 +182,18 @@ def test_a_fault_whose_edit_has_changed_is_tried_again(
     assert [r.status for r in again.rows] == [Status.MISSED]
 
 
+def test_a_workload_that_has_changed_is_run_again(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name alone was compared, so a campaign went on with what an older version of it had shown."""
+    plant(monkeypatch, fault("forgetful"))
+    plan, path = begin(tmp_path)
+    carry_out(plan, path, kernels, Progress(), lambda _: None)
+    (tmp_path / "dirs.toml").write_text(WORKLOAD.replace('"sync", ', ""))
+    again = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    assert [r.status for r in again.rows] == [Status.MISSED]
+
+
 def test_an_edit_without_a_place_is_told_before_anything_is_run(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
