@@ -76,11 +76,46 @@ LOST = {
 }
 
 
-def _run(tmp_path: Path, body: str, tail: str | None = None) -> tuple[int, ...] | None:
+PREPARE_WIDE = """
+libc.aligned_alloc.restype = ctypes.c_void_p
+wide = 1 << 18
+memory = libc.aligned_alloc(at(4096), at(wide))
+look = lambda block: ctypes.string_at(memory + block * 4096, 1)
+free = lambda: libc.free(ctypes.c_void_p(memory))
+read = lambda fd: libc.pread(fd, ctypes.c_void_p(memory), at(wide), at(0))
+"""
+WIDE_BLOCKS = 64
+ALL = tuple(range(WIDE_BLOCKS))
+
+# xfs_repair reads 512 KiB for a super block: every data block in it seemed to matter for its answer.
+WIDE = {
+    "freed": ("assert read(fd) == wide; free()", ()),
+    "looked at": ("read(fd); look(10); look(3); look(10); free()", (10, 3)),
+    "looked at between": (
+        "os.pread(fd, 1, 0); read(fd); look(10); free(); os.pread(fd, 1, 8192)",
+        (0, 10, 2),
+    ),
+    "twice": ("read(fd); look(1); read(fd); look(2); free()", ALL),
+    "kept": ("read(fd); look(10)", ALL),
+    "freed after another read": ("read(fd); os.pread(fd, 1, 0); free()", ALL),
+    "freed after a read of another file": ("read(fd); os.read(os.open(sys.executable, 0), 9); free()", ALL),
+    "writable": ("read(os.open(image, os.O_RDWR)); free()", ALL),
+    "with a handler of its own": (
+        "import signal; signal.signal(signal.SIGSEGV, lambda *_: None); read(fd); free()",
+        ALL,
+    ),
+    "other memory freed": (
+        "read(fd); libc.free(ctypes.c_void_p(libc.aligned_alloc(at(4096), at(4096)))); free()",
+        (),
+    ),
+}
+
+
+def _run(tmp_path: Path, body: str, tail: str | None = None, blocks: int = BLOCKS) -> tuple[int, ...] | None:
     with needed():
         library = find_library()
     image, second, out = tmp_path / "image", tmp_path / "second", tmp_path / "out"
-    image.write_bytes(bytes(BLOCKS * BLOCK_BYTES))
+    image.write_bytes(bytes(blocks * BLOCK_BYTES))
     second.write_bytes(bytes(2 * BLOCK_BYTES))
     out.write_bytes(b"")
     environment = {
@@ -104,6 +139,19 @@ def _run(tmp_path: Path, body: str, tail: str | None = None) -> tuple[int, ...] 
 def test_reads_are_seen(tmp_path: Path, how: str) -> None:
     body, blocks = SEEN[how]
     assert _run(tmp_path, body) == blocks
+
+
+@pytest.mark.parametrize("how", WIDE)
+def test_of_a_wide_read_only_the_pages_that_were_looked_at_count(tmp_path: Path, how: str) -> None:
+    body, blocks = WIDE[how]
+    found = _run(tmp_path, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
+    assert found is not None
+    assert (found if len(blocks) < WIDE_BLOCKS else tuple(sorted(found))) == blocks
+
+
+def test_a_crash_of_the_program_stays_one(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError, match="SIGSEGV"):
+        _run(tmp_path, PREPARE_WIDE + "read(fd); ctypes.string_at(0)", blocks=WIDE_BLOCKS)
 
 
 @pytest.mark.parametrize("how", LOST)

@@ -8,6 +8,9 @@
 //! started). A trace that may lack a read must not be taken for a complete one. A program that is linked
 //! statically, or ends by `_exit`, leaves no complete trace.
 //!
+//! Of a wide read into memory that the program frees before it reads again, only the pages count that it looked
+//! at ([`guard`]).
+//!
 //! A traced program dies with the thread that started it: a killed orchestrator leaves no fsck behind.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
@@ -23,6 +26,8 @@ use std::sync::{
 
 use libc::{dlsym, mode_t, off64_t, size_t, ssize_t, FILE, RTLD_NEXT};
 
+mod guard;
+
 /// Device and inode of a file.
 type Identity = (u64, u64);
 
@@ -33,11 +38,14 @@ struct Trace {
     identity: Option<Identity>,
     /// The second file's, with the offset at which it begins.
     tail: Option<(Identity, u64)>,
-    /// Reads, as offset and length.
-    reads: Vec<(u64, u64)>,
+    /// Reads, as number, offset and length.
+    reads: Vec<(u32, u64, u64)>,
     /// The program did something that is not followed.
     lost: bool,
 }
+
+/// What one look at a watched read counts for.
+const PAGE_BYTES: u64 = 4096;
 
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
@@ -158,10 +166,16 @@ fn write_trace(out: &OsStr, trace: &Trace) -> std::io::Result<()> {
         return file.write_all(b"several processes\n");
     }
     let mut text = String::new();
-    for (offset, length) in &trace.reads {
+    let looks = guard::looks();
+    let complete = looks.is_some();
+    let looks = looks.into_iter().flatten();
+    let mut reads = trace.reads.clone();
+    reads.extend(looks.map(|(number, offset)| (number, offset, PAGE_BYTES)));
+    reads.sort_unstable();
+    for (_, offset, length) in reads {
         text.push_str(&format!("{offset} {length}\n"));
     }
-    if trace.identity.is_some() && !trace.lost {
+    if trace.identity.is_some() && !trace.lost && complete {
         text.push_str("complete\n");
     }
     file.set_len(0)?;
@@ -182,20 +196,44 @@ fn traced(descriptor: c_int) -> Option<u64> {
     with_trace(|t| t.base(identity)).flatten()
 }
 
-fn note(descriptor: c_int, offset: i64, length: ssize_t) {
+fn note(descriptor: c_int, buffer: *const c_void, offset: i64, length: ssize_t) {
     if length <= 0 {
         return;
     }
     let Some(base) = traced(descriptor) else {
         return;
     };
-    with_trace(|t| match u64::try_from(offset) {
-        Ok(offset) => t.reads.push((base + offset, length as u64)),
-        Err(_) => t.lost = true,
-    });
+    let Ok(offset) = u64::try_from(offset) else {
+        with_trace(|t| t.lost = true);
+        return;
+    };
+    let (start, length, at) = (buffer as usize, length as usize, base + offset);
+    let number = guard::next();
+    let watched = is_read_only(descriptor).then(|| guard::watch(start, length, at, number));
+    let end = at + length as u64;
+    // what is not watched: all, or what lies in front of whole pages and behind them
+    let parts = match watched.flatten() {
+        None => [at..end, end..end],
+        Some(pages) => {
+            let place = |address: usize| at + (address - start) as u64;
+            [at..place(pages.start), place(pages.end)..end]
+        }
+    };
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        let length = part.end - part.start;
+        with_trace(|t| t.reads.push((number, part.start, length)));
+    }
+}
+
+/// Whether what was read cannot be written back: memory that the kernel reads must not be watched.
+fn is_read_only(descriptor: c_int) -> bool {
+    // SAFETY: this command takes no argument.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_ACCMODE == libc::O_RDONLY
 }
 
 fn lose(descriptor: c_int) {
+    guard::give_up();
     if traced(descriptor).is_some() {
         with_trace(|t| t.lost = true);
     }
@@ -218,6 +256,7 @@ macro_rules! real {
 }
 
 type Pread = unsafe extern "C" fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
+type Free = unsafe extern "C" fn(*mut c_void);
 type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
@@ -248,9 +287,10 @@ macro_rules! pread_like {
             count: size_t,
             at: off64_t,
         ) -> ssize_t {
+            guard::give_up();
             // SAFETY: passed on unchanged.
             let got = unsafe { real!($text as Pread)(fd, buffer, count, at) };
-            note(fd, at, got);
+            note(fd, buffer, at, got);
             got
         }
     };
@@ -287,12 +327,31 @@ checked_pread_like!(__pread64_chk);
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+    guard::give_up();
     // SAFETY: lseek changes nothing here; the read is passed on unchanged.
     unsafe {
         let at = libc::lseek64(fd, 0, libc::SEEK_CUR);
         let got = real!(c"read" as Read)(fd, buffer, count);
-        note(fd, at, got);
+        note(fd, buffer, at, got);
         got
+    }
+}
+
+/// free(3): ends the watch of a read into this memory.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn free(memory: *mut c_void) {
+    if memory.is_null() {
+        return;
+    }
+    // SAFETY: allocated memory, passed on unchanged.
+    unsafe {
+        if guard::is_active() {
+            guard::freed(memory as usize, libc::malloc_usable_size(memory));
+        }
+        real!(c"free" as Free)(memory);
     }
 }
 
