@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 SAMPLE_RATE = 0.01
@@ -16,6 +18,22 @@ class KernelChoice(msgspec.Struct, frozen=True):
     spec: str
     modules: str | None = None
     replaced: tuple[str, ...] = ()
+
+
+class Completions(enum.StrEnum):
+    """When the disk reports writes as completed while a recording is made: as late as the guest allows, which
+    catches a file system that does not wait for a write; or at once.
+    """
+
+    HOLD = "hold"
+    PROMPT = "prompt"
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        if self is Completions.HOLD:
+            return "while recording, writes completed as late as the guest allowed"
+        return "while recording, writes completed at once"
 
 
 class GuestChoice(msgspec.Struct, frozen=True):
@@ -45,6 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sample_rate: float = SAMPLE_RATE
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
     log_bytes: int = LOG_BYTES
+    completions: Completions = Completions.HOLD
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []

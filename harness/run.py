@@ -25,7 +25,7 @@ from harness.errors import EnvironmentLacks, RunChanged, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
-from harness.guests.worker import Worker
+from harness.guests.worker import GuestKit, Worker
 from harness.host.files import file_hash
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen, need_replaced
@@ -169,10 +169,13 @@ def _note_why_not(store: RunStore, asked: Asked) -> None:
 @contextlib.contextmanager
 def _pool(kits: Kits, scratch: Path, plan: Plan) -> Iterator[Pool]:
     def station(number: int) -> Station:
-        judge = Worker(kits.judge, scratch / f"judge-{number}", plan.log_bytes)
+        judge = worker(kits.judge, f"judge-{number}")
         if kits.recorder is kits.judge:
             return Station(judge, judge)
-        return Station(Worker(kits.recorder, scratch / f"recorder-{number}", plan.log_bytes), judge)
+        return Station(worker(kits.recorder, f"recorder-{number}"), judge)
+
+    def worker(kit: GuestKit, name: str) -> Worker:
+        return Worker(kit, scratch / name, plan.log_bytes, plan.completions)
 
     pool = Pool(station, plan.jobs, confirms=kits.recorder is not kits.judge)
     try:
@@ -221,7 +224,8 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
             name=kits.judge.machine.described,
             accel=kits.judge.machine.accel,
             version=kits.judge.machine.version(),
-            details={"how": kits.description},
+            details={"how": kits.description}
+            | ({} if plan.recordings else {"completions": plan.completions.description}),
         ),
         finished=None,
         interrupted=False,

@@ -38,7 +38,7 @@ from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
-from harness.plan import SAMPLE_RATE, Plan
+from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.revisit.trust import need_resumable
@@ -97,6 +97,14 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     callback=listed,
     metavar="NAME,...",
     help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix, the log cut at every entry.",
+)
+@click.option(
+    "--completions",
+    type=click.Choice([*Completions]),
+    default=Completions.HOLD,
+    show_default=True,
+    help="While recording, the disk reports writes as completed as late as the guest allows (hold), which "
+    "catches a file system that does not wait, or at once (prompt).",
 )
 @click.option(
     "-j",
@@ -253,6 +261,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         require_all=_required(given["require_all"], given["configurations"] or SMOKE[0]),
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
         log_bytes=given["log_mib"] << 20,
+        completions=Completions(given["completions"]),
         argv=sys.argv[1:],
     )
 

@@ -299,6 +299,14 @@ class Disk:
         hashes = self._ask(wire.BlockHashes(blocks=list(blocks)), wire.BlocksHashed).hashes
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
+    def hold_completions(self, idle_s: float | None) -> None:
+        """From now on, report the guest's writes as completed as late as it allows, as a slow disk may, and
+        the newest first: when it asks for a flush, its queue is nearly full, or it has asked for nothing for
+        `idle_s`. None: report all that are held, and from now on each at once.
+        """
+        hold_us = None if idle_s is None else round(idle_s * 1e6)
+        self._ask(wire.Completions(hold_us=hold_us), wire.Noted)
+
     def stats(self) -> wire.Counted:
         """Counters since the last `switch` or `open`."""
         return self._ask(wire.Stats(), wire.Counted)

@@ -333,6 +333,10 @@ class Compare(_Message, tag="compare"):
     order: Annotated[list[U64], _up_to("DROPPED")] | None
 
 
+class Completions(_Message, tag="completions"):
+    hold_us: U64 | None
+
+
 class Stats(_Message, tag="stats"):
     pass
 
@@ -364,7 +368,18 @@ class Explore(_Message, tag="explore"):
 
 
 DiskRequest: TypeAlias = (
-    Open | Switch | Image | Hashes | Compare | Stats | AlsoRead | Remember | Recall | BlockHashes | Explore
+    Open
+    | Switch
+    | Image
+    | Hashes
+    | Compare
+    | Completions
+    | Stats
+    | AlsoRead
+    | Remember
+    | Recall
+    | BlockHashes
+    | Explore
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.model import CaseId, CrashState
-from harness.plan import Plan
+from harness.plan import Completions, Plan
 from harness.report.words import shown_path
 from harness.store import RunStore
 
@@ -52,6 +52,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += [option, value] if value != "auto" else []
     if plan.fault_models != ("prefix",):
         words += ["--fault-model", ",".join(plan.fault_models)]
+    if plan.completions is not Completions.HOLD:
+        words += ["--completions", plan.completions]
     return shlex.join(words)
 
 

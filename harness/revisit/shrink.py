@@ -122,10 +122,14 @@ def _bench(
         kept = store.layout.base(profile.filesystem, profile.mode)
         base = make_base(profile, kept, directory)
         kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
-        judge = guests.enter_context(Worker(kits.judge, directory / "judge", plan.log_bytes))
+        judge = guests.enter_context(
+            Worker(kits.judge, directory / "judge", plan.log_bytes, plan.completions)
+        )
         recorder = judge
         if kits.recorder is not kits.judge:
-            recorder = guests.enter_context(Worker(kits.recorder, directory / "recorder", plan.log_bytes))
+            recorder = guests.enter_context(
+                Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
+            )
         yield _Bench(plan, recorder, judge, base, directory)
 
 

@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -111,6 +112,42 @@ class Frontend:
         status, _ = self._request(_OUT, sector, data)
         if status:
             raise OSError(f"write of {len(data)} bytes at {sector}: status {status}")
+
+    def submit_writes(self, writes: Sequence[tuple[int, bytes]], *, then_flush: bool = False) -> None:
+        """Put writes of one sector each, and a flush behind them, into the queue, in one kick. The chains
+        begin at the descriptors 0, 3, 6, ...; waits for no answer: see `completed`.
+        """
+        memory = self._memory
+        requests = [(_OUT, sector, data) for sector, data in writes] + [(_FLUSH, 0, b"")] * then_flush
+        for number, (kind, sector, data) in enumerate(requests):
+            header, status, place = _HEADER + 64 * number, _STATUS + number, _DATA + 512 * number
+            memory[header : header + 16] = struct.pack("<IIQ", kind, 0, sector)
+            memory[place : place + len(data)] = data
+            head = 3 * number
+            struct.pack_into("<QIHH", memory, head * 16, header, 16, _DESC_NEXT, head + 1)
+            struct.pack_into("<QIHH", memory, (head + 1) * 16, place, len(data), _DESC_NEXT, head + 2)
+            if not data:
+                struct.pack_into("<HH", memory, head * 16 + 12, _DESC_NEXT, head + 2)
+            struct.pack_into("<QIHH", memory, (head + 2) * 16, status, 1, _DESC_WRITE, 0)
+            struct.pack_into("<H", memory, _AVAIL + 4 + 2 * ((self._next + number) % _QUEUE_ENTRIES), head)
+        self._next = (self._next + len(requests)) % (1 << 16)
+        struct.pack_into("<HH", memory, _AVAIL, 0, self._next)
+        os.eventfd_write(self._kick, 1)
+
+    def completed(self, count: int) -> list[int]:
+        """The first `count` requests that the disk completed, by number of `submit_writes`, in that order;
+        waits for them.
+        """
+        while struct.unpack_from("<H", self._memory, _USED + 2)[0] < count:
+            ready, _, _ = select.select([self._call], [], [], _TIMEOUT_S)
+            if not ready:
+                raise TimeoutError("the disk does not answer")
+            os.eventfd_read(self._call)
+        return [struct.unpack_from("<I", self._memory, _USED + 4 + 8 * i)[0] // 3 for i in range(count)]
+
+    def used(self) -> int:
+        """How many requests the disk has completed."""
+        return int(struct.unpack_from("<H", self._memory, _USED + 2)[0])
 
     def discard(self, sector: int, sectors: int) -> int:
         return self._request(_DISCARD, 0, struct.pack("<QII", sector, sectors, 0))[0]

@@ -205,6 +205,8 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("hashes", "DiskRequest", wire.Hashes(states=_STATES)),
     ("compare", "DiskRequest", wire.Compare(log="/l", order=None)),
     ("compare in order", "DiskRequest", wire.Compare(log="/l", order=[1, 0])),
+    ("completions held", "DiskRequest", wire.Completions(hold_us=5000)),
+    ("completions at once", "DiskRequest", wire.Completions(hold_us=None)),
     ("stats", "DiskRequest", wire.Stats()),
     ("also read", "DiskRequest", wire.AlsoRead(blocks=[0, 128, 1 << 20, 1 << 33])),
     ("remember", "DiskRequest", wire.Remember(outcome=1 << 63)),

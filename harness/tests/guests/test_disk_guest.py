@@ -248,3 +248,66 @@ def test_descriptors_that_no_driver_makes_are_refused_and_counted(
     disk.open(tmp_path / "base", tmp_path / "log")
     with Frontend(disk.socket) as another:
         assert another.read(0, SECTORS) == BASE
+
+
+# --- completions -----------------------------------------------------------------------------
+
+LONG_S = 600.0
+"""No guest of these tests is idle for so long."""
+
+
+def _write(number: int) -> tuple[int, bytes]:
+    return (8 * number, bytes([number]) * S)
+
+
+def test_writes_complete_in_their_order_unless_they_are_held(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        guest.submit_writes([_write(n) for n in range(3)], then_flush=True)
+        assert guest.completed(4) == [0, 1, 2, 3]
+
+
+def test_a_flush_releases_what_is_held_the_newest_first(disk: Disk) -> None:
+    """A disk that completes each write at once hides a file system that does not wait for one: when it sends
+    its flush, the write has completed.
+    """
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S)
+        guest.submit_writes([_write(n) for n in range(3)], then_flush=True)
+        assert guest.completed(4) == [2, 1, 0, 3]
+
+
+def test_a_held_write_is_there_to_be_read(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S)
+        guest.submit_writes([_write(1)])
+        while not disk.stats().writes:
+            time.sleep(0.001)
+        assert guest.used() == 0
+        disk.hold_completions(None)
+        assert guest.completed(1) == [0]
+        assert guest.read(8, 1) == _write(1)[1]
+
+
+def test_a_guest_that_waits_gets_its_writes(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(0.001)
+        guest.submit_writes([_write(0)])
+        assert guest.completed(1) == [0]
+
+
+def test_a_queue_that_is_nearly_full_is_released(disk: Disk) -> None:
+    """A queue of 16 holds 5 requests of 3 descriptors: the guest could not even ask for a flush."""
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S)
+        guest.submit_writes([_write(n) for n in range(4)])
+        assert guest.completed(4) == [3, 2, 1, 0]
+
+
+def test_what_a_lost_guest_left_held_is_forgotten(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S)
+        guest.submit_writes([_write(0)])
+    disk.hold_completions(None)
+    with Frontend(disk.socket) as guest:
+        guest.write(8, b"Z" * S)
+        assert guest.read(8, 1) == b"Z" * S

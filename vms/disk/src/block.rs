@@ -40,6 +40,25 @@ const ZERO_SEGMENTS_MAX: usize = 1;
 const ID_BYTES: usize = 20;
 const ID: &[u8] = b"powercut";
 
+/// What matters of a request to whoever holds completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It changes the device.
+    Write,
+    Flush,
+    Other,
+}
+
+/// The kind of the request whose header begins `out`.
+pub fn kind(out: &mut impl Read) -> Kind {
+    let mut word = [0; 4];
+    match out.read_exact(&mut word).map(|()| u32::from_le_bytes(word)) {
+        Ok(VIRTIO_BLK_T_OUT | VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES) => Kind::Write,
+        Ok(VIRTIO_BLK_T_FLUSH) => Kind::Flush,
+        _ => Kind::Other,
+    }
+}
+
 /// struct virtio_blk_config up to the write-zeroes fields, for a device of `sectors`.
 #[must_use]
 pub fn config(sectors: u64) -> [u8; 60] {

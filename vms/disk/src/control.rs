@@ -1,6 +1,6 @@
 //! The host's requests.
 
-use std::{os::unix::net::UnixStream, path::Path, sync::Condvar};
+use std::{os::unix::net::UnixStream, path::Path, sync::Condvar, time::Duration};
 
 use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError};
 
@@ -41,10 +41,16 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         });
         return open(shared, &base, log.as_deref(), order);
     }
+    if let DiskRequest::Completions { hold_us } = request {
+        shared.hold.set(hold_us.map(Duration::from_micros));
+        return Ok(DiskReply::Noted {});
+    }
     let mut guard = shared.device();
     let device = guard.as_mut().ok_or(DiskError::NothingOpen)?;
     match request {
-        DiskRequest::Open { .. } => unreachable!("answered above"),
+        DiskRequest::Open { .. } | DiskRequest::Completions { .. } => {
+            unreachable!("answered above")
+        }
         DiskRequest::Switch { state } => {
             device.switch(&state)?;
             Ok(DiskReply::Switched {})

@@ -13,6 +13,7 @@ pub mod explore;
 #[cfg(test)]
 mod explore_properties;
 pub mod hash;
+pub mod hold;
 pub mod image;
 pub mod index;
 pub mod log;

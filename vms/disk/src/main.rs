@@ -104,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         .flush()
         .map_err(ServeError::call("standard output"))?;
 
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared::new().map_err(ServeError::call("a thread"))?);
     let opened = Arc::new(Condvar::new());
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(&opened));
     thread::spawn(move || {

@@ -24,7 +24,13 @@ use vmm_sys_util::{
     event::{new_event_consumer_and_notifier, EventConsumer, EventFlag, EventNotifier},
 };
 
-use crate::{block, device::Device, error::ServeError, relay};
+use crate::{
+    block::{self, Kind},
+    device::Device,
+    error::ServeError,
+    hold::Hold,
+    relay,
+};
 
 /// Feature bit 30: the front end speaks the protocol's extensions (such as GET_CONFIG).
 const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -35,13 +41,26 @@ const CONFIG_BYTES_MAX: usize = 4096;
 const EMPTY_ROUNDS_MAX: u32 = 3;
 
 /// The device, shared by the guest's queue and the control connection.
-#[derive(Default)]
 pub struct Shared {
     device: Mutex<Option<Device>>,
     guest: AtomicBool,
+    /// Holds completions while a recording is made.
+    pub hold: Arc<Hold>,
 }
 
 impl Shared {
+    /// Without a device, and without a guest.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            device: Mutex::default(),
+            guest: AtomicBool::default(),
+            hold: Hold::start()?,
+        })
+    }
+
     /// None before the first `Open`.
     pub fn device(&self) -> MutexGuard<'_, Option<Device>> {
         self.device.lock().expect("no thread panics and lives on")
@@ -76,14 +95,24 @@ impl Backend {
                 return Ok(any);
             };
             any = true;
+            self.shared.hold.asked();
             let head = chain.head_index();
             let reader = Reader::new(memory.deref(), chain.clone());
             let writer = Writer::new(memory.deref(), chain);
-            let answered = match (reader, writer) {
-                (Ok(reader), Ok(writer)) => self.answer(reader, writer),
-                _ => None,
+            let (kind, answered) = match (reader, writer) {
+                (Ok(reader), Ok(writer)) => {
+                    let kind = block::kind(&mut reader.clone());
+                    if kind == Kind::Flush {
+                        self.shared.hold.release();
+                    }
+                    (kind, self.answer(reader, writer))
+                }
+                _ => (Kind::Other, None),
             };
             let used = answered.unwrap_or_else(|| self.note_unanswered());
+            if kind == Kind::Write && self.shared.hold.take(vring, head, used) {
+                continue;
+            }
             if vring.add_used(head, used).is_err() {
                 // the ring names a descriptor that it does not have
                 self.note_unanswered();
@@ -232,6 +261,7 @@ fn serve_one(shared: &Arc<Shared>, guests: &UnixListener) -> Result<(), ServeErr
         eprintln!("the guest's connection ended: {error}");
     }
     drop(daemon);
+    shared.hold.forget();
     shared.guest.store(false, Ordering::Release);
     for thread in relays {
         // the threads end with the connection, and a panic would have ended the process

@@ -311,6 +311,10 @@ pub enum DiskRequest {
         log: String,
         order: Option<Vec<u64>>,
     },
+    /// From now on, hold completions of writes as long as the guest allows, as a slow disk may: until it asks for
+    /// a flush, its queue is nearly full, or it has asked for nothing for `hold_us` microseconds. None: complete
+    /// each at once, as a disk does at first.
+    Completions { hold_us: Option<u64> },
     /// Counters since the last `Switch` or `Open`.
     Stats {},
     /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
