@@ -1,0 +1,283 @@
+"""All states that a power cut may legally leave, from the times of the writes.
+
+A disk with a volatile cache promises only this (Documentation/block/writeback_cache_control.rst): a write that
+completed before a flush was submitted is durable once that flush completes; a FUA write is durable once it
+completes; the data of a PREFLUSH write is not written before everything that had completed when it was submitted
+is durable. Every other write that was submitted may have reached the platter or not, block by block.
+
+If power fails just before the event T, then of the writes submitted before T
+
+- *durable* ones have landed: they became durable before T;
+- the others are *volatile*: each of their blocks has landed or not, independently of the others, except that
+- the data of a PREFLUSH write which is still in flight has landed only if all that had completed when it was
+  submitted has landed. So the choices fall into *stages*: in stage 0 no such data has landed; in stage k that of the
+  first k such writes is volatile, and what had completed when the k-th was submitted is durable.
+
+Between two events that make something durable, the sets of what may be there only grow. So it is enough to look just
+before each of these events and, since an operation that has begun may excuse what is found, just before each `begin`
+mark. Promises only grow with time as well: what was acknowledged in between counts.
+
+Writes to one block that were in flight together land in the order of submission: a kernel does not write one block
+twice at once (a page under writeback, and a locked buffer, wait).
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Landed, Part, Position
+from harness.writelog import WriteLog
+from harness.writelog.times import Times, TimedWrite
+
+BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
+NEVER = 1 << 62
+"""Later than every event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What the disk writes as a whole: the sectors of one write within one unit of the device. `number`: of the
+    unit within the write, from 0.
+    """
+
+    entry: int
+    number: int
+    sector: int
+    sectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment at which the power may fail, in one of its stages.
+
+    `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of entries at
+    the end. `at`: the event. `prefix`: chunks submitted by then; of these the ones in `absent` cannot have landed,
+    those in `volatile` may have, all others have.
+    """
+
+    entry: int
+    at: int
+    stage: int
+    prefix: int
+    absent: tuple[int, ...]
+    volatile: tuple[int, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A write with the event that makes it durable, and its chunks."""
+
+    write: TimedWrite
+    durable: int
+    chunks: range
+
+
+class LegalStates:
+    """The legal crash states of one recording.
+
+    `unit_sectors`: what a disk writes as a whole, 8 (a block of 4 KiB) or 1. Chunks are numbered in the order of
+    submission: that is the order in which `powercut-disk` applies them (`order`).
+    """
+
+    def __init__(self, log: WriteLog, times: Times, unit_sectors: int = BLOCK_SECTORS) -> None:
+        self.unit_sectors = unit_sectors
+        self._times = times
+        self._entries = log.entry_count
+        self.chunks: list[Chunk] = []
+        self._writes: list[_Timed] = []
+        durable = _durability(times)
+        for write in times.writes:
+            first = len(self.chunks)
+            entry = log.entries[write.entry]
+            self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
+            self._writes.append(_Timed(write, durable(write), range(first, len(self.chunks))))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The entries that change the device, in the order of submission."""
+        return tuple(t.write.entry for t in self._writes)
+
+    # --- moments ------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """Where to look, in order: every legal state has the contents and the promises of a state of one of them."""
+        return tuple(m for entry, at in self._cuts() for m in self._stages(entry, at))
+
+    def _cuts(self) -> list[tuple[int, int]]:
+        """(entry, event) of each moment."""
+        ends = {t.durable for t in self._writes}
+        begun = {mark.at for mark in self._times.marks if mark.text.startswith("begin ")}
+        cuts = sorted((at, entry) for entry, at in self._events.items() if at in ends or at in begun)
+        return [(entry, at) for at, entry in cuts] + [(self._entries, self._times.events)]
+
+    @functools.cached_property
+    def _events(self) -> dict[int, int]:
+        """The event with which an entry completes or, for a mark, is made."""
+        times = self._times
+        found = {w.entry: w.completed for w in times.writes}
+        found |= {f.entry: f.completed for f in times.flushes}
+        return found | {m.entry: m.at for m in times.marks}
+
+    def _stages(self, entry: int, at: int) -> Iterator[Moment]:
+        volatile, prefix = self._volatile(at), self._prefix(at)
+        flying = [t for t in volatile if _in_flight_behind_a_flush(t, at)]
+        for stage in range(len(flying) + 1):
+            flushed = flying[stage - 1].write.submitted if stage else 0
+            late = {t.write.entry for t in flying[stage:]}
+            free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
+            yield Moment(
+                entry, at, stage, prefix, _numbers(flying[stage:]), _numbers(free), self._position(at)
+            )
+
+    def _volatile(self, at: int) -> list[_Timed]:
+        """The writes submitted before the event and not durable by then, in order."""
+        begin, end = bisect.bisect_left(self._settled, at), self._submitted(at)
+        return [t for t in self._writes[begin:end] if t.durable >= at]
+
+    def _submitted(self, at: int) -> int:
+        """How many writes were submitted before the event."""
+        return bisect.bisect_left(self._writes, at, key=lambda t: t.write.submitted)
+
+    def _prefix(self, at: int) -> int:
+        """How many chunks were submitted before the event."""
+        count = self._submitted(at)
+        return self._writes[count - 1].chunks.stop if count else 0
+
+    @functools.cached_property
+    def _settled(self) -> list[int]:
+        """For each write, the event by which it and all before it are durable: those need not be searched."""
+        return list(itertools.accumulate((t.durable for t in self._writes), max))
+
+    def _position(self, at: int) -> Position:
+        begun, acked, told = (bisect.bisect_left(self._made[word], at) for word in ("begin", "ack", "app"))
+        return Position(begun=begun, acked=acked, told=told)
+
+    @functools.cached_property
+    def _made(self) -> dict[str, list[int]]:
+        """When marks were made, by their first word."""
+        found: dict[str, list[int]] = {"begin": [], "ack": [], "app": []}
+        for mark in self._times.marks:
+            found.setdefault(mark.text.partition(" ")[0], []).append(mark.at)
+        return found
+
+    # --- states -------------------------------------------------------------------------------
+
+    def position(self, state: CrashState) -> Position:
+        """The position in the history of a state. Raises UsageError for one of no moment."""
+        return self._position(self._at(state))
+
+    def name(self, moment: Moment, lost: Iterable[int]) -> CrashState:
+        """The state of a moment in which these of its chunks have not landed, in its one short form."""
+        gone = set(lost)
+        free = self._volatile(moment.at)
+        less = self._parts(free, gone)
+        only = self._parts(free, {n for t in free for n in t.chunks} - gone)
+        best = Landed(only, only=True) if len(only) < len(less) else Landed(less)
+        return CrashState(moment.entry, landed=best)
+
+    def _parts(self, free: Sequence[_Timed], chosen: set[int]) -> tuple[Part, ...]:
+        """The chosen chunks of these writes, as whole writes where all of a write is chosen."""
+        found: list[Part] = []
+        for timed in sorted(free, key=lambda t: t.write.entry):
+            of_it = [n - timed.chunks.start for n in timed.chunks if n in chosen]
+            if len(of_it) == len(timed.chunks):
+                found.append(Part(timed.write.entry))
+            elif self.unit_sectors == 1:
+                found += [Part(timed.write.entry, sector=n) for n in of_it]
+            else:
+                found += [Part(timed.write.entry, block=n) for n in of_it]
+        return tuple(found)
+
+    def on_disk(self, state: CrashState) -> CrashState:
+        """The state as the disk takes it: a prefix of the chunks, less those that have not landed.
+
+        Raises UsageError for a state of no moment, or one that no disk that honours flushes can be in.
+        """
+        at = self._at(state)
+        volatile = self._volatile(at)
+        lost = self._named(state, volatile)
+        if state.landed is not None and state.landed.only:
+            lost = set(_numbers(volatile)) - lost
+        _need_legal(state, volatile, at, lost)
+        return CrashState(self._prefix(at), tuple(sorted(lost)))
+
+    def _named(self, state: CrashState, volatile: Sequence[_Timed]) -> set[int]:
+        """The chunks that a state's parts name."""
+        by_entry = {t.write.entry: t for t in volatile}
+        found: set[int] = set()
+        for part in state.landed.parts if state.landed else ():
+            timed = by_entry.get(part.entry)
+            if timed is None:
+                raise UsageError(f"{state}: entry {part.entry} is not a write that a cache could lose then", _SEE)
+            number = part.block if part.block is not None else part.sector
+            unit = 1 if part.sector is not None else BLOCK_SECTORS
+            if number is not None and (unit != self.unit_sectors or number >= len(timed.chunks)):
+                raise UsageError(f"{state}: entry {part.entry} has no part {part}", _SEE)
+            found.update(timed.chunks if number is None else [timed.chunks.start + number])
+        return found
+
+    def _at(self, state: CrashState) -> int:
+        if state.landed is None:
+            raise UsageError(f"{state} is a state of the log's order, not one by times", _SEE)
+        if state.prefix == self._entries:
+            return self._times.events
+        at = self._events.get(state.prefix)
+        if at is None:
+            raise UsageError(f"{state}: the log has no entry {state.prefix} of which the time is known", _SEE)
+        return at
+
+
+def _need_legal(state: CrashState, volatile: Sequence[_Timed], at: int, lost: set[int]) -> None:
+    """Raises UsageError if data of a PREFLUSH write has landed and something ahead of its flush has not."""
+    for later in (t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)):
+        flushed = (t for t in volatile if t.write.completed < later.write.submitted)
+        if early := next((t for t in flushed if not lost.isdisjoint(t.chunks)), None):
+            raise UsageError(
+                f"{state}: entry {later.write.entry} flushes the cache before its own data is written, "
+                f"so entry {early.write.entry} cannot be lost",
+                _SEE,
+            )
+
+
+def _in_flight_behind_a_flush(timed: _Timed, at: int) -> bool:
+    return timed.write.preflush and timed.write.completed >= at
+
+
+_SEE = "powercut log ls shows the entries of a log, with their times"
+
+
+def _durability(times: Times) -> functools.partial[int]:
+    """A function: the event with which a write becomes durable, or NEVER."""
+    flushes = [(f.submitted, f.completed) for f in times.flushes]
+    flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush]
+    flushes.sort()
+    submitted = [s for s, _ in flushes]
+    first = [NEVER] * (len(flushes) + 1)  # the first completion of a flush from the i-th on
+    for i in range(len(flushes) - 1, -1, -1):
+        first[i] = min(first[i + 1], flushes[i][1])
+    return functools.partial(_durable, submitted, first)
+
+
+def _durable(submitted: list[int], first: list[int], write: TimedWrite) -> int:
+    if write.fua:
+        return write.completed
+    return first[bisect.bisect_right(submitted, write.completed)]
+
+
+def _cut(entry: int, sector: int, sectors: int, unit: int) -> Iterator[Chunk]:
+    end, number = sector + sectors, 0
+    while sector < end:
+        stop = min(end, (sector // unit + 1) * unit)
+        yield Chunk(entry, number, sector, stop - sector)
+        sector, number = stop, number + 1
+
+
+def _numbers(writes: Iterable[_Timed]) -> tuple[int, ...]:
+    return tuple(n for t in writes for n in t.chunks)

@@ -1,0 +1,202 @@
+"""Legal crash states by times: held against the plain reference."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.model import CrashState, EntryFlag, LogEntry, Position
+from harness.states.legal import LegalStates, Moment
+from harness.states.reference import all_cuts
+from harness.writelog import WriteLog
+from harness.writelog.times import TimedFlush, TimedMark, Times, TimedWrite
+
+
+@dataclass
+class Recorder:
+    """Builds a log and its times, event by event. Entries are numbered as they are submitted."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    open: dict[int, tuple[int, bool, bool, bool]] = field(default_factory=dict)
+    writes: dict[int, TimedWrite] = field(default_factory=dict)
+    flushes: list[TimedFlush] = field(default_factory=list)
+    marks: list[TimedMark] = field(default_factory=list)
+    events: int = 0
+
+    def _event(self) -> int:
+        self.events += 1
+        return self.events - 1
+
+    def _entry(self, sector: int, sectors: int, flags: EntryFlag, mark: str = "") -> int:
+        number = len(self.entries)
+        self.entries.append(LogEntry(number, sector, sectors, flags, 0, mark))
+        return number
+
+    def submit(self, block: int, blocks: int = 1, *, fua: bool = False, preflush: bool = False) -> int:
+        entry = self._entry(block * 8, blocks * 8, EntryFlag(0))
+        self.open[entry] = (self._event(), fua, preflush, False)
+        return entry
+
+    def flush(self) -> int:
+        entry = self._entry(0, 0, EntryFlag.FLUSH)
+        self.open[entry] = (self._event(), False, False, True)
+        return entry
+
+    def complete(self, entry: int) -> None:
+        submitted, fua, preflush, flush = self.open.pop(entry)
+        if flush:
+            self.flushes.append(TimedFlush(entry, submitted, self._event()))
+        else:
+            self.writes[entry] = TimedWrite(entry, submitted, self._event(), fua=fua, preflush=preflush)
+
+    def mark(self, text: str) -> None:
+        self.marks.append(TimedMark(self._entry(0, 0, EntryFlag.MARK, text), self._event(), text))
+
+    def write(self, block: int, **how: bool) -> int:
+        entry = self.submit(block, **how)  # type: ignore[arg-type]  # the flags only
+        self.complete(entry)
+        return entry
+
+    @property
+    def times(self) -> Times:
+        for entry in sorted(self.open):
+            self.complete(entry)
+        writes = sorted(self.writes.values(), key=lambda w: w.submitted)
+        flushes = sorted(self.flushes, key=lambda f: f.submitted)
+        return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
+
+    def legal(self, unit_sectors: int = 8) -> LegalStates:
+        log = WriteLog(Path("log"), 512, tuple(self.entries), 0)
+        return LegalStates(log, self.times, unit_sectors)
+
+
+@st.composite
+def recorders(draw: st.DrawFn) -> Recorder:
+    """A few writes, flushes and marks, in flight together in every way."""
+    made, operations, blocks = Recorder(), 0, 0
+    for _ in range(draw(st.integers(1, 14))):
+        what = draw(st.sampled_from(["write", "write", "fua", "commit", "flush", "complete", "complete", "mark"]))
+        if what == "complete" and made.open:
+            made.complete(draw(st.sampled_from(sorted(made.open))))
+        elif what == "mark":
+            made.mark(f"{'ack' if operations % 2 else 'begin'} {operations // 2}")
+            operations += 1
+        elif what == "flush":
+            made.flush()
+        elif blocks < 8:
+            wide = draw(st.integers(1, 2))
+            blocks += wide
+            made.submit(draw(st.integers(0, 3)), wide, fua=what in ("fua", "commit"), preflush=what == "commit")
+    return made
+
+
+def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> tuple[tuple[int, int], ...]:
+    """What each block shows: the last chunk that landed on it."""
+    shown = {}
+    writes = {w.entry: w for w in legal._times.writes}
+    for number, chunk in enumerate(legal.chunks):
+        if writes[chunk.entry].submitted < at and number not in lost:
+            shown[chunk.sector] = number
+    return tuple(sorted(shown.items()))
+
+
+def subsets(moment: Moment) -> list[frozenset[int]]:
+    found: list[frozenset[int]] = [frozenset(moment.absent)]
+    for number in moment.volatile:
+        found += [s | {number} for s in found]
+    return found
+
+
+@given(recorders())
+def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
+    """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment at which
+    as many operations had begun and at least as many were acknowledged. And each state of a moment is legal.
+    """
+    legal = made.legal()
+    told: dict[object, set[Position]] = defaultdict(set)
+    for moment in legal.moments:
+        for lost in subsets(moment):
+            told[seen_of(legal, moment.at, lost)].add(moment.position)
+    rule: dict[object, set[Position]] = defaultdict(set)
+    for cut in all_cuts(legal, made.times):
+        rule[seen_of(legal, cut.at, cut.lost)].add(legal._position(cut.at))
+    assert set(told) == set(rule)
+    for contents, positions in told.items():
+        assert positions <= rule[contents]
+        for weaker in rule[contents]:
+            assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
+
+
+@given(recorders(), st.data(), st.sampled_from([1, 8]))
+def test_a_states_name_rebuilds_it(made: Recorder, data: st.DataObject, unit: int) -> None:
+    legal = made.legal(unit)
+    moment = data.draw(st.sampled_from(legal.moments))
+    lost = {n for n in moment.volatile if data.draw(st.booleans())} | set(moment.absent)
+    state = legal.name(moment, lost)
+    assert CrashState.parse(str(state)) == state
+    assert legal.on_disk(state) == CrashState(moment.prefix, tuple(sorted(lost)))
+    assert legal.position(state) == moment.position
+
+
+@given(recorders(), st.data())
+def test_a_state_that_no_honest_disk_can_be_in_is_refused(made: Recorder, data: st.DataObject) -> None:
+    """Whatever subset is asked for, it is refused exactly where the reference has no such cut."""
+    legal = made.legal()
+    moment = data.draw(st.sampled_from(legal.moments))
+    free = [n for t in legal._volatile(moment.at) for n in t.chunks]
+    lost = frozenset(n for n in free if data.draw(st.booleans()))
+    state = legal.name(moment, lost)
+    if any(c.at == moment.at and c.lost == lost for c in all_cuts(legal, made.times)):
+        assert set(legal.on_disk(state).dropped) == lost
+    else:
+        with pytest.raises(UsageError, match="flushes the cache"):
+            legal.on_disk(state)
+
+
+def journal() -> Recorder:
+    """A journal record and the block that it protects, in flight together: nobody waited."""
+    made = Recorder()
+    made.mark("begin 0")
+    record, place = made.submit(10), made.submit(20)
+    made.complete(record)
+    made.complete(place)
+    made.complete(made.flush())
+    made.mark("ack 0")
+    return made
+
+
+def test_a_block_in_place_may_land_without_the_record_in_front_of_it() -> None:
+    """What no prefix of the log shows."""
+    legal = journal().legal()
+    names = {str(legal.name(m, lost)) for m in legal.moments for lost in subsets(m)}
+    assert "@t3-1" in names  # the flush, entry 3, is about to complete; the record, entry 1, is lost
+    assert {"@t3", "@t3-2", "@t3="} <= names
+
+
+def test_data_of_a_flushing_write_never_lands_ahead_of_what_it_flushes() -> None:
+    made = Recorder()
+    block = made.write(10)
+    commit = made.submit(20, fua=True, preflush=True)
+    legal = made.legal()
+    before = [m for m in legal.moments if m.entry == commit]
+    assert [(m.stage, m.absent, m.volatile) for m in before] == [(0, (1,), (0,)), (1, (), (1,))]
+    with pytest.raises(UsageError, match=f"entry {block} cannot be lost"):
+        legal.on_disk(CrashState.parse(f"@t{commit}-{block}"))
+
+
+@pytest.mark.parametrize("text", ["@t9", "@t3-9", "@t3-1.1", "@t3-1/0", "@3", "@t0-1"])
+def test_names_of_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="@"):
+        journal().legal().on_disk(CrashState.parse(text))
+
+
+@pytest.mark.parametrize("text", ["@t", "@t1-", "@t1-2.", "@t1=2,", "@t1-2-3", "@t1/t3", "@t1-2/t3"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="form"):
+        CrashState.parse(text)
