@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify rootfs clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference rootfs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -52,6 +52,11 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 		second=$$(run $$cases --name other $$how --recordings "$$first"); \
 		.venv/bin/powercut compare "$$first" "$$second"; \
 	done
+
+reference: setup  ## every legal state of small moments one by one, against what the exploration found
+	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
+		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default || [ $$? = 1 ]; \
+	.venv/bin/python -m harness.tests.reference reports/verify/latest
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
 	@.venv/bin/powercut rootfs

@@ -179,8 +179,8 @@ class LogEntry:
 class Part:
     """A write of the log, or a part of it that a disk writes as a whole. Written `41`, `41.2`, `41/13`.
 
-    `block`: the number, from 0, of one of the 4 KiB blocks of the device that the write touches; `sector`: of one
-    of its sectors of 512 bytes. Both None: the whole write.
+    `block`: the number, from 0, of one of the 4 KiB blocks of the device that the write touches; `sector`:
+    of one of its sectors of 512 bytes. Both None: the whole write.
     """
 
     entry: int
@@ -204,8 +204,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Which of the writes that a disk was free to lose had reached the platter: all but `parts` or, with `only`,
-    no others than `parts`.
+    """Which of the writes that a disk was free to lose had reached the platter: all but `parts` or, with
+    `only`, no others than `parts`.
     """
 
     parts: tuple[Part, ...] = ()
@@ -221,13 +221,14 @@ class Landed:
 class CrashState:
     """A recipe for the contents of the disk, of one of two kinds.
 
-    Without `landed`: the first `prefix` log entries, without those in `dropped`, and of entry `prefix - 1` only
-    the first `torn_sectors` sectors, if given. Written `@417`, `@417-402,405`, `@417/t3`, `@417-402/t3`.
+    Without `landed`: the first `prefix` log entries, without those in `dropped`, and of entry `prefix - 1`
+    only the first `torn_sectors` sectors, if given. Written `@417`, `@417-402,405`, `@417/t3`,
+    `@417-402/t3`.
 
-    With `landed`: the power fails just before entry `prefix` completes (a mark: is made), in the order in which
-    the guest saw its writes complete; `landed` tells what the cache had written by then. Written `@t417` (all that
-    was submitted), `@t417-402,405.1` (all but these), `@t417=402` (only this), `@t417=` (only what was durable).
-    See `harness.states.legal`.
+    With `landed`: the power fails just before entry `prefix` completes (a mark: is made), in the order in
+    which the guest saw its writes complete; `landed` tells what the cache had written by then. Written
+    `@t417` (all that was submitted), `@t417-402,405.1` (all but these), `@t417=402` (only this), `@t417=`
+    (only what was durable). See `harness.states.legal`.
     """
 
     prefix: int
@@ -266,7 +267,8 @@ class CrashState:
         m = re.fullmatch(r"@(\d+)(?:-(\d+(?:,\d+)*))?(?:/t(\d+))?", text)
         if not m:
             raise ValueError(
-                f"crash state {text!r} is not of the form @417, @417-402,405, @417/t3, @t417-402,405.1 or @t417=402"
+                f"crash state {text!r} is none of the forms @417, @417-402,405, @417/t3, @t417-402,405.1, "
+                "@t417=402"
             )
         dropped = tuple(int(d) for d in m[2].split(",")) if m[2] else ()
         return cls(int(m[1]), dropped, int(m[3]) if m[3] else None)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,6 +13,49 @@ SAMPLE_RATE = 0.01
 """Share of the states answered by the memo that are recovered anyway, to check it."""
 LOG_BYTES = 1 << 30
 """Size of the log device."""
+LEGAL: Mapping[str, int] = MappingProxyType({"exhaustive": 8, "sectors": 1})
+"""Ways to look at all legal crash states, with what the disk writes as a whole: sectors of 512 bytes."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How much to spend on the legal crash states of one case. `visits`: states that guests recover;
+    `seconds`: by the clock, so that two runs may end at different states. None: no limit.
+    """
+
+    visits: int | None = None
+    seconds: float | None = None
+
+    def is_spent(self, visits: int, seconds: float) -> bool:
+        """Whether that much uses it up."""
+        return (self.visits is not None and visits >= self.visits) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """`400` (states), `90s`, `2m` or both, `400,2m`. Raises ValueError that shows the form expected."""
+        given: dict[str, float] = {}
+        for word in text.split(","):
+            m = re.fullmatch(r"(\d+)(s|m)?", word.strip(), re.ASCII)
+            if not m or not int(m[1]):
+                raise ValueError(f"budget {text!r} is not of the form 400 (states), 90s, 2m or 400,2m")
+            kind = "seconds" if m[2] else "visits"
+            given[kind] = int(m[1]) * (60 if m[2] == "m" else 1)
+        visits = given.get("visits")
+        return cls(None if visits is None else int(visits), given.get("seconds"))
+
+    @property
+    def option(self) -> str:
+        """Inverse of `parse`; empty for no limit."""
+        parts = [str(self.visits)] if self.visits is not None else []
+        return ",".join(parts + ([f"{self.seconds:.0f}s"] if self.seconds is not None else []))
+
+    @property
+    def text(self) -> str:
+        """In words: `400 states a case`, `90 s a case`."""
+        said = [f"{self.visits:,} states"] if self.visits is not None else []
+        said += [f"{self.seconds:g} s"] if self.seconds is not None else []
+        return f"{' or '.join(said) or 'no limit'} a case"
 
 
 class KernelChoice(msgspec.Struct, frozen=True):
@@ -58,7 +104,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     machine: str = "auto"
     accel: str = "auto"
     jobs: int = 1
-    fault_models: tuple[str, ...] = ("prefix",)
+    fault_models: tuple[str, ...] = ("prefix",)  # or LEGAL's, alone
+    budget: Budget = Budget()
     memo: bool = True
     sample_rate: float = SAMPLE_RATE
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
@@ -67,6 +114,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     argv: list[str] = []
+
+    @property
+    def unit_sectors(self) -> int | None:
+        """What the disk writes as a whole, if all legal crash states are wanted."""
+        return next((LEGAL[name] for name in self.fault_models if name in LEGAL), None)
 
     @property
     def kernel_choice(self) -> KernelChoice:

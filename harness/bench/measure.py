@@ -111,7 +111,7 @@ def time_state(
 
     Raises PowercutError if the state does not mount or violates a promise: the times would mean nothing.
     """
-    disk = worker.show(target.base, target.log)
+    disk = worker.show(target)
     worker.guest()
     clock = [time.perf_counter()]
 
@@ -330,7 +330,7 @@ class _Series:
         log = worker.directory / "padded.log"
         where = pad_log(small.write_log, blocks, size, log)
         one = cls(size, where, dataclasses.replace(small.target, log=log), worker, Examiner(small))
-        worker.show(one.target.base, log)
+        worker.show(one.target)
         time_state(worker, one.target, CrashState(0), one.examiner, CrashState(0))
         for pid in pids_of(worker).values():
             forget_peak(pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.cases.fsck_reads import FsckAnswers, FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
-from harness.cases.recording import Recording
+from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.repair import repaired
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.worker import Ask, Worker
@@ -69,9 +69,10 @@ class Attempts:
         return Unseen(losses[-1].what if losses else "stopped")
 
     def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Outcome:
-        target, shown, repair = self._recording.target, state, self._recording.profile.repair
+        target, shown = self._recording.target, self._recording.on_disk(state)
+        repair = self._recording.profile.repair
         if repair is not None:
-            target, shown = repaired(worker, target, state, repair), CrashState(0)
+            target, shown = repaired(worker, target, shown, repair), UNTOUCHED
         recovery = worker.recover(target, shown, ask)
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)

@@ -23,6 +23,7 @@ is *provisional* until its case is DONE without doubt, even if the run is killed
 from __future__ import annotations
 
 import concurrent.futures as cf
+import queue
 import threading
 import time
 from collections import defaultdict, deque
@@ -32,11 +33,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
-from harness.cases.examine import Examiner, Look
+from harness.cases.examine import Examiner, Group, JudgedGroup, judge_group
+from harness.cases.exploration import Exploration
 from harness.cases.pool import Callback, Pool, Station, Task
 from harness.cases.recording import (
     NOTHING_KNOWN,
     Recording,
+    by_times,
     copy_recording,
     is_kept,
     load_recording,
@@ -48,13 +51,14 @@ from harness.guests.worker import Worker
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Outcome, Verdict, Workload
 from harness.oracles import ORACLES
-from harness.plan import Plan
+from harness.plan import LEGAL, Plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import (
     CaseInfo,
     CaseStatus,
+    Coverage,
     Evidence,
     Finding,
     How,
@@ -64,23 +68,17 @@ from harness.store.records import (
     timeline_of,
 )
 
+WAIT_S = 0.5
+"""How long results of a task that still runs may wait to be stored."""
 CHUNK_STATES = 32
 """Distinct contents per task. They are neighbours, so that little changes from one to the next."""
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedGroup:
-    """The states of one content, what a look at it showed, and the judgement of each state."""
-
-    group: Group
-    look: Look
-    judged: tuple[JudgedState, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Case:
     """What is to be recorded. `doubt`: an earlier part of the run had about the memo. `settled`: that part
-    had the case DONE, without doubt. `files`: hashes that the files of its recording had, where there is one.
+    had the case DONE, without doubt. `before`: the case as that part left it. `files`: hashes that the files
+    of its recording had, where there is one.
     """
 
     profile: Profile
@@ -88,6 +86,7 @@ class _Case:
     id: CaseId
     doubt: str = ""
     settled: bool = False
+    before: CaseInfo | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -97,7 +96,8 @@ class _Work:
 
     `seconds`: spent on it by all stations. `pending`: tasks that have not reported yet. `smallest`: the
     smallest state of each finding, by (oracle, signature). `provisional`: contents whose outcome came from
-    the memo. `confirmed`: findings that a confirmation has looked at.
+    the memo. `confirmed`: findings that a confirmation has looked at. `why_not_legal`: why only the log's
+    own order is looked at, where all legal states were asked for.
     """
 
     case: _Case
@@ -107,6 +107,7 @@ class _Work:
     smallest: dict[tuple[str, str], CrashState] = field(default_factory=dict)
     provisional: list[Group] = field(default_factory=list)
     confirmed: set[tuple[str, str]] = field(default_factory=set)
+    why_not_legal: str = ""
 
     @property
     def id(self) -> CaseId:
@@ -134,6 +135,7 @@ class Casework:
         self._recorded_files = recorded
         self._unrecorded: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callback], None] = {}
+        self._arrived: queue.SimpleQueue[Callback] = queue.SimpleQueue()  # from tasks that still run
 
     def work(
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
@@ -148,7 +150,7 @@ class Casework:
             if before := known.get(case.id):
                 settled = before.status is CaseStatus.DONE and not before.doubt
                 files = before.info.files or case.files
-                case = replace(case, doubt=before.doubt, settled=settled, files=files)
+                case = replace(case, doubt=before.doubt, settled=settled, files=files, before=before.info)
             else:  # an existing row stays: it tells whether the recording is still the same
                 self._store.add_case(_info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
@@ -161,7 +163,9 @@ class Casework:
         for _ in range(self._plan.jobs):
             self._next_recording(pool)
         while self._waiting:
-            done, _ = cf.wait(self._waiting, timeout=1.0, return_when=cf.FIRST_COMPLETED)
+            done, _ = cf.wait(self._waiting, timeout=WAIT_S, return_when=cf.FIRST_COMPLETED)
+            while not self._arrived.empty():  # what a task sent comes before its end
+                self._arrived.get()()
             for future in done:
                 del self._waiting[future]
                 future.result()()
@@ -178,13 +182,17 @@ class Casework:
 
     def _record(self, pool: Pool, station: Station, case: _Case) -> Callback:
         """Runs in a station's thread. A failure is reported for this case and costs no other."""
-        begun = time.monotonic()
+        begun, why = time.monotonic(), ""
         try:
             station.judge.require_hope()  # do not record what no guest can recover
             recording = self._recording(station.recorder, case)
-            states = enumerate_states(self._plan.fault_models, recording)
-            hashes = station.judge.show(recording.base, recording.log).hashes(states)
-            work = _Work(case, self._examiner(case, recording))
+            if self._plan.unit_sectors is not None:
+                recording, why = by_times(recording, self._plan.unit_sectors)
+            groups: list[Group] = []
+            if recording.legal is None:
+                states = enumerate_states(self._plan.fault_models, recording)
+                groups = group_by_content(states, station.judge.show(recording.target).hashes(states))
+            work = _Work(case, self._examiner(case, recording), why_not_legal=why)
         except PowercutError as e:
             status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
             reason = str(e)
@@ -195,7 +203,7 @@ class Casework:
             reason = reason_of(e)
             return lambda: self._not_recorded(pool, case, CaseStatus.UNKNOWN, reason)
         seconds = time.monotonic() - begun
-        return lambda: self._recorded(pool, work, group_by_content(states, hashes), seconds)
+        return lambda: self._recorded(pool, work, groups, seconds)
 
     def _recording(self, recorder: Worker, case: _Case) -> Recording:
         plan, run = self._plan, self._store.layout
@@ -236,14 +244,22 @@ class Casework:
             steps=steps_of(recording.history),
             timeline=timeline_of(recording.write_log.entries),
             files=dict(recording.files),
+            coverage=Coverage(0, -1, 0, 0, work.why_not_legal) if work.why_not_legal else None,
         )
+        if recording.legal is not None and (before := work.case.before) is not None:
+            info = replace(
+                info, generated=before.generated, distinct=before.distinct, coverage=before.coverage
+            )
         try:
             self._store.add_case(info)
         except StoreError as e:  # it was judged on another recording; those verdicts stay as they are
             self._not_recorded(pool, work.case, CaseStatus.UNKNOWN, e.line)
             return
-        left = self._left(work, groups)
         self._progress.advance("recorded", 1)
+        if recording.legal is not None:
+            self._explore_legal(pool, work)
+            return
+        left = self._left(work, groups)
         self._progress.begin("states", generated)
         self._progress.advance("states", generated - sum(len(g.states) for g in left))
         self._store.set_case_status(work.id, CaseStatus.RECORDED)
@@ -286,6 +302,12 @@ class Casework:
 
     def _looked(self, pool: Pool, work: _Work, seen: Sequence[JudgedGroup], seconds: float) -> None:
         work.seconds += seconds
+        self._keep(work, seen)
+        work.pending -= 1
+        self._go_on(pool, work)
+
+    def _keep(self, work: _Work, seen: Sequence[JudgedGroup]) -> None:
+        """Store what was judged, but for what a memo in doubt answered."""
         doubted = self._doubted(work)
         kept = [s for s in seen if not (doubted and s.look.recalled)]
         self._store.put_judgements(work.id, [j for s in kept for j in s.judged])
@@ -293,8 +315,6 @@ class Casework:
             self._keep_evidence(work, s)
         work.provisional += [s.group for s in seen if s.look.recalled]
         self._progress.advance("states", sum(len(s.judged) for s in seen))
-        work.pending -= 1
-        self._go_on(pool, work)
 
     def _doubted(self, work: _Work) -> bool:
         """Whether the memo is in doubt. If so, stores the doubt and makes what the memo answered UNKNOWN.
@@ -351,6 +371,69 @@ class Casework:
         again, work.provisional = work.provisional, []
         self._progress.begin("states", sum(len(g.states) for g in again))
         self._look_at(pool, work, again)
+
+    # --- explore: all legal states, by times ----------------------------------------------------
+
+    def _explore_legal(self, pool: Pool, work: _Work) -> None:
+        """Explore in one task: the disk process that it uses knows the outcomes. What an earlier part of the
+        run left unfinished begins anew; a settled case stays as it is.
+        """
+        unknown = any(v.verdict is Verdict.UNKNOWN for v in self._store.iter_verdicts(work.id))
+        if work.case.settled and not unknown:
+            work.smallest = self._smallest(work)
+            self._go_on(pool, work)
+            return
+        self._store.forget_states(work.id)
+        self._store.set_case_status(work.id, CaseStatus.RECORDED)
+        work.pending += 1
+        self._submit(pool, lambda station: self._explore(pool, station, work))
+
+    def _explore(self, pool: Pool, station: Station, work: _Work) -> Callback:
+        """Runs in a station's thread."""
+        begun = time.monotonic()
+
+        def report(seen: Sequence[JudgedGroup]) -> None:
+            self._arrived.put(lambda: self._explored_some(work, seen))
+
+        exploration = Exploration(work.examiner, station.judge, self._plan.budget, pool.stop, report)
+        try:
+            coverage = exploration.run()
+        except PowercutError as e:
+            station.judge.close()
+            reason = e.line
+            return lambda: self._not_explored(pool, work, reason)
+        seconds = time.monotonic() - begun
+        return lambda: self._explored(pool, work, coverage, seconds)
+
+    def _explored_some(self, work: _Work, seen: Sequence[JudgedGroup]) -> None:
+        self._progress.begin("states", sum(len(s.judged) for s in seen))
+        self._keep(work, seen)
+
+    def _explored(self, pool: Pool, work: _Work, coverage: Coverage, seconds: float) -> None:
+        work.seconds += seconds
+        work.pending -= 1
+        if not pool.stop.is_set():  # else it is unfinished, and what it covers is not known
+            self._put_coverage(work, coverage)
+        self._go_on(pool, work)
+
+    def _put_coverage(self, work: _Work, coverage: Coverage) -> None:
+        record_ = self._store.case(work.id)
+        assert record_ is not None  # noqa: S101 - it was added when it was recorded; tells mypy
+        counts = self._store.counts(work.id)
+        info = replace(
+            record_.info,
+            generated=counts.checked,
+            distinct=counts.contents,
+            coverage=coverage,
+            timeline=self._store.timeline(work.id),
+        )
+        self._store.add_case(info)
+
+    def _not_explored(self, pool: Pool, work: _Work, reason: str) -> None:
+        work.pending -= 1
+        self._progress.say(f"{work.id}: {reason}")
+        self._store.set_case_status(work.id, CaseStatus.UNKNOWN, reason)
+        self._next_recording(pool)
 
     # --- confirm: findings once more, on the machine that people run ----------------------------
 
@@ -409,17 +492,12 @@ def _info(case: _Case) -> CaseInfo:
 # --- crash states ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Crash states with the same content, of which the first is looked at for all."""
-
-    content_hash: str
-    states: tuple[CrashState, ...]
-
-
 def enumerate_states(fault_models: Iterable[str], recording: Recording) -> list[CrashState]:
-    """The crash states of a recording under each of the fault models, without repeats, in order."""
-    states = (state for name in fault_models for state in FAULT_MODELS[name].states(recording.write_log))
+    """The crash states of a recording under each of the fault models, without repeats, in order. Prefixes
+    where all legal states are asked for and the recording has no times.
+    """
+    named = [name for name in fault_models if name not in LEGAL] or ["prefix"]
+    states = (state for name in named for state in FAULT_MODELS[name].states(recording.write_log))
     return list(dict.fromkeys(states))
 
 
@@ -432,20 +510,8 @@ def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> lis
 
 
 def look_at(examiner: Examiner, worker: Worker, group: Group, stop: threading.Event) -> JudgedGroup:
-    """Recover the content once; judge it at each of its states, whose positions in the history differ."""
-    first = group.states[0]
-    look = examiner.look(worker, group.states, stop)
-    how = How.MEMO if look.recalled else How.JUDGED
-    judged = tuple(
-        JudgedState(
-            state,
-            group.content_hash,
-            examiner.judge(state, look.seen),
-            how if state == first else How.SAME_CONTENT,
-        )
-        for state in group.states
-    )
-    return JudgedGroup(group, look, judged)
+    """Recover the content once, and judge it at each of its states."""
+    return judge_group(examiner, group, examiner.look(worker, group.states, stop))
 
 
 def finding_at(case: CaseId, key: tuple[str, str], state: CrashState) -> Finding:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.cases.attempts import Unseen
-from harness.cases.recording import Recording
+from harness.cases.recording import UNTOUCHED, Recording
 from harness.guests.worker import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, Outcome, Tree
 
@@ -50,8 +50,8 @@ class Checks:
 
     def __init__(self, recording: Recording) -> None:
         self._checks = recording.workload.checks
+        self._recording = recording
         self._history = recording.history
-        self._end = CrashState(len(recording.write_log.entries))
         self._answers = CheckAnswers()
         self._trying = threading.Lock()
         self._tried = not self._checks
@@ -69,9 +69,9 @@ class Checks:
         with self._trying:
             if self._tried:
                 return
-            useless = self._refusing(machine, see, self._end, "after a clean unmount")
+            useless = self._refusing(machine, see, self._recording.end, "after a clean unmount")
             if any(c.application for c in self._checks):
-                useless |= self._refusing(machine, see, CrashState(0), "of an empty file system")
+                useless |= self._refusing(machine, see, UNTOUCHED, "of an empty file system")
             self._useless = useless | self._silent()
             self._tried = True
 
@@ -106,7 +106,7 @@ class Checks:
 
     def question(self, machine: str, states: Sequence[CrashState]) -> Question:
         """The question for these states, which have one content."""
-        positions = [self._history.position(s.prefix) for s in states]
+        positions = [self._recording.position(s) for s in states]
         told = sorted({p.told for p in positions}, reverse=True)
         return Question(machine, max(p.acked for p in positions), tuple(told))
 

@@ -24,6 +24,7 @@ from harness.guests.worker import Worker
 from harness.model import CrashState, Judgement, Outcome, Position
 from harness.oracles import Judge
 from harness.plan import SAMPLE_RATE
+from harness.store.records import How, JudgedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,25 @@ class Look:
 
     seen: Outcome | Unseen
     recalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Crash states with the same content, of which the first is looked at for all. `content_hash`: empty if
+    not known.
+    """
+
+    content_hash: str
+    states: tuple[CrashState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGroup:
+    """The states of one content, what a look at it showed, and the judgement of each state."""
+
+    group: Group
+    look: Look
+    judged: tuple[JudgedState, ...]
 
 
 def _ignore(_: str) -> None:
@@ -76,6 +96,19 @@ class Examiner:
         """Why the memo's answers cannot be relied on, or empty. It is stored before it is returned."""
         return self._memo.doubt
 
+    @property
+    def recalls(self) -> bool:
+        """Whether outcomes may be recalled; if not, no state is known to have the outcome of another."""
+        return self._memo.recalls
+
+    def known(self, outcome: int, state: CrashState) -> Look | None:
+        """The look at a state of which the disk knows the outcome's number; None if it has to be looked at
+        all the same, since it is sampled or the workload has checks of its own.
+        """
+        if self._checks or self._memo.sampled(state):
+            return None
+        return Look(self._memo.outcome(outcome), recalled=True)
+
     def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
         """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
         failure makes these states Unseen.
@@ -107,10 +140,29 @@ class Examiner:
         """The oracles' judgement of `seen`, had the power failed at `state`."""
         if isinstance(seen, Unseen):
             return Judgement(unknown=(seen.reason,))
-        position = self.recording.history.position(state.prefix)
+        position = self.recording.position(state)
         key = (position, id(seen))
         known = self._judgements.get(key)
         if known is None:
             known = (seen, self._judge.judge(position, seen))  # holds `seen`: its id is not reused
             self._judgements[key] = known
         return known[1]
+
+
+def judge_group(examiner: Examiner, group: Group, look: Look, how: How | None = None) -> JudgedGroup:
+    """Judge what a look at a content showed at each of its states, whose positions in the history differ.
+
+    `how`: how the first state's verdict was reached; by default, whether its outcome was recalled.
+    """
+    first = group.states[0]
+    how = how or (How.MEMO if look.recalled else How.JUDGED)
+    judged = tuple(
+        JudgedState(
+            state,
+            group.content_hash,
+            examiner.judge(state, look.seen),
+            how if state == first else How.SAME_CONTENT,
+        )
+        for state in group.states
+    )
+    return JudgedGroup(group, look, judged)

@@ -65,19 +65,23 @@ class OutcomeMemo:
 
     # --- answers ------------------------------------------------------------------------------
 
+    def outcome(self, number: int) -> Outcome:
+        """The outcome of which the disk knows this number. Raises DiskError for one that is not known."""
+        if not 0 <= number < len(self._outcomes):
+            raise DiskError(f"outcome {number} was recalled, and {len(self._outcomes)} are known")
+        return self._outcomes[number]
+
     def recall(self, worker: Worker, state: CrashState) -> Outcome | None:
         """The outcome of an earlier state that agrees with this one in every block read there, if any."""
         if not self._recalls:
             return None
         try:
-            disk = worker.show(self._recording.base, self._recording.log)
-            (number,) = disk.recall([state])
-            if number is not None and not 0 <= number < len(self._outcomes):
-                raise DiskError(f"outcome {number} was recalled, and {len(self._outcomes)} are known")
+            disk = worker.show(self._recording.target)
+            (number,) = disk.recall([self._recording.on_disk(state)])
+            return None if number is None else self.outcome(number)
         except DiskError:
             worker.close()
             return None
-        return None if number is None else self._outcomes[number]
 
     def remember(self, worker: Worker, state: CrashState, outcome: Outcome, fsck: FsckReads) -> None:
         """Keep the outcome of the state that the worker's disk shows, by the blocks that were read for it."""

@@ -10,35 +10,42 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
 import msgspec
 
-from harness.errors import EventsDiffer, LogDiffers, StoreError, WriteLogError
+from harness.errors import EventsDiffer, LogDiffers, StoreError, UsageError, WriteLogError
 from harness.filesystems.profiles import Profile
+from harness.guests.disk import Order
 from harness.guests.worker import EVENTS_BYTES_MAX, Target, Worker
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (
     Acknowledgement,
     CaseId,
+    CrashState,
     EntryFlag,
     History,
     HistoryStep,
+    Landed,
     LogEntry,
     Operation,
+    Position,
     Workload,
 )
 from harness.oracles.pattern import poison
+from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
 from harness.writelog.events import no_events, times_of, why_no_events
 from harness.writelog.times import Times
 
 COPY_BYTES = 1 << 20
+UNTOUCHED = CrashState(0)
+"""The base image, with nothing of the log on it: a state of either kind."""
 NOTHING_KNOWN: Mapping[str, str] = MappingProxyType({})
 
 ATTEMPTS = 6
@@ -51,7 +58,8 @@ log device that is full, is an error at once.
 class Recording:
     """What a case is judged on. `base` and `log` are uncompressed working copies; `files`: SHA-256 of the
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
-    why.
+    why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
+    their submission; without it, states of the log's own order.
     """
 
     case: CaseId
@@ -64,6 +72,32 @@ class Recording:
     files: Mapping[str, str] = field(default_factory=dict)
     times: Times | None = None
     no_times: str = ""
+    legal: LegalStates | None = None
+
+    @property
+    def end(self) -> CrashState:
+        """The state after the workload's end and a clean unmount."""
+        landed = None if self.legal is None else Landed()
+        return CrashState(len(self.write_log.entries), landed=landed)
+
+    def position(self, state: CrashState) -> Position:
+        """Where in the history the power fails. Raises UsageError for a state of the other kind."""
+        if self.legal is None or state == UNTOUCHED:
+            return self.history.position(state.prefix)
+        return self.legal.position(state)
+
+    def on_disk(self, state: CrashState) -> CrashState:
+        """The state as the disk takes it; see `LegalStates.on_disk`. Raises UsageError for one that cannot
+        be.
+        """
+        if self.legal is not None and state != UNTOUCHED:
+            return self.legal.on_disk(state)
+        if state.landed is not None:
+            raise UsageError(
+                f"{state} is a state by times, and this recording is looked at in the log's order",
+                "name a state such as @417",
+            )
+        return state
 
     def digest(self) -> str:
         """Of the write log: verdicts belong to one recording."""
@@ -73,7 +107,18 @@ class Recording:
     @property
     def target(self) -> Target:
         """What a worker shows to recover states of this recording."""
-        return target_of(self.profile, self.base, self.log)
+        target = target_of(self.profile, self.base, self.log)
+        if self.legal is None:
+            return target
+        return replace(target, order=Order(self.legal.order, self.legal.unit_sectors))
+
+
+def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
+    """The recording with its legal states, which follow from its times; or as it is, and why it has none."""
+    if recording.times is None:
+        why = f"recorded without times ({recording.no_times}): only prefixes of the log were looked at"
+        return recording, why
+    return replace(recording, legal=LegalStates(recording.write_log, recording.times, unit_sectors)), ""
 
 
 def target_of(profile: Profile, base: Path, log: Path | None) -> Target:

@@ -20,7 +20,7 @@ def repaired(worker: Worker, target: Target, state: CrashState, tool: Tool) -> T
 
     Raises PowercutError where the program reports that it could not repair; the state is then UNKNOWN.
     """
-    disk = worker.show(target.base, target.log)
+    disk = worker.show(target)
     disk.switch(state)
     image = worker.directory / "repaired.img"
     image.unlink(missing_ok=True)
@@ -29,4 +29,4 @@ def repaired(worker: Worker, target: Target, state: CrashState, tool: Tool) -> T
     if done.returncode not in tool.clean:
         said = done.stdout.decode(errors="replace").strip()[-400:]
         raise PowercutError(f"{tool.program} could not repair {state}: exit code {done.returncode}: {said}")
-    return dataclasses.replace(target, base=image, log=None)
+    return dataclasses.replace(target, base=image, log=None, order=None)

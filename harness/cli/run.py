@@ -38,7 +38,7 @@ from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
-from harness.plan import SAMPLE_RATE, Completions, Plan
+from harness.plan import LEGAL, SAMPLE_RATE, Budget, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.revisit.trust import need_resumable
@@ -91,12 +91,22 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 )
 @with_options(kernel_options)
 @click.option(
+    "--states",
     "--fault-model",
     "fault_models",
     multiple=True,
     callback=listed,
     metavar="NAME,...",
-    help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix, the log cut at every entry.",
+    help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, block by "
+    "block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each prefix less "
+    "one write that no flush had made durable; torn: the last write of each prefix torn. Default: prefix.",
+)
+@click.option(
+    "--budget",
+    default="",
+    metavar="N,TIME",
+    help="For exhaustive and sectors: stop a case after N states recovered in guests, or after a time (90s, "
+    "2m), and say what is left. Default: no limit.",
 )
 @click.option(
     "--completions",
@@ -260,6 +270,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         jobs=given["jobs"],
         require_all=_required(given["require_all"], given["configurations"] or SMOKE[0]),
         fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
+        budget=_budget(given["budget"], given["fault_models"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
         argv=sys.argv[1:],
@@ -301,10 +312,30 @@ def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
 
 
 def _known_models(names: list[str]) -> list[str]:
+    known = [*LEGAL, *FAULT_MODELS]
     for name in names:
-        if name not in FAULT_MODELS:
-            raise UsageError(f"no fault model {name!r}", f"one of: {', '.join(FAULT_MODELS)}")
-    return names
+        if name not in known:
+            raise UsageError(f"no crash states are called {name!r}", f"one of: {', '.join(known)}")
+    if len(set(names)) > 1 and (alone := next((name for name in names if name in LEGAL), None)):
+        others = ", ".join(dict.fromkeys(name for name in names if name != alone))
+        raise UsageError(
+            f"{alone} and {others}: {alone} contains the states of the others", f"leave out {others}"
+        )
+    return list(dict.fromkeys(names))
+
+
+def _budget(text: str, names: Sequence[str]) -> Budget:
+    if not text:
+        return Budget()
+    if not any(name in LEGAL for name in names):
+        raise UsageError(
+            "a budget is for all legal crash states; the others are always looked at whole",
+            f"leave it out, or ask for --states {' or '.join(LEGAL)}",
+        )
+    try:
+        return Budget.parse(text)
+    except ValueError as e:
+        raise UsageError(str(e)) from e
 
 
 def _absolute(name: str) -> str:

@@ -26,6 +26,7 @@ from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.states import Choices
 
 _BINARY_VARIABLE = "POWERCUT_DISK"
 _START_TIMEOUT_S = 20.0
@@ -64,24 +65,6 @@ class Order:
 
     entries: tuple[int, ...]
     unit_sectors: int = BLOCK_SECTORS
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The states in which a power cut may leave the device at one moment, in chunks: of the first `prefix`,
-    those in `absent` have not landed, each of those in `volatile` may have landed or not, independently, and
-    all others have. Both ascend, and have nothing in common.
-    """
-
-    prefix: int
-    absent: tuple[int, ...]
-    volatile: tuple[int, ...]
-
-    def state(self, kept: bool, but: Iterable[int] = ()) -> CrashState:
-        """All volatile chunks landed (`kept`) or none did, with the other fate for `but`."""
-        others = set(but)
-        lost = [chunk for chunk in self.volatile if (chunk in others) is kept]
-        return CrashState(self.prefix, tuple(sorted([*self.absent, *lost])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +241,15 @@ class Disk:
 
     def explore(
         self,
-        moment: Moment,
+        choices: Choices,
         *,
         losses: int,
         separate_data: bool = False,
         wanted_max: int = EXPLORED_MAX,
         leaves_max: int = EXPLORED_MAX,
     ) -> Explored:
-        """Which outcomes a moment may have, as far as the remembered visits tell, and which states have to be
-        visited to know more. Needs a device opened with an order.
+        """Which outcomes the states of a moment may have, as far as the remembered visits tell, and which
+        states have to be visited to know more. Needs a device opened with an order.
 
         Visit each wanted state, `remember` its outcome, and ask again, until none is wanted: then `leaves`
         are all outcomes of the moment within `losses`, each once.
@@ -274,13 +257,13 @@ class Disk:
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `Leaf.data`. Raises DiskError for a moment that does not fit the log, or a block
+        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or a block
         of too many contents (more than 65,536).
         """
         request = wire.Explore(
-            prefix=moment.prefix,
-            absent=list(moment.absent),
-            volatile=list(moment.volatile),
+            prefix=choices.prefix,
+            absent=list(choices.absent),
+            volatile=list(choices.volatile),
             losses=losses,
             separate_data=separate_data,
             wanted_max=wanted_max,
@@ -288,10 +271,10 @@ class Disk:
         )
         found = self._ask(request, wire.Explored)
         leaves = (
-            Leaf(leaf.outcome, moment.state(leaf.choice.kept, leaf.choice.except_), leaf.data, leaf.losses)
+            Leaf(leaf.outcome, choices.state(leaf.choice.kept, leaf.choice.except_), leaf.data, leaf.losses)
             for leaf in found.leaves
         )
-        wanted = (moment.state(choice.kept, choice.except_) for choice in found.wanted)
+        wanted = (choices.state(choice.kept, choice.except_) for choice in found.wanted)
         return Explored(tuple(wanted), tuple(leaves), found.cut)
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:

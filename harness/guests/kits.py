@@ -15,7 +15,7 @@ from harness.filesystems.profiles import Profile
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.machine import Machine, default_name, machine_of, profile_of
-from harness.guests.worker import GuestKit, Worker, find_agent
+from harness.guests.worker import GuestKit, Target, Worker, find_agent
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel, pins, resolve_modules
 from harness.model import Workload
@@ -151,7 +151,7 @@ def _recorder(
 def boot_once(kit: GuestKit, base: Path, directory: Path, log_bytes: int) -> None:
     """Boot a guest with this disk, and end it. Raises GuestLost if it does not come up."""
     with Worker(kit, directory, log_bytes) as worker:
-        worker.show(base, None)
+        worker.show(Target("", "", base, None))
         worker.guest()
 
 

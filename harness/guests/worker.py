@@ -31,7 +31,7 @@ from harness.errors import (
 )
 from harness.guests import wire
 from harness.guests.boots import Boots
-from harness.guests.disk import Disk
+from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
 from harness.guests.outcomes import call_error, outcome_of
@@ -71,7 +71,7 @@ ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the h
 @dataclass(frozen=True, slots=True)
 class Target:
     """What is shown on the disk, and how to mount it. `second_offset`: byte at which the second device
-    begins, or 0.
+    begins, or 0. `order`: in which the disk applies the log's entries, if not in their own.
     """
 
     fstype: str
@@ -79,6 +79,7 @@ class Target:
     base: Path
     log: Path | None
     second_offset: int = 0
+    order: Order | None = None
 
     @property
     def mount(self) -> wire.MountSpec:
@@ -120,7 +121,7 @@ class Worker:
         self._log_bytes = log_bytes
         self._disk: Disk | None = None
         self._guest: Guest | None = None
-        self._shown: tuple[Path, Path | None] | None = None
+        self._shown: tuple[Path, Path | None, Order | None] | None = None
         self._size_bytes = 0
         self._spent = False
         self._stopped = threading.Event()
@@ -188,14 +189,15 @@ class Worker:
             self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
         return self._disk
 
-    def show(self, base: Path, log: Path | None) -> Disk:
+    def show(self, target: Target) -> Disk:
         """Put another base image and log behind the device. A guest stays, unless the size changes."""
-        if self._shown != (base, log):
+        base, shown = target.base, (target.base, target.log, target.order)
+        if self._shown != shown:
             size = base.stat().st_size
             if self._guest and size != self._size_bytes:
                 self.close()
-            self.disk.open(base, log)
-            self._shown, self._size_bytes = (base, log), size
+            self.disk.open(base, target.log, target.order)
+            self._shown, self._size_bytes = shown, size
         return self.disk
 
     def guest(self) -> Guest:
@@ -268,7 +270,7 @@ class Worker:
         events = ""
         self._renew()
         with self._losing():
-            disk = self.show(target.base, None)
+            disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             guest = self.guest()
             disk.hold_completions(IDLE_S if self._completions is Completions.HOLD else None)
@@ -319,7 +321,7 @@ class Worker:
         """
         self._renew()
         with self._losing():
-            disk = self.show(target.base, target.log)
+            disk = self.show(target)
             guest = self.guest()
             disk.switch(state)
             request = wire.Recover(

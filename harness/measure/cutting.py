@@ -127,7 +127,7 @@ def cut_power(
     """
     target = Target(profile.fstype, profile.mount_options, base, None)
     with Worker(kit, directory, LOG_BYTES) as worker:
-        disk = worker.show(base, None)
+        disk = worker.show(target)
         disk.switch(CrashState(0))
         guest = worker.guest()
         machine = kit.machine

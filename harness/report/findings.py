@@ -11,7 +11,7 @@ import msgspec
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
 from harness.report.lines import files_of, reproduce
-from harness.report.words import history_lines, kernel_name, machine_name, where
+from harness.report.words import history_lines, kernel_name, machine_name, state_words, where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, Finding, RunInfo
 from harness.summary import Summary
@@ -70,6 +70,8 @@ def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | N
 
 def _state_lines(f: Finding) -> list[str]:
     state = f.state
+    if state.landed is not None:
+        return [f"The state: {state_words(state)}"]
     lines = [f"On the platter: the first {state.prefix} entries of the write log"]
     if state.dropped:
         lines.append(f"  less {', '.join(map(str, state.dropped))}, which no flush had made durable")

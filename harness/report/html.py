@@ -99,7 +99,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters.update(number=words.number, seconds=words.seconds, pieces=words.pieces)
-    environment.globals.update(xpass=words.xpass)
+    environment.globals.update(xpass=words.xpass, covered=words.covered, state_words=words.state_words)
     cases = [_case(store, record, c, source) for record, c in zip(store.cases(), summary.cases, strict=True)]
     return environment.get_template("report.html").render(
         summary=summary,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.model import CaseId, CrashState
-from harness.plan import Completions, Plan
+from harness.plan import Budget, Completions, Plan
 from harness.report.words import shown_path
 from harness.store import RunStore
 
@@ -51,7 +51,9 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
     for option, value in (("--machine", plan.machine), ("--accel", plan.accel)):
         words += [option, value] if value != "auto" else []
     if plan.fault_models != ("prefix",):
-        words += ["--fault-model", ",".join(plan.fault_models)]
+        words += ["--states", ",".join(plan.fault_models)]
+    if plan.budget != Budget():
+        words += ["--budget", plan.budget.option]
     if plan.completions is not Completions.HOLD:
         words += ["--completions", plan.completions]
     return shlex.join(words)

@@ -75,6 +75,7 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
             "fail": counts.failed,
             "unknown": counts.unknown,
         },
+        "coverage": msgspec.to_builtins(c.info.coverage) if c.info.coverage else None,
         "how": {how.value: count for how, count in c.by_how.items()},
         "unknown_reasons": [
             {"reason": r.reason, "states": r.states, "example": f"{c.case}{r.example}"}

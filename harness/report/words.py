@@ -11,7 +11,8 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
-from harness.store.records import CaseInfo, Finding, How, RunInfo, Step
+from harness.model import CrashState
+from harness.store.records import CaseInfo, Coverage, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
 VERDICT_WORDS = {
@@ -235,7 +236,64 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     if not kept:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
-    return f"{who} kept every promise at every one of {number(states)} crash states"
+    covered = covered_together([c for name in kept for c in by_mode[name] if not c.was_not_run])
+    if not covered:
+        return f"{who} kept every promise at every one of {number(states)} crash states"
+    return f"{who} kept every promise in {covered} ({number(states)} different ones were looked at)"
+
+
+def covered_together(cases: Sequence[CaseSummary]) -> str:
+    """Which of their legal crash states were looked at, in words; empty where those were not asked for."""
+    known = [c.info.coverage for c in cases if c.info.coverage is not None]
+    if not known:
+        return ""
+    if len(known) == len(cases) and all(c.exhaustive for c in known):
+        return "every legal crash state"
+    least = min((c.losses for c in known if c.losses is not None), default=None)
+    whole = sum(c.exhaustive for c in known)
+    choices = sum(c.open for c in known)
+    return (
+        f"every legal crash state of {number(whole)} of {plural(len(cases), 'case')}, and in the others "
+        f"{up_to(least)}, {plural(choices, 'choice')} open"
+    )
+
+
+def covered(coverage: Coverage) -> str:
+    """Which legal crash states of a case were looked at, in words."""
+    at = f"at {plural(coverage.moments, 'moment')}"
+    if coverage.exhaustive:
+        return f"exhaustive: every legal crash state {at}"
+    if not coverage.moments:
+        return coverage.why
+    return f"{up_to(coverage.losses)} {at}, {plural(coverage.open, 'choice')} open; ended by {coverage.why}"
+
+
+def up_to(losses: int | None) -> str:
+    """`up to 2 losses`: of the writes that could be lost, or kept, against all others."""
+    if losses is None:
+        return "all losses"
+    if losses < 0:
+        return "part of the simplest states"
+    if losses == 0:
+        return "all lost and all kept"
+    return "up to 1 loss" if losses == 1 else f"up to {number(losses)} losses"
+
+
+def state_words(state: CrashState) -> str:
+    """A crash state as a sentence for people."""
+    landed = state.landed
+    if landed is None:
+        return f"the first {state.prefix} entries of the write log are on the platter"
+    parts = [f"#{part}" for part in landed.parts]
+    named = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    if landed.only:
+        what = f"only {named}" if parts else "nothing"
+        fate = f"of what no flush had made durable, {what} had been written"
+    elif parts:
+        fate = f"{named} {'is' if len(parts) == 1 else 'are'} lost"
+    else:
+        fate = "nothing that was submitted is lost"
+    return f"power fails before #{state.prefix} completes; {fate}"
 
 
 def history_around(steps: Sequence[Step], prefix: int, context: int = 5) -> Iterable[tuple[str, Step | None]]:

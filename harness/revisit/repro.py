@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cases.attempts import Unseen
 from harness.cases.examine import Examiner
-from harness.cases.recording import Recording, load_recording
+from harness.cases.recording import Recording, by_times, load_recording
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import make_kits, recording_machine
@@ -25,6 +25,7 @@ from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Ou
 from harness.plan import GuestChoice, Plan
 from harness.report.lines import run_again
 from harness.revisit.trust import Named, chosen_kernel
+from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
 from harness.workloads.load import find_workload
 from harness.writelog.log import changes
@@ -110,7 +111,10 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
     try:
         known = _files(store, case)
         recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
-        need_possible(point, recording.write_log.entries)
+        if point.state.landed is not None:
+            recording = _by_times(point, recording, plan)
+        else:
+            need_possible(point, recording.write_log.entries)
         asked = GuestChoice(machine, accel, plan.log_bytes)
         kits = make_kits(asked, found, [profile], [workload], recording.base, directory)
         yield Scene(
@@ -138,6 +142,17 @@ def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
 def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
     record = store.case(case)
     return record.info.files if record else {}
+
+
+def _by_times(point: CrashPoint, recording: Recording, plan: Plan) -> Recording:
+    """The recording for a state by times. Raises UsageError where it has no times, or no such state."""
+    parts = point.state.landed.parts if point.state.landed else ()
+    unit = 1 if any(p.sector is not None for p in parts) else plan.unit_sectors or BLOCK_SECTORS
+    legal, why = by_times(recording, unit)
+    if why:
+        raise UsageError(f"{point}: {why}", "name a state of the log's own order, such as @417")
+    legal.on_disk(point.state)
+    return legal
 
 
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
@@ -189,8 +204,8 @@ def export(shown: Scene, file: Path) -> None:
     if file.exists():
         raise UsageError(f"{file} already exists", "name a file that does not")
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        disk = worker.show(shown.recording.base, shown.recording.log)
-        disk.switch(shown.point.state)
+        disk = worker.show(shown.recording.target)
+        disk.switch(shown.recording.on_disk(shown.point.state))
         disk.image(file)
 
 
@@ -199,8 +214,8 @@ def shell(shown: Scene) -> int:
     discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        disk = worker.show(shown.recording.base, shown.recording.log)
-        disk.switch(shown.point.state)
+        disk = worker.show(shown.recording.target)
+        disk.switch(shown.recording.on_disk(shown.point.state))
         worker.log_device.touch()
         with worker.log_device.open("r+b") as f:
             f.truncate(1 << 20)

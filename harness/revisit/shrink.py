@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.casework import enumerate_states, group_by_content, look_at
-from harness.cases.examine import Examiner
-from harness.cases.recording import make_base, record
+from harness.cases.examine import Examiner, JudgedGroup
+from harness.cases.exploration import Exploration
+from harness.cases.recording import by_times, make_base, record
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import make_kits
@@ -165,18 +166,39 @@ class _Trial:
         recording = record(
             bench.recorder, self._profile, workload, self._case, bench.base, kept, bench.directory
         )
+        if bench.plan.unit_sectors is not None:
+            recording, _ = by_times(recording, bench.plan.unit_sectors)
         try:
             examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
+            if recording.legal is not None:
+                return self._among_legal(examiner)
             states = enumerate_states(bench.plan.fault_models, recording)
-            hashes = bench.judge.show(recording.base, recording.log).hashes(states)
+            hashes = bench.judge.show(recording.target).hashes(states)
             for group in group_by_content(states, hashes):
-                for judged in look_at(examiner, bench.judge, group, stop).judged:
-                    for violation in judged.judgement.violations:
-                        if violation.oracle == self._oracle:
-                            return f"{judged.state} {violation.oracle}: {violation.summary}"
+                if found := self._shown_by(look_at(examiner, bench.judge, group, stop)):
+                    return found
             return ""
         finally:
             recording.log.unlink()
+
+    def _among_legal(self, examiner: Examiner) -> str:
+        """The first violation among all legal states, within the run's budget."""
+        stop, found = threading.Event(), []
+
+        def report(seen: Sequence[JudgedGroup]) -> None:
+            for text in filter(None, map(self._shown_by, seen)):
+                found.append(text)
+                stop.set()
+
+        Exploration(examiner, self._bench.judge, self._bench.plan.budget, stop, report).run()
+        return found[0] if found else ""
+
+    def _shown_by(self, seen: JudgedGroup) -> str:
+        for judged in seen.judged:
+            for violation in judged.judgement.violations:
+                if violation.oracle == self._oracle:
+                    return f"{judged.state} {violation.oracle}: {violation.summary}"
+        return ""
 
 
 def workload_file(shrunk: Shrunk, finding: Finding) -> str:

@@ -1,24 +1,25 @@
 """All states that a power cut may legally leave, from the times of the writes.
 
-A disk with a volatile cache promises only this (Documentation/block/writeback_cache_control.rst): a write that
-completed before a flush was submitted is durable once that flush completes; a FUA write is durable once it
-completes; the data of a PREFLUSH write is not written before everything that had completed when it was submitted
-is durable. Every other write that was submitted may have reached the platter or not, block by block.
+A disk with a volatile cache promises only this (Documentation/block/writeback_cache_control.rst): a write
+that completed before a flush was submitted is durable once that flush completes; a FUA write is durable once
+it completes; the data of a PREFLUSH write is not written before everything that had completed when it was
+submitted is durable. Every other write that was submitted may have reached the platter or not, block by
+block.
 
 If power fails just before the event T, then of the writes submitted before T
 
 - *durable* ones have landed: they became durable before T;
 - the others are *volatile*: each of their blocks has landed or not, independently of the others, except that
 - the data of a PREFLUSH write which is still in flight has landed only if all that had completed when it was
-  submitted has landed. So the choices fall into *stages*: in stage 0 no such data has landed; in stage k that of the
-  first k such writes is volatile, and what had completed when the k-th was submitted is durable.
+  submitted has landed. So the choices fall into *stages*: in stage 0 no such data has landed; in stage k
+  that of the first k such writes is volatile, and what had completed when the k-th was submitted is durable.
 
-Between two events that make something durable, the sets of what may be there only grow. So it is enough to look just
-before each of these events and, since an operation that has begun may excuse what is found, just before each `begin`
-mark. Promises only grow with time as well: what was acknowledged in between counts.
+Between two events that make something durable, the sets of what may be there only grow. So it is enough to
+look just before each of these events and, since an operation that has begun may excuse what is found, just
+before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts.
 
-Writes to one block that were in flight together land in the order of submission: a kernel does not write one block
-twice at once (a page under writeback, and a locked buffer, wait).
+Writes to one block that were in flight together land in the order of submission: a kernel does not write one
+block twice at once (a page under writeback, and a locked buffer, wait).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Landed, Part, Position
 from harness.writelog import WriteLog
-from harness.writelog.times import Times, TimedWrite
+from harness.writelog.times import TimedWrite, Times
 
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 NEVER = 1 << 62
@@ -41,8 +42,8 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What the disk writes as a whole: the sectors of one write within one unit of the device. `number`: of the
-    unit within the write, from 0.
+    """What the disk writes as a whole: the sectors of one write within one unit of the device. `number`: of
+    the unit within the write, from 0.
     """
 
     entry: int
@@ -52,20 +53,37 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """The states in which a power cut may leave the disk at one moment, in chunks: of the first `prefix`,
+    those in `absent` have not landed, each of those in `volatile` may have landed or not, independently, and
+    all others have. Both ascend, and have nothing in common.
+    """
+
+    prefix: int
+    absent: tuple[int, ...]
+    volatile: tuple[int, ...]
+
+    def state(self, kept: bool, but: Iterable[int] = ()) -> CrashState:
+        """As the disk takes it: all volatile chunks landed (`kept`) or none did, with the other fate for
+        `but`.
+        """
+        others = set(but)
+        lost = [chunk for chunk in self.volatile if (chunk in others) is kept]
+        return CrashState(self.prefix, tuple(sorted([*self.absent, *lost])))
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """A moment at which the power may fail, in one of its stages.
 
-    `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of entries at
-    the end. `at`: the event. `prefix`: chunks submitted by then; of these the ones in `absent` cannot have landed,
-    those in `volatile` may have, all others have.
+    `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of
+    entries at the end. `at`: the event.
     """
 
     entry: int
     at: int
     stage: int
-    prefix: int
-    absent: tuple[int, ...]
-    volatile: tuple[int, ...]
+    choices: Choices
     position: Position
 
 
@@ -81,8 +99,8 @@ class _Timed:
 class LegalStates:
     """The legal crash states of one recording.
 
-    `unit_sectors`: what a disk writes as a whole, 8 (a block of 4 KiB) or 1. Chunks are numbered in the order of
-    submission: that is the order in which `powercut-disk` applies them (`order`).
+    `unit_sectors`: what a disk writes as a whole, 8 (a block of 4 KiB) or 1. Chunks are numbered in the
+    order of submission: that is the order in which `powercut-disk` applies them (`order`).
     """
 
     def __init__(self, log: WriteLog, times: Times, unit_sectors: int = BLOCK_SECTORS) -> None:
@@ -107,7 +125,9 @@ class LegalStates:
 
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
-        """Where to look, in order: every legal state has the contents and the promises of a state of one of them."""
+        """Where to look, in order: every legal state has the contents and the promises of a state of one of
+        them.
+        """
         return tuple(m for entry, at in self._cuts() for m in self._stages(entry, at))
 
     def _cuts(self) -> list[tuple[int, int]]:
@@ -132,9 +152,8 @@ class LegalStates:
             flushed = flying[stage - 1].write.submitted if stage else 0
             late = {t.write.entry for t in flying[stage:]}
             free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
-            yield Moment(
-                entry, at, stage, prefix, _numbers(flying[stage:]), _numbers(free), self._position(at)
-            )
+            choices = Choices(prefix, _numbers(flying[stage:]), _numbers(free))
+            yield Moment(entry, at, stage, choices, self._position(at))
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
@@ -215,7 +234,9 @@ class LegalStates:
         for part in state.landed.parts if state.landed else ():
             timed = by_entry.get(part.entry)
             if timed is None:
-                raise UsageError(f"{state}: entry {part.entry} is not a write that a cache could lose then", _SEE)
+                raise UsageError(
+                    f"{state}: entry {part.entry} is not a write that a cache could lose then", _SEE
+                )
             number = part.block if part.block is not None else part.sector
             unit = 1 if part.sector is not None else BLOCK_SECTORS
             if number is not None and (unit != self.unit_sectors or number >= len(timed.chunks)):

@@ -1,7 +1,7 @@
 """The legal crash states of a small recording, one by one: the plain reference that `legal` is held against.
 
-Written from the rules alone, for clarity: every event, every subset of the volatile blocks. The number of states
-doubles with each block, so it refuses more than MAX_CHUNKS.
+Written from the rules alone, for clarity: every event, every subset of the volatile blocks. The number of
+states doubles with each block, so it refuses more than MAX_CHUNKS.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.states.legal import Chunk, LegalStates
-from harness.writelog.times import Times, TimedWrite
+from harness.writelog.times import TimedWrite, Times
 
 MAX_CHUNKS = 14
 
@@ -47,8 +47,9 @@ def is_durable(write: TimedWrite, at: int, times: Times) -> bool:
     """Whether a write is durable when power fails just before the event `at`."""
     if write.fua and write.completed < at:
         return True
-    flushes = [*times.flushes, *(w for w in times.writes if w.preflush)]
-    return any(write.completed < f.submitted and f.completed < at for f in flushes)
+    flushes = [(f.submitted, f.completed) for f in times.flushes]
+    flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush]
+    return any(write.completed < submitted and completed < at for submitted, completed in flushes)
 
 
 def keeps_order(

@@ -129,13 +129,34 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far all legal crash states of a case were looked at.
+
+    A state makes a choice for every block that may or may not have landed. `losses`: every state was looked
+    at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those two
+    everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it, if it is
+    not exhaustive. `moments`: at which the power may fail. `visits`: states that guests recovered.
+    """
+
+    moments: int
+    losses: int | None
+    open: int
+    visits: int
+    why: str = ""
+
+    @property
+    def exhaustive(self) -> bool:
+        return self.losses is None
+
+
+@dataclass(frozen=True, slots=True)
 class CaseInfo:
     """A case without its verdicts.
 
     `generated`, `distinct`: number of crash states enumerated, and of different contents among them.
     `log_hash`: hash of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the
-    recording's files, by name.
-    `steps`, `timeline`: from `steps_of` and `timeline_of`.
+    recording's files, by name. `steps`, `timeline`: from `steps_of` and `timeline_of`. `coverage`: of all
+    legal crash states, where those were explored.
     """
 
     case: CaseId
@@ -149,6 +170,7 @@ class CaseInfo:
     steps: tuple[Step, ...] = ()
     timeline: tuple[DrawnEntry, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
+    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +287,18 @@ def finding_id(case: CaseId, oracle: str, signature: str) -> str:
 
 
 def weight(state: CrashState) -> int:
-    """How much of its prefix a crash state lacks: the number of dropped writes, plus one for a torn write."""
+    """How far a crash state is from a simple one: the number of dropped writes, plus one for a torn write;
+    by times, the number of writes, or parts of writes, that differ from "all lost" or "all kept".
+    """
+    if state.landed is not None:
+        return len(state.landed.parts)
     return len(state.dropped) + (state.torn_sectors is not None)
 
 
-def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int]:
+def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int, str]:
     """Sort key: simplest crash states first."""
     torn = -1 if state.torn_sectors is None else state.torn_sectors
-    return (weight(state), state.prefix, state.dropped, torn)
+    return (weight(state), state.prefix, state.dropped, torn, str(state.landed))
 
 
 def steps_of(history: History) -> tuple[Step, ...]:

@@ -226,6 +226,14 @@ class RunStore:
             change_case(db, self._number(case), doubt=valid_text(doubt))
         self._database.settle()
 
+    def forget_states(self, case: CaseId) -> None:
+        """Delete all verdicts on a case's states."""
+        with self._writing() as db:
+            number = self._number(case)
+            out = [d for (d,) in db.execute("SELECT digest FROM states WHERE case_id = ?", (number,))]
+            db.execute("DELETE FROM states WHERE case_id = ?", (number,))
+            move_states(db, number, out=out)
+
     def forget_recalled(self, case: CaseId) -> int:
         """Delete the verdicts on every content that the memo recalled; returns the number of states."""
         with self._writing() as db:

@@ -73,7 +73,7 @@ def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) ->
     """SIGTERM during a boot was heard when the boot's time was up: two minutes, three times in a row."""
     shared = kit(Scripted(SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
-        worker.show(base, None)
+        worker.show(Target("", "", base, None))
         stopping = threading.Timer(0.2, worker.stop)
         stopping.start()
         with pytest.raises(GuestLost, match="the run was stopped"):
@@ -88,7 +88,7 @@ def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, bas
     """A disk that was stopped (SIGSTOP) was waited for for a minute at each request."""
     shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
-        disk = worker.show(base, None)
+        disk = worker.show(Target("", "", base, None))
         os.kill(disk.pid, signal.SIGSTOP)
         stopping = threading.Timer(0.2, worker.stop)
         stopping.start()
@@ -101,7 +101,7 @@ def test_a_power_cut_leaves_the_disk(tmp_path: Path, base: Path) -> None:
     """`kill` is not `stop`: what the dead guest has written is looked at."""
     shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
-        disk = worker.show(base, None)
+        disk = worker.show(Target("", "", base, None))
         guest = worker.guest()
         worker.kill()
         guest.process.wait()

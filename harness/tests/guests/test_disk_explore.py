@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from harness.errors import DiskError
 from harness.guests import disk as disk_module
-from harness.guests.disk import Disk, Explored, Moment, Order
+from harness.guests.disk import Disk, Explored, Order
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.states import Choices
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, step_sectors
 from harness.writelog import Discard, Step, Write, write_log
@@ -80,15 +81,15 @@ def _replayed(chunks: list[tuple[int, bytes]], state: CrashState) -> bytes:
 
 
 @st.composite
-def moments(draw: st.DrawFn, chunk_count: int) -> Moment:
+def moments(draw: st.DrawFn, chunk_count: int) -> Choices:
     prefix = draw(st.integers(0, chunk_count))
     numbers = st.sets(st.integers(0, max(prefix - 1, 0)), max_size=VOLATILE_MAX)
     volatile = draw(numbers) if prefix else set()
     absent = draw(numbers) - volatile if prefix else set()
-    return Moment(prefix, tuple(sorted(absent)), tuple(sorted(volatile)))
+    return Choices(prefix, tuple(sorted(absent)), tuple(sorted(volatile)))
 
 
-def _every_state(moment: Moment) -> list[CrashState]:
+def _every_state(moment: Choices) -> list[CrashState]:
     volatile = moment.volatile
     sizes = range(len(volatile) + 1)
     return [moment.state(True, lost) for size in sizes for lost in combinations(volatile, size)]
@@ -131,7 +132,7 @@ def _trace(content: bytes) -> tuple[bytes, ...]:
     return tuple(_block(content, block) for block in _recover(content)[0])
 
 
-def _explore(shared: Disk, chunks: list[tuple[int, bytes]], moment: Moment, losses: int) -> Explored:
+def _explore(shared: Disk, chunks: list[tuple[int, bytes]], moment: Choices, losses: int) -> Explored:
     """Visit until nothing is wanted; outcomes are remembered by number, which is what recovery came to."""
     while (explored := shared.explore(moment, losses=losses, wanted_max=3)).wanted:
         for state in explored.wanted:
@@ -208,4 +209,4 @@ def test_orders_that_do_not_fit_the_log_are_refused(
 def test_a_moment_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
     with pytest.raises(DiskError, match="without an order"):
-        shared.explore(Moment(1, (), (0,)), losses=1)
+        shared.explore(Choices(1, (), (0,)), losses=1)

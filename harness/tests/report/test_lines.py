@@ -29,8 +29,8 @@ def plan(**given: object) -> Plan:
         ({"kernel": "/k/bzImage", "modules": "/k/mods"}, " --kernel /k/bzImage --modules /k/mods"),
         ({"replaced": ["/k/ext4.ko", "/k/jbd2.ko"]}, " --module /k/ext4.ko --module /k/jbd2.ko"),
         ({"machine": "uml", "accel": "tcg"}, " --machine uml --accel tcg"),
-        ({"fault_models": ["prefix", "drop"]}, " --fault-model prefix,drop"),
         ({"completions": "prompt"}, " --completions prompt"),
+        ({"fault_models": ["prefix", "drop"]}, " --states prefix,drop"),
     ],
 )
 def test_a_run_line_keeps_what_was_asked(asked: dict[str, object], options: str) -> None:

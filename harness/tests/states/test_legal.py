@@ -3,97 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.model import CrashState, EntryFlag, LogEntry, Position
+from harness.model import CrashState, Position
 from harness.states.legal import LegalStates, Moment
 from harness.states.reference import all_cuts
-from harness.writelog import WriteLog
-from harness.writelog.times import TimedFlush, TimedMark, Times, TimedWrite
-
-
-@dataclass
-class Recorder:
-    """Builds a log and its times, event by event. Entries are numbered as they are submitted."""
-
-    entries: list[LogEntry] = field(default_factory=list)
-    open: dict[int, tuple[int, bool, bool, bool]] = field(default_factory=dict)
-    writes: dict[int, TimedWrite] = field(default_factory=dict)
-    flushes: list[TimedFlush] = field(default_factory=list)
-    marks: list[TimedMark] = field(default_factory=list)
-    events: int = 0
-
-    def _event(self) -> int:
-        self.events += 1
-        return self.events - 1
-
-    def _entry(self, sector: int, sectors: int, flags: EntryFlag, mark: str = "") -> int:
-        number = len(self.entries)
-        self.entries.append(LogEntry(number, sector, sectors, flags, 0, mark))
-        return number
-
-    def submit(self, block: int, blocks: int = 1, *, fua: bool = False, preflush: bool = False) -> int:
-        entry = self._entry(block * 8, blocks * 8, EntryFlag(0))
-        self.open[entry] = (self._event(), fua, preflush, False)
-        return entry
-
-    def flush(self) -> int:
-        entry = self._entry(0, 0, EntryFlag.FLUSH)
-        self.open[entry] = (self._event(), False, False, True)
-        return entry
-
-    def complete(self, entry: int) -> None:
-        submitted, fua, preflush, flush = self.open.pop(entry)
-        if flush:
-            self.flushes.append(TimedFlush(entry, submitted, self._event()))
-        else:
-            self.writes[entry] = TimedWrite(entry, submitted, self._event(), fua=fua, preflush=preflush)
-
-    def mark(self, text: str) -> None:
-        self.marks.append(TimedMark(self._entry(0, 0, EntryFlag.MARK, text), self._event(), text))
-
-    def write(self, block: int, **how: bool) -> int:
-        entry = self.submit(block, **how)  # type: ignore[arg-type]  # the flags only
-        self.complete(entry)
-        return entry
-
-    @property
-    def times(self) -> Times:
-        for entry in sorted(self.open):
-            self.complete(entry)
-        writes = sorted(self.writes.values(), key=lambda w: w.submitted)
-        flushes = sorted(self.flushes, key=lambda f: f.submitted)
-        return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
-
-    def legal(self, unit_sectors: int = 8) -> LegalStates:
-        log = WriteLog(Path("log"), 512, tuple(self.entries), 0)
-        return LegalStates(log, self.times, unit_sectors)
-
-
-@st.composite
-def recorders(draw: st.DrawFn) -> Recorder:
-    """A few writes, flushes and marks, in flight together in every way."""
-    made, operations, blocks = Recorder(), 0, 0
-    for _ in range(draw(st.integers(1, 14))):
-        what = draw(st.sampled_from(["write", "write", "fua", "commit", "flush", "complete", "complete", "mark"]))
-        if what == "complete" and made.open:
-            made.complete(draw(st.sampled_from(sorted(made.open))))
-        elif what == "mark":
-            made.mark(f"{'ack' if operations % 2 else 'begin'} {operations // 2}")
-            operations += 1
-        elif what == "flush":
-            made.flush()
-        elif blocks < 8:
-            wide = draw(st.integers(1, 2))
-            blocks += wide
-            made.submit(draw(st.integers(0, 3)), wide, fua=what in ("fua", "commit"), preflush=what == "commit")
-    return made
+from harness.tests.states.recorder import Recorder, recorders
 
 
 def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> tuple[tuple[int, int], ...]:
@@ -107,16 +26,17 @@ def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> tuple[tuple[in
 
 
 def subsets(moment: Moment) -> list[frozenset[int]]:
-    found: list[frozenset[int]] = [frozenset(moment.absent)]
-    for number in moment.volatile:
+    found: list[frozenset[int]] = [frozenset(moment.choices.absent)]
+    for number in moment.choices.volatile:
         found += [s | {number} for s in found]
     return found
 
 
 @given(recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
-    """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment at which
-    as many operations had begun and at least as many were acknowledged. And each state of a moment is legal.
+    """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment
+    at which as many operations had begun and at least as many were acknowledged. And each state of a moment
+    is legal.
     """
     legal = made.legal()
     told: dict[object, set[Position]] = defaultdict(set)
@@ -137,10 +57,10 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
 def test_a_states_name_rebuilds_it(made: Recorder, data: st.DataObject, unit: int) -> None:
     legal = made.legal(unit)
     moment = data.draw(st.sampled_from(legal.moments))
-    lost = {n for n in moment.volatile if data.draw(st.booleans())} | set(moment.absent)
+    lost = {n for n in moment.choices.volatile if data.draw(st.booleans())} | set(moment.choices.absent)
     state = legal.name(moment, lost)
     assert CrashState.parse(str(state)) == state
-    assert legal.on_disk(state) == CrashState(moment.prefix, tuple(sorted(lost)))
+    assert legal.on_disk(state) == CrashState(moment.choices.prefix, tuple(sorted(lost)))
     assert legal.position(state) == moment.position
 
 
@@ -185,7 +105,10 @@ def test_data_of_a_flushing_write_never_lands_ahead_of_what_it_flushes() -> None
     commit = made.submit(20, fua=True, preflush=True)
     legal = made.legal()
     before = [m for m in legal.moments if m.entry == commit]
-    assert [(m.stage, m.absent, m.volatile) for m in before] == [(0, (1,), (0,)), (1, (), (1,))]
+    assert [(m.stage, m.choices.absent, m.choices.volatile) for m in before] == [
+        (0, (1,), (0,)),
+        (1, (), (1,)),
+    ]
     with pytest.raises(UsageError, match=f"entry {block} cannot be lost"):
         legal.on_disk(CrashState.parse(f"@t{commit}-{block}"))
 

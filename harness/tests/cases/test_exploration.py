@@ -1,0 +1,215 @@
+"""The exploration against the plain enumeration of all legal states, with the real disk and a simulated
+guest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.cases.attempts import Unseen
+from harness.cases.examine import JudgedGroup, Look
+from harness.cases.exploration import Exploration
+from harness.guests.disk import Disk, Order
+from harness.guests.worker import Target
+from harness.model import CrashState, Judgement, Outcome, Position
+from harness.plan import Budget
+from harness.states import LegalStates
+from harness.states.reference import all_cuts
+from harness.store.records import Coverage
+from harness.tests.states.recorder import BLOCKS, Recorder, recorders, write_files
+
+real = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Disk]:
+    with Disk() as process:
+        yield process
+
+
+@dataclass
+class Guest:
+    """A recovery that reads blocks in an order that depends on what it read, and nothing else. It stands for
+    worker and examiner at once. `lost`: looks, counted from 1, at which the guest is lost.
+    """
+
+    legal: LegalStates
+    target: Target
+    disk: Disk
+    seed: int
+    lost: frozenset[int] = frozenset()
+    recalls: bool = True
+    doubt: str = ""
+    outcomes: list[Outcome] = field(default_factory=list)
+    looks: int = 0
+
+    @property
+    def recording(self) -> Any:
+        contract = SimpleNamespace(data="ordered")
+        return SimpleNamespace(
+            legal=self.legal, target=self.target, profile=SimpleNamespace(contract=contract)
+        )
+
+    def show(self, target: Target) -> Disk:
+        return self.disk
+
+    def close(self) -> None:
+        """Never lost for good."""
+
+    def recover(self, state: CrashState) -> tuple[list[int], str]:
+        """The blocks read, in order, and what came of it."""
+        self.disk.switch(self.legal.on_disk(state))
+        read: list[int] = []
+        found = hashlib.sha256(bytes([self.seed]))
+        for _ in range(4):
+            block = found.digest()[0] % BLOCKS
+            if block in read:
+                break
+            read.append(block)
+            found.update(self.disk.block_hashes([block])[0])
+        return read, found.hexdigest()
+
+    def look(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        self.looks += 1
+        if self.looks in self.lost:
+            return Look(Unseen("the guest was lost"))
+        read, text = self.recover(states[0])
+        self.disk.also_read(read)
+        outcome = Outcome(kernel_log=(text,))
+        self.outcomes.append(outcome)
+        assert self.disk.remember(len(self.outcomes) - 1) is None, "visited twice"
+        return Look(outcome)
+
+    def known(self, number: int, state: CrashState) -> Look | None:
+        return Look(self.outcomes[number], recalled=True)
+
+    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
+        return Judgement(unknown=(seen.reason,)) if isinstance(seen, Unseen) else Judgement()
+
+
+def explore(guest: Guest, budget: Budget | None = None) -> tuple[Coverage, list[JudgedGroup]]:
+    seen: list[JudgedGroup] = []
+    one = Exploration(
+        cast("Any", guest), cast("Any", guest), budget or Budget(), threading.Event(), seen.extend
+    )
+    return one.run(), seen
+
+
+def begin(made: Recorder, disk: Disk, seed: int, folder: Path, unit: int = 8) -> Guest:
+    legal = made.legal(unit)
+    base, log = write_files(made, folder)
+    target = Target("", "", base, log, order=Order(legal.order, unit))
+    disk.open(base, log, target.order)
+    return Guest(legal, target, disk, seed)
+
+
+def told_by(guest: Guest, seen: Sequence[JudgedGroup]) -> dict[str, set[Position]]:
+    """What came back, with the positions at which it was judged."""
+    told: dict[str, set[Position]] = defaultdict(set)
+    for group in seen:
+        outcome = group.look.seen
+        assert isinstance(outcome, Outcome)
+        for judged in group.judged:
+            told[outcome.kernel_log[0]].add(guest.legal.position(judged.state))
+    return told
+
+
+@real
+@given(recorders(), st.integers(0, 255))
+def test_exploration_finds_what_brute_force_finds(disk: Disk, made: Recorder, seed: int) -> None:
+    """Every outcome of every legal state, under every strongest promise, and no other; each state that is
+    named has the outcome that it was judged by.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        guest = begin(made, disk, seed, Path(folder))
+        coverage, seen = explore(guest)
+        assert coverage.exhaustive
+        assert not coverage.open
+        told = told_by(guest, seen)
+        rule: dict[str, set[Position]] = defaultdict(set)
+        shown: dict[CrashState, str] = {}
+        for cut in all_cuts(guest.legal, made.times):
+            state = CrashState(
+                sum(c.stop - c.start for c in _submitted(guest.legal, cut.at)), tuple(sorted(cut.lost))
+            )
+            if state not in shown:
+                shown[state] = replace_legal(guest).recover(state)[1]
+            rule[shown[state]].add(guest.legal._position(cut.at))
+        assert set(told) == set(rule)
+        for text, positions in told.items():
+            assert positions <= rule[text]
+            for weaker in rule[text]:
+                assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
+        for group in seen:
+            outcome = group.look.seen
+            assert isinstance(outcome, Outcome)
+            assert guest.recover(group.judged[0].state)[1] == outcome.kernel_log[0]
+
+
+def _submitted(legal: LegalStates, at: int) -> list[range]:
+    return [t.chunks for t in legal._writes if t.write.submitted < at]
+
+
+def replace_legal(guest: Guest) -> Guest:
+    """The same guest, for states that are chunks already."""
+    return replace(guest, legal=cast("Any", SimpleNamespace(on_disk=lambda state: state)))
+
+
+@real
+@given(recorders(), st.integers(0, 255), st.integers(1, 6))
+def test_a_budget_ends_it_and_is_never_called_exhaustive(
+    disk: Disk, made: Recorder, seed: int, visits: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        coverage, seen = explore(begin(made, disk, seed, Path(folder)), Budget(visits=visits))
+        whole, all_seen = explore(begin(made, disk, seed, Path(folder)))
+        assert coverage.visits <= visits
+        assert whole.exhaustive
+        if coverage.exhaustive:
+            assert {g.judged[0].state for g in seen} == {g.judged[0].state for g in all_seen}
+        else:
+            assert coverage.open
+            assert "budget" in coverage.why
+            assert coverage.visits == visits
+
+
+@real
+@given(recorders(), st.integers(0, 255), st.sets(st.integers(1, 4), min_size=1))
+def test_a_state_whose_guest_is_lost_is_unknown_and_what_lies_behind_it_open(
+    disk: Disk, made: Recorder, seed: int, lost: set[int]
+) -> None:
+    """Nothing that was not looked at passes: such a state has an UNKNOWN of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        guest = begin(made, disk, seed, Path(folder))
+        guest.lost = frozenset(lost)
+        coverage, seen = explore(guest)
+        unknown = [j for g in seen for j in g.judged if j.judgement.unknown]
+        assert bool(unknown) == bool(lost & set(range(1, guest.looks + 1)))
+        assert coverage.visits == guest.looks
+
+
+def test_without_a_memo_the_defaults_are_looked_at_and_the_rest_is_open(disk: Disk, tmp_path: Path) -> None:
+    made = Recorder()
+    made.mark("begin 0")
+    for block in range(3):
+        made.write(block)
+    made.complete(made.flush())
+    guest = begin(made, disk, 1, tmp_path)
+    guest.recalls = False
+    coverage, seen = explore(guest)
+    assert (coverage.losses, coverage.exhaustive) == (0, False)
+    assert coverage.open
+    names = {str(j.state) for g in seen for j in g.judged}
+    assert {"@t4", "@t4="} <= names

@@ -1,0 +1,168 @@
+"""`python -m harness.tests.reference RUN`: every legal state of the small moments of an exhaustive run, one
+by one.
+
+For each moment with at most MAX_VOLATILE volatile blocks, every subset of them is a state; states of equal
+content are looked at once, through the memo (of which a sample is recovered anyway). What they violate, all
+together, has to be what the run found at that moment, no less and no more. Prints a line a case; exits 1 for
+a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.cases.attempts import Unseen
+from harness.cases.examine import Examiner
+from harness.cases.recording import Recording, by_times, load_recording
+from harness.filesystems.profiles import select_profiles
+from harness.guests.kits import make_kits
+from harness.guests.worker import Worker
+from harness.host.folders import OwnedFolder
+from harness.kernels.find import find_chosen
+from harness.model import CaseId, CrashState, Verdict
+from harness.states import LegalStates, Moment
+from harness.store import RunStore
+from harness.store.records import CaseRecord, CaseStatus
+from harness.workloads.load import find_workload
+
+MAX_VOLATILE = 12
+Violated = set[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was compared, of one case or of all."""
+
+    moments: int = 0
+    skipped: int = 0
+    states: int = 0
+    contents: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def add(self, other: Figures) -> None:
+        self.moments += other.moments
+        self.skipped += other.skipped
+        self.states += other.states
+        self.contents += other.contents
+        self.differences += other.differences
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.moments:,} moments, {self.states:,} states, {self.contents:,} contents; "
+            f"{self.skipped:,} moments with more than {MAX_VOLATILE} volatile blocks left out; "
+            f"{len(self.differences):,} differences"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    given = parser.parse_args()
+    total = Figures()
+    with RunStore.open(given.run) as store:
+        explored = [c for c in store.cases() if c.status is CaseStatus.DONE and c.info.coverage is not None]
+        for record in explored:
+            found = check_case(store, record)
+            total.add(found)
+            sys.stdout.write(f"{record.case}: {found.text}\n")
+            sys.stdout.flush()
+    for line in total.differences:
+        sys.stdout.write(f"DIFFERS {line}\n")
+    sys.stdout.write(f"{len(explored)} cases: {total.text}\n")
+    return 1 if total.differences or not total.moments else 0
+
+
+def check_case(store: RunStore, record: CaseRecord) -> Figures:
+    """Hold one case against its enumeration."""
+    plan, case = store.plan(), record.case
+    (profile,) = select_profiles([case.configuration])
+    workload = find_workload(plan.workloads, case.workload)
+    with OwnedFolder("powercut-reference-") as folder:
+        recording = load_recording(
+            case, profile, workload, store.layout, folder.path, plan.log_bytes, record.info.files
+        )
+        recording, why = by_times(recording, plan.unit_sectors or 8)
+        if recording.legal is None:
+            return Figures(differences=[f"{case}: {why}"])
+        kernel = find_chosen(plan.kernel_choice)
+        kits = make_kits(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
+        with Worker(kits.judge, folder.path / "judge", plan.log_bytes) as worker:
+            return _compare(store, case, recording, recording.legal, worker)
+
+
+def _compare(
+    store: RunStore, case: CaseId, recording: Recording, legal: LegalStates, worker: Worker
+) -> Figures:
+    figures, examiner = Figures(), Examiner(recording, memo=True)
+    explored = _explored(store, case)
+    for entry, stages in itertools.groupby(legal.moments, key=lambda m: m.entry):
+        moments = list(stages)
+        if any(len(m.choices.volatile) > MAX_VOLATILE for m in moments):
+            figures.skipped += 1
+            continue
+        figures.moments += 1
+        found = _violated(examiner, legal, worker, moments, figures)
+        if found != explored[entry]:
+            figures.differences.append(
+                f"{case} before #{entry}: only one by one {sorted(found - explored[entry])}, "
+                f"only explored {sorted(explored[entry] - found)}"
+            )
+    if examiner.doubt:
+        figures.differences.append(f"{case}: {examiner.doubt}")
+    return figures
+
+
+def _violated(
+    examiner: Examiner, legal: LegalStates, worker: Worker, moments: list[Moment], figures: Figures
+) -> Violated:
+    """What any state of a moment violates."""
+    found: Violated = set()
+    for state in _contents(legal, worker, examiner.recording, moments, figures):
+        look = examiner.look(worker, [state], threading.Event())
+        if isinstance(look.seen, Unseen):
+            figures.differences.append(f"{state}: {look.seen.reason}")
+            continue
+        found |= {(v.oracle, v.signature) for v in examiner.judge(state, look.seen).violations}
+    return found
+
+
+def _contents(
+    legal: LegalStates, worker: Worker, recording: Recording, moments: list[Moment], figures: Figures
+) -> Iterator[CrashState]:
+    """A state of each content of the moment."""
+    states = [
+        legal.name(m, {*m.choices.absent, *lost}) for m in moments for lost in _subsets(m.choices.volatile)
+    ]
+    hashes = worker.show(recording.target).hashes([legal.on_disk(s) for s in states])
+    distinct = dict(zip(hashes, states, strict=True))
+    figures.states += len(states)
+    figures.contents += len(distinct)
+    yield from distinct.values()
+
+
+def _subsets(chunks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for count in range(len(chunks) + 1):
+        yield from itertools.combinations(chunks, count)
+
+
+def _explored(store: RunStore, case: CaseId) -> dict[int, Violated]:
+    """What the run found, by the entry before which the power fails."""
+    violated = store.violated(case)
+    found: dict[int, Violated] = defaultdict(set)
+    for seen in store.iter_verdicts(case):
+        if seen.verdict is Verdict.UNKNOWN:
+            found[seen.state.prefix].add(("unknown", "; ".join(seen.unknown)))
+        found[seen.state.prefix] |= violated.get(str(seen.state), frozenset())
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

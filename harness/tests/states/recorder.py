@@ -1,0 +1,117 @@
+"""Recordings in miniature, with the times of their writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, EntryFlag, LogEntry
+from harness.states.legal import LegalStates
+from harness.writelog import Flush, MarkText, Step, Write, WriteLog, write_log
+from harness.writelog.times import TimedFlush, TimedMark, TimedWrite, Times
+
+BLOCKS = 6
+"""Of the device that recorders write."""
+
+
+@dataclass
+class Recorder:
+    """Builds a log and its times, event by event. Entries are numbered as they are submitted."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    open: dict[int, tuple[int, bool, bool, bool]] = field(default_factory=dict)
+    writes: dict[int, TimedWrite] = field(default_factory=dict)
+    flushes: list[TimedFlush] = field(default_factory=list)
+    marks: list[TimedMark] = field(default_factory=list)
+    events: int = 0
+
+    def _event(self) -> int:
+        self.events += 1
+        return self.events - 1
+
+    def _entry(self, sector: int, sectors: int, flags: EntryFlag, mark: str = "") -> int:
+        number = len(self.entries)
+        self.entries.append(LogEntry(number, sector, sectors, flags, 0, mark))
+        return number
+
+    def submit(self, block: int, blocks: int = 1, *, fua: bool = False, preflush: bool = False) -> int:
+        entry = self._entry(block * 8, blocks * 8, EntryFlag(0))
+        self.open[entry] = (self._event(), fua, preflush, False)
+        return entry
+
+    def flush(self) -> int:
+        entry = self._entry(0, 0, EntryFlag.FLUSH)
+        self.open[entry] = (self._event(), False, False, True)
+        return entry
+
+    def complete(self, entry: int) -> None:
+        submitted, fua, preflush, flush = self.open.pop(entry)
+        if flush:
+            self.flushes.append(TimedFlush(entry, submitted, self._event()))
+        else:
+            self.writes[entry] = TimedWrite(entry, submitted, self._event(), fua=fua, preflush=preflush)
+
+    def mark(self, text: str) -> None:
+        self.marks.append(TimedMark(self._entry(0, 0, EntryFlag.MARK, text), self._event(), text))
+
+    def write(self, block: int, **how: bool) -> int:
+        entry = self.submit(block, **how)
+        self.complete(entry)
+        return entry
+
+    @property
+    def times(self) -> Times:
+        for entry in sorted(self.open):
+            self.complete(entry)
+        writes = sorted(self.writes.values(), key=lambda w: w.submitted)
+        flushes = sorted(self.flushes, key=lambda f: f.submitted)
+        return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
+
+    def legal(self, unit_sectors: int = 8) -> LegalStates:
+        log = WriteLog(Path("log"), 512, tuple(self.entries), 0)
+        return LegalStates(log, self.times, unit_sectors)
+
+
+@st.composite
+def recorders(draw: st.DrawFn) -> Recorder:
+    """A few writes, flushes and marks, in flight together in every way."""
+    made, operations, blocks = Recorder(), 0, 0
+    for _ in range(draw(st.integers(1, 14))):
+        what = draw(
+            st.sampled_from(["write", "write", "fua", "commit", "flush", "complete", "complete", "mark"])
+        )
+        if what == "complete" and made.open:
+            made.complete(draw(st.sampled_from(sorted(made.open))))
+        elif what == "mark":
+            made.mark(f"{'ack' if operations % 2 else 'begin'} {operations // 2}")
+            operations += 1
+        elif what == "flush":
+            made.flush()
+        elif blocks < 8:
+            wide = draw(st.integers(1, 2))
+            blocks += wide
+            made.submit(
+                draw(st.integers(0, 3)), wide, fua=what in ("fua", "commit"), preflush=what == "commit"
+            )
+    return made
+
+
+def contents(entry: int, sectors: int) -> bytes:
+    """What an entry writes: few different contents, so that writes often agree."""
+    return bytes([ord("A") + entry % 5]) * (sectors * SECTOR_BYTES)
+
+
+def write_files(made: Recorder, folder: Path) -> tuple[Path, Path]:
+    """The base image and the log of a recorder, as files."""
+    base, log = folder / "base.img", folder / "test.log"
+    base.write_bytes(bytes([ord("a")]) * (BLOCKS * BLOCK_BYTES))
+    write_log(log, map(_step, made.entries))
+    return base, log
+
+
+def _step(entry: LogEntry) -> Step:
+    if entry.flags & EntryFlag.MARK:
+        return MarkText(entry.mark)
+    return Write(entry.sector, contents(entry.index, entry.sectors)) if entry.sectors else Flush()
