@@ -218,10 +218,12 @@ class Casework:
         return record(recorder, case.profile, case.workload, case.id, base, kept, self._scratch)
 
     def _examiner(self, case: _Case, recording: Recording) -> Examiner:
+        # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
+        every = recording.legal is not None and not self._plan.memo
         return Examiner(
             recording,
-            memo=self._plan.memo,
-            sample_rate=self._plan.sample_rate,
+            memo=self._plan.memo or every,
+            sample_rate=1.0 if every else self._plan.sample_rate,
             doubt=case.doubt,
             on_doubt=lambda doubt: self._store.set_case_doubt(case.id, doubt),
         )

@@ -101,6 +101,10 @@ class Examiner:
         """Whether outcomes may be recalled; if not, no state is known to have the outcome of another."""
         return self._memo.recalls
 
+    def outcome(self, number: int) -> Outcome:
+        """The outcome of which the disk knows this number. Raises DiskError for one that is not known."""
+        return self._memo.outcome(number)
+
     def known(self, outcome: int, state: CrashState) -> Look | None:
         """The look at a state of which the disk knows the outcome's number; None if it has to be looked at
         all the same, since it is sampled or the workload has checks of its own.
@@ -149,13 +153,10 @@ class Examiner:
         return known[1]
 
 
-def judge_group(examiner: Examiner, group: Group, look: Look, how: How | None = None) -> JudgedGroup:
-    """Judge what a look at a content showed at each of its states, whose positions in the history differ.
-
-    `how`: how the first state's verdict was reached; by default, whether its outcome was recalled.
-    """
+def judge_group(examiner: Examiner, group: Group, look: Look) -> JudgedGroup:
+    """Judge what a look at a content showed at each of its states, whose positions in the history differ."""
     first = group.states[0]
-    how = how or (How.MEMO if look.recalled else How.JUDGED)
+    how = How.MEMO if look.recalled else How.JUDGED
     judged = tuple(
         JudgedState(
             state,

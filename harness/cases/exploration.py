@@ -25,7 +25,7 @@ from harness.guests.worker import Worker
 from harness.model import CrashState
 from harness.plan import Budget
 from harness.states import LegalStates, Moment
-from harness.store.records import Coverage, How
+from harness.store.records import Coverage
 
 WANTED_MAX = 64
 """States to visit per request. Each comes from another unknown end of the tree."""
@@ -59,7 +59,7 @@ class _Open:
     cut: int = 1
     lost: int = 0
     reported: set[int] = field(default_factory=set)
-    visited: set[int] = field(default_factory=set)
+    visited: dict[int, Look] = field(default_factory=dict)
     tried: dict[CrashState, int] = field(default_factory=dict)
 
 
@@ -172,7 +172,7 @@ class Exploration:
             one.tried[state] = VISITS_MAX
             self._report([judge_group(self._examiner, Group("", (state,)), look)])
         elif not look.recalled:
-            one.visited.add(id(look.seen))
+            one.visited[id(look.seen)] = look
 
     # --- leaves -------------------------------------------------------------------------------
 
@@ -184,20 +184,24 @@ class Exploration:
         one.reported.update(leaf.outcome for leaf in new)
         states = [self._name(one.moment, leaf.state) for leaf in new]
         hashes = self._worker.disk.hashes([leaf.state for leaf in new])
-        looks = [self._look(leaf, state) for leaf, state in zip(new, states, strict=True)]
+        looks = [self._look(one, leaf, state) for leaf, state in zip(new, states, strict=True)]
         self._report(
             [
-                judge_group(self._examiner, Group(content, (state,)), look, self._how(one, look))
+                judge_group(self._examiner, Group(content, (state,)), look)
                 for state, content, look in zip(states, hashes, looks, strict=True)
             ]
         )
 
-    def _look(self, leaf: Leaf, state: CrashState) -> Look:
+    def _look(self, one: _Open, leaf: Leaf, state: CrashState) -> Look:
+        """What was seen of a leaf: at this moment, at another one, or in a guest once more."""
+        if (visited := one.visited.get(id(self._examiner.outcome(leaf.outcome)))) is not None:
+            return visited
         known = self._examiner.known(leaf.outcome, state)
-        return known if known is not None else self._examiner.look(self._worker, [state], self._stop)
-
-    def _how(self, one: _Open, look: Look) -> How:
-        return How.JUDGED if not look.recalled or id(look.seen) in one.visited else How.MEMO
+        if known is not None:
+            return known
+        look = self._examiner.look(self._worker, [state], self._stop)
+        self._spent.visits += not look.recalled
+        return look
 
     def _coverage(self, moments: Sequence[_Open], losses: int | None, why: str) -> Coverage:
         return Coverage(len(moments), losses, sum(o.cut + o.lost for o in moments), self._spent.visits, why)

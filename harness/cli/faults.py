@@ -11,7 +11,15 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf, listed, out_option
+from harness.cli.options import (
+    OneOf,
+    asked_budget,
+    asked_states,
+    listed,
+    out_option,
+    states_options,
+    with_options,
+)
 from harness.errors import ExitCode, UsageError
 from harness.faults.campaign import (
     Campaign,
@@ -29,7 +37,6 @@ from harness.guests.machine import buildable, profile_of
 from harness.host.progress import progress_for
 from harness.kernels.variants import kept_tree
 from harness.report.words import shown_path
-from harness.states import FAULT_MODELS
 
 
 @click.command("faults")
@@ -54,14 +61,7 @@ from harness.states import FAULT_MODELS
 )
 @click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
-@click.option(
-    "--fault-model",
-    "fault_models",
-    multiple=True,
-    callback=listed,
-    metavar="NAME,...",
-    help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix.",
-)
+@with_options(states_options)
 @click.option(
     "--source",
     default="linux-source-6.12",
@@ -124,16 +124,14 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
 
 
 def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
-    models = given["fault_models"] or ["prefix"]
-    if unknown := [m for m in models if m not in FAULT_MODELS]:
-        raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
     return FaultsPlan(
         names=list(names),
         modes=given["modes"],
         workloads=given["workloads"],
         source=given["source"],
         machine=given["machine"],
-        fault_models=tuple(models),
+        fault_models=asked_states(given["fault_models"]),
+        budget=asked_budget(given["budget"], given["fault_models"]),
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )

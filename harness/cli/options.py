@@ -12,7 +12,9 @@ from click.core import ParameterSource
 
 from harness.errors import UsageError
 from harness.guests.machine import accelerators, names
+from harness.plan import LEGAL, Budget
 from harness.revisit.trust import Named
+from harness.states import FAULT_MODELS
 from harness.store import RunStore
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -176,6 +178,29 @@ kernel_options = [
 ]
 
 
+states_options = [
+    click.option(
+        "--states",
+        "--fault-model",
+        "fault_models",
+        multiple=True,
+        callback=listed,
+        metavar="NAME,...",
+        help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, block "
+        "by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each "
+        "prefix less one write that no flush had made durable; torn: the last write of each prefix torn. "
+        "Default: prefix.",
+    ),
+    click.option(
+        "--budget",
+        default="",
+        metavar="N,TIME",
+        help="For exhaustive and sectors: stop a case after N states recovered in guests, or after a time "
+        "(90s, 2m), and say what is left. Default: no limit.",
+    ),
+]
+
+
 def with_options(options: Sequence[Decorator]) -> Decorator:
     """Combine several options into one decorator."""
 
@@ -185,3 +210,35 @@ def with_options(options: Sequence[Decorator]) -> Decorator:
         return command
 
     return decorate
+
+
+def asked_states(given: Sequence[str]) -> tuple[str, ...]:
+    """The crash states named by --states. Raises UsageError for names that are unknown or exclude each
+    other.
+    """
+    names = list(given or ["prefix"])
+    known = [*LEGAL, *FAULT_MODELS]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no crash states are called {name!r}", f"one of: {', '.join(known)}")
+    if len(set(names)) > 1 and (alone := next((name for name in names if name in LEGAL), None)):
+        others = ", ".join(dict.fromkeys(name for name in names if name != alone))
+        raise UsageError(
+            f"{alone} and {others}: {alone} contains the states of the others", f"leave out {others}"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def asked_budget(text: str, names: Sequence[str]) -> Budget:
+    """The budget given by --budget. Raises UsageError for one that is malformed, or of no use."""
+    if not text:
+        return Budget()
+    if not any(name in LEGAL for name in names):
+        raise UsageError(
+            "a budget is for all legal crash states; the others are always looked at whole",
+            f"leave it out, or ask for --states {' or '.join(LEGAL)}",
+        )
+    try:
+        return Budget.parse(text)
+    except ValueError as e:
+        raise UsageError(str(e)) from e

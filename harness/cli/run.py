@@ -23,12 +23,15 @@ from harness.cli.bisect import (
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    asked_budget,
+    asked_states,
     kernel_options,
     listed,
     named_kernel,
     need_run,
     open_run,
     out_option,
+    states_options,
     with_options,
 )
 from harness.errors import ExitCode, UsageError
@@ -38,12 +41,11 @@ from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
-from harness.plan import LEGAL, SAMPLE_RATE, Budget, Completions, Plan
+from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.revisit.trust import need_resumable
 from harness.run import create_run, execute
-from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.summary import Summary, shell_code
 from harness.workloads.generate.chance import name_of as random_name
@@ -90,24 +92,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Only the I-th of N parts of the workloads (every N-th of them).",
 )
 @with_options(kernel_options)
-@click.option(
-    "--states",
-    "--fault-model",
-    "fault_models",
-    multiple=True,
-    callback=listed,
-    metavar="NAME,...",
-    help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, block by "
-    "block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each prefix less "
-    "one write that no flush had made durable; torn: the last write of each prefix torn. Default: prefix.",
-)
-@click.option(
-    "--budget",
-    default="",
-    metavar="N,TIME",
-    help="For exhaustive and sectors: stop a case after N states recovered in guests, or after a time (90s, "
-    "2m), and say what is left. Default: no limit.",
-)
+@with_options(states_options)
 @click.option(
     "--completions",
     type=click.Choice([*Completions]),
@@ -269,8 +254,8 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
         require_all=_required(given["require_all"], given["configurations"] or SMOKE[0]),
-        fault_models=tuple(_known_models(given["fault_models"] or ["prefix"])),
-        budget=_budget(given["budget"], given["fault_models"]),
+        fault_models=asked_states(given["fault_models"]),
+        budget=asked_budget(given["budget"], given["fault_models"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
         argv=sys.argv[1:],
@@ -309,33 +294,6 @@ def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
 def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
     """A user who names a mode in full wants its verdict; `all` takes whatever this host can run."""
     return all("/" in name for name in configurations) if asked is None else asked
-
-
-def _known_models(names: list[str]) -> list[str]:
-    known = [*LEGAL, *FAULT_MODELS]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"no crash states are called {name!r}", f"one of: {', '.join(known)}")
-    if len(set(names)) > 1 and (alone := next((name for name in names if name in LEGAL), None)):
-        others = ", ".join(dict.fromkeys(name for name in names if name != alone))
-        raise UsageError(
-            f"{alone} and {others}: {alone} contains the states of the others", f"leave out {others}"
-        )
-    return list(dict.fromkeys(names))
-
-
-def _budget(text: str, names: Sequence[str]) -> Budget:
-    if not text:
-        return Budget()
-    if not any(name in LEGAL for name in names):
-        raise UsageError(
-            "a budget is for all legal crash states; the others are always looked at whole",
-            f"leave it out, or ask for --states {' or '.join(LEGAL)}",
-        )
-    try:
-        return Budget.parse(text)
-    except ValueError as e:
-        raise UsageError(str(e)) from e
 
 
 def _absolute(name: str) -> str:

@@ -34,7 +34,7 @@ from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
 from harness.measurements.directory import make_directory
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.report.words import plural
 from harness.run import create_run, execute
 from harness.store import RunStore
@@ -60,6 +60,7 @@ class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     source: str = "linux-source-6.12"
     machine: str
     fault_models: tuple[str, ...] = ("prefix",)
+    budget: Budget = Budget()
     jobs: int = 1
     started: datetime | None = None
     argv: list[str] = []
@@ -240,7 +241,8 @@ class _Work:
     ) -> Trial:
         """The result in the run directory if it is of the same kernel and cases, else a new one."""
         folder = self._path / "trials" / name
-        key = _key(self._kernels.key(edits), modes, workloads, self._plan.fault_models)
+        states = [*self._plan.fault_models, self._plan.budget.option]
+        key = _key(self._kernels.key(edits), modes, workloads, states)
         done = _read(folder / _TRIAL_NAME)
         if done and done.key == key and not done.failed:
             return done
@@ -285,6 +287,7 @@ class _Work:
             kernel=str(image),
             machine=self._plan.machine,
             fault_models=self._plan.fault_models,
+            budget=self._plan.budget,
             jobs=self._plan.jobs,
             argv=self._plan.argv,
         )

@@ -92,6 +92,9 @@ class Guest:
         assert self.disk.remember(len(self.outcomes) - 1) is None, "visited twice"
         return Look(outcome)
 
+    def outcome(self, number: int) -> Outcome:
+        return self.outcomes[number]
+
     def known(self, number: int, state: CrashState) -> Look | None:
         return Look(self.outcomes[number], recalled=True)
 

@@ -37,7 +37,7 @@ def repair(tmp_path: Path, script: str) -> Target:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     disk = PretendDisk()
-    worker = SimpleNamespace(directory=tmp_path, show=lambda base, log: disk)
+    worker = SimpleNamespace(directory=tmp_path, show=lambda target: disk)
     target = Target("ext2", "", tmp_path / "base", tmp_path / "log")
     return repaired(cast(Worker, worker), target, STATE, Tool(str(program), "none", clean=(0, 1)))
 

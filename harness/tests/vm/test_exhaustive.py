@@ -1,0 +1,101 @@
+"""All legal crash states of real recordings, by times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.host.progress import Lines
+from harness.model import CaseId, CrashPoint, Verdict
+from harness.plan import Budget, Plan
+from harness.revisit.repro import reproduce, scene
+from harness.revisit.trust import Named
+from harness.run import execute
+from harness.store import RunStore
+from harness.store.records import CaseStatus, How, state_order
+from harness.summary import CaseVerdict, Summary
+from harness.tests.vm.conftest import run_plan
+
+ORDERED = CaseId("ext4", "ordered", "append-fsync")
+NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")
+
+
+@pytest.fixture(scope="module")
+def explored(uml_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
+    """ext4 with and without barriers, all their legal states, as far as a budget goes."""
+    plan = Plan(
+        configurations=["ext4/ordered", "ext4/nobarrier"],
+        workloads=["append-fsync"],
+        fault_models=("exhaustive",),
+        budget=Budget(visits=600),
+        jobs=os.cpu_count() or 1,
+    )
+    return run_plan(plan, tmp_path_factory.mktemp("legal"))
+
+
+def test_ordered_keeps_its_promises_in_every_legal_state(explored: tuple[Summary, Path]) -> None:
+    summary, path = explored
+    case = next(c for c in summary.cases if c.case == ORDERED)
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    assert case.info.coverage is not None
+    assert case.info.coverage.exhaustive, case.info.coverage
+    with RunStore.open(path) as store:
+        states = [v.state for v in store.iter_verdicts(ORDERED)]
+    assert any(
+        s.landed and len(s.landed.parts) > 1 for s in states
+    )  # no prefix, and no prefix less one write
+
+
+def test_without_barriers_the_smallest_state_is_shown_again_in_qemu(explored: tuple[Summary, Path]) -> None:
+    summary, path = explored
+    case = next(c for c in summary.cases if c.case == NOBARRIER)
+    assert case.verdict is CaseVerdict.FAIL
+    finding = min(case.findings, key=lambda f: state_order(f.state))
+    with (
+        RunStore.open(path) as store,
+        scene(store, CrashPoint(NOBARRIER, finding.state), Named(), "auto") as shown,
+    ):
+        again = reproduce(shown)
+    assert again.judgement.verdict is Verdict.FAIL
+    assert finding.oracle in {v.oracle for v in again.judgement.violations}
+
+
+def test_a_budget_is_not_called_exhaustive_and_a_resumed_run_stays_as_it_is(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    plan = Plan(
+        configurations=["ext4/journal"],
+        workloads=["append-fsync"],
+        fault_models=("exhaustive",),
+        budget=Budget(visits=40),
+    )
+    summary, path = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.info.coverage is not None
+    assert not case.info.coverage.exhaustive
+    assert case.info.coverage.open
+    assert case.info.coverage.visits == 40
+    with RunStore.open(path) as store:
+        before = {str(v.state): v for v in store.iter_verdicts(case.case)}
+        again = execute(plan, store, Lines(Console(quiet=True)))
+        assert {str(v.state): v for v in store.iter_verdicts(case.case)} == before
+    assert again.cases[0].info.coverage == case.info.coverage
+    assert again.cases[0].status is CaseStatus.DONE
+
+
+def test_without_the_memo_every_leaf_is_recovered(uml_kernel: Path, tmp_path: Path) -> None:
+    """--no-memo: the tree still tells which states there are, and each of them is looked at in a guest."""
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=["append-no-fsync"],
+        fault_models=("exhaustive",),
+        budget=Budget(visits=300),
+        memo=False,
+    )
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.PASS, (case.undecided, case.findings)
+    assert set(case.by_how) == {How.JUDGED}
