@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DiskError
-from harness.guests.disk import Disk, Moment, Order, find_binary
+from harness.guests.disk import Disk, Order, find_binary
 from harness.model import SECTOR_BYTES, CrashState
+from harness.states import Choices
 from harness.tests.guests.frontend import Frontend
 from harness.tests.needs import needed
 from harness.writelog import Write, write_log
@@ -58,7 +59,7 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
     log = tmp_path / "data"
     write_log(log, [Write(8 * block, b"X" * S) for block in range(4)])
     disk.open(tmp_path / "base", log, Order((0, 1, 2, 3)))
-    moment = Moment(4, (), (0, 1, 2, 3))
+    moment = Choices(4, (), (0, 1, 2, 3))
     counts = []
     with Frontend(disk.socket) as guest:
         for separate in (True, False):
