@@ -1,0 +1,115 @@
+"""`powercut history` and `powercut matrix`, up to the first guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import releases
+from harness.errors import ExitCode
+from harness.plan import Plan
+from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan
+from harness.releases.study import every_kernel, load_plan
+from harness.summary import CaseVerdict
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import JUDGES, demo_run
+
+BROKEN = next(iter(JUDGES))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A run with findings, of fault models of its own."""
+    with demo_run(tmp_path) as store:
+        store.put_plan(
+            Plan(
+                configurations=["ext4"],
+                workloads=["all"],
+                fault_models=("prefix", "drop"),
+                modules="/mine",
+                shard="1/2",
+            )
+        )
+        return store.path
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[StudyPlan]:
+    """The studies that were carried out: broken on the first kernel, kept on the others."""
+    plans: list[StudyPlan] = []
+
+    def carry_out(plan: StudyPlan, *_: object) -> Study:
+        plans.append(plan)
+        seen = (Seen("durability", "bytes are gone", f"{BROKEN}@4", 2),)
+        configuration, workload = "ext4/nobarrier", "append-fsync"
+        broken = Answer(configuration, workload, CaseVerdict.FAIL, 9, 2, seen)
+        kept = Answer(configuration, workload, CaseVerdict.PASS, 9)
+        first, *others = plan.kernels
+        answers = [OnKernel(first, f"{first}.9", run="/runs/1", answers=(broken,))]
+        answers += [OnKernel(k, f"{k}.9", run="/runs/2", answers=(kept,)) for k in others]
+        return Study(plan, tuple(answers))
+
+    monkeypatch.setattr(releases, "carry_out", carry_out)
+    return plans
+
+
+def test_a_history_asks_for_the_findings_case_as_the_run_looked_at_it(
+    source: Path, carried: list[StudyPlan], tmp_path: Path
+) -> None:
+    done = powercut(
+        *("history", f"{BROKEN}@4", "--from", source, "--kernels", "debian-6.1,debian-7.3"),
+        *("--out", tmp_path / "out"),
+    )
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    (asked,) = carried
+    assert asked.kernels == ["debian-6.1", "debian-7.3"]
+    assert (asked.plan.configurations, asked.plan.workloads) == (["ext4/nobarrier"], ["append-fsync"])
+    assert asked.plan.fault_models == ("prefix", "drop")
+    assert (asked.plan.modules, asked.plan.shard) == (None, "")
+    assert "gone in debian-7.3.9 (last seen in debian-6.1.9)" in done.output
+    assert 'class="strip"' in (source / "report.html").read_text()
+
+
+def test_a_history_of_nothing_is_a_usage_error(source: Path, carried: list[StudyPlan]) -> None:
+    for arguments in ([], ["ext4-journal/append-fsync"], ["xfs-default/never"]):
+        done = powercut("history", *arguments, "--from", source)
+        assert done.exit_code == ExitCode.USAGE
+    assert carried == []
+
+
+def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[StudyPlan], tmp_path: Path) -> None:
+    done = powercut("matrix", "-c", "ext4/ordered", "--out", tmp_path)
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert carried[0].kernels == every_kernel()
+    assert carried[0].plan.workloads == ["quick"]
+    (made,) = (tmp_path / "runs").iterdir()
+    assert load_plan(made) == carried[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["-c", "ext5"], "ext4"),
+        (["-c", "ext4/ordered", "--kernels", "debian-5.99"], "debian-5.99"),
+        (["-c", "ext4/ordered", "--fault-model", "prefx"], "prefix"),
+    ],
+)
+def test_a_wrong_name_leaves_nothing_behind(
+    arguments: list[str], says: str, carried: list[StudyPlan], tmp_path: Path
+) -> None:
+    done = powercut("matrix", *arguments, "--out", tmp_path)
+    assert (done.exit_code, carried) == (ExitCode.USAGE, [])
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["history", "matrix"])
+def test_only_a_study_is_resumed(
+    command: str, source: Path, carried: list[StudyPlan], tmp_path: Path
+) -> None:
+    assert powercut(command, "--resume", source).exit_code == ExitCode.USAGE
+    powercut("matrix", "-c", "ext4/ordered", "--kernels", "debian-6.1", "--out", tmp_path / "out")
+    (made,) = (tmp_path / "out/runs").iterdir()
+    assert "report: " in powercut(command, "--resume", made).output
+    assert carried[0] == carried[1]
