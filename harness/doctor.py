@@ -16,6 +16,7 @@ from harness.guests.disk import find_binary
 from harness.guests.machine import machine_of, names, profile_of
 from harness.guests.worker import find_agent
 from harness.host.cache import cache_dir
+from harness.host.programs import cached_program
 from harness.kernels.find import pins
 from harness.toolbox.rootfs import cached_root, recipe
 from harness.workloads.load import select_workloads
@@ -46,8 +47,9 @@ def examine(reports: Path) -> Iterator[HostCheck]:
     yield _try("disk process", lambda: str(find_binary()))
     yield _try("agent", lambda: str(find_agent()))
     yield _try("fsck's reads", lambda: str(find_library()))
+    suites = {tool.program: tool.suites for p in profiles().values() for tool in p.tools}
     for (program, package), users in sorted(_programs().items()):
-        yield _program(program, package, sorted(users))
+        yield _program(program, package, sorted(users), suites.get(program, ()))
     for program in ("apt-get", "dpkg-deb", "depmod", "setpriv"):
         yield HostCheck(
             program, bool(shutil.which(program)), shutil.which(program) or "not installed", "make setup"
@@ -84,8 +86,10 @@ def _programs() -> dict[tuple[str, str], set[str]]:
     return users
 
 
-def _program(name: str, package: str, users: Sequence[str]) -> HostCheck:
-    """A missing program that only some modes or workloads need is no failure: those are then not run."""
+def _program(name: str, package: str, users: Sequence[str], suites: Sequence[str] = ()) -> HostCheck:
+    """A missing program that only some modes or workloads need is no failure: those are then not run. One of
+    another release (`suites`) is fetched when a run needs it.
+    """
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path:
         return HostCheck(name, True, path)
@@ -93,6 +97,11 @@ def _program(name: str, package: str, users: Sequence[str]) -> HostCheck:
     if ALWAYS in users:
         return HostCheck(name, False, "not installed", install)
     some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
+    if suites:
+        where = f"in the cache: {fetched}" if (fetched := cached_program(name, package)) else "on first use"
+        return HostCheck(
+            name, None, f"not installed; for {some} fetched from {' and '.join(suites)}, {where}"
+        )
     return HostCheck(name, None, f"not installed; for {some}: {install}", install)
 
 

@@ -33,16 +33,25 @@ def test_what_the_default_mode_needs_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without")
 def test_what_some_modes_need_is_a_note_that_names_them(tmp_path: Path) -> None:
-    """bcachefs-tools is not in Debian 12: doctor could never be content there."""
+    """Not every release has every program: doctor could never be content there."""
     seen = found(tmp_path)
-    for program, of in (
-        ("bcachefs", "bcachefs/default"),
-        ("mkfs.jfs", "jfs/default"),
-        ("git", "git-commit-all"),
-    ):
+    for program, of in (("mkfs.jfs", "jfs/default"), ("git", "git-commit-all")):
         assert seen[program].ok is None
         assert of in seen[program].detail
         assert "apt-get install" in seen[program].detail
+
+
+@pytest.mark.usefixtures("without")
+def test_a_program_of_another_release_is_a_note_that_says_when_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt-get install bcachefs-tools, it said: no release of Debian has that package."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path))
+    seen = found(tmp_path)["bcachefs"]
+    assert (seen.ok, seen.fix) == (None, "")
+    assert seen.detail == (
+        "not installed; for bcachefs/default fetched from trixie and experimental, on first use"
+    )
 
 
 def test_no_program_is_told_twice(tmp_path: Path) -> None:
