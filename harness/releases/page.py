@@ -12,7 +12,7 @@ from harness.host.text import printable
 from harness.model import CaseId
 from harness.releases.results import Answer, OnKernel, Study, story
 from harness.report.strip import Strip, StripCell
-from harness.report.words import VERDICT_WORDS, number
+from harness.report.words import VERDICT_WORDS, number, plural
 from harness.summary import CaseVerdict
 
 NOT_YET = "not yet"
@@ -25,7 +25,11 @@ def headline(study: Study) -> str:
         return f"{cases[0]}: {story(study.kernels, cases[0], study.plan.oracle)}"
     kernels = [k for k in study.kernels if k.answers]
     changing = [c for c in cases if len({_decided(k.answer(c)) for k in kernels} - {None}) > 1]
-    return f"{len(cases)} cases on {len(kernels)} kernels; {len(changing)} do not have the same answer on all"
+    verb = "does" if len(changing) == 1 else "do"
+    differ = f"{number(len(changing))} {verb} not have" if changing else "every case has"
+    return (
+        f"{plural(len(cases), 'case')} on {plural(len(kernels), 'kernel')}; {differ} the same answer on all"
+    )
 
 
 def _decided(answer: Answer | None) -> bool | None:

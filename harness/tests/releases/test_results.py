@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.releases.page import strip_of, study_html, study_text
+from harness.releases.page import headline, strip_of, study_html, study_text
 from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan, story
 from harness.summary import CaseVerdict
 
@@ -86,3 +87,14 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
     assert strip.story == "came after k1.9, first seen in k2.9; still there in k2.9"
     assert strip.cells[2].why == "the archive does not have the whole kernel"
     assert strip_of(Study(StudyPlan(title="t", kernels=[], plan=plan.plan), kernels(".+"))) is None
+
+
+@pytest.mark.parametrize(
+    ("letters", "told"),
+    [(".+", "1 does not have the same answer on all"), ("++?", "every case has the same")],
+)
+def test_a_matrix_says_how_many_cases_differ(letters: str, told: str) -> None:
+    other = Answer("xfs/default", "append-fsync", CaseVerdict.PASS, 5)
+    both = tuple(msgspec.structs.replace(k, answers=(*k.answers, other)) for k in kernels(letters))
+    plan = StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
+    assert told in headline(Study(plan, both))
