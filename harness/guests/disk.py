@@ -176,16 +176,26 @@ class Disk:
             self._process.stdout.close()
         self._folder.remove()
 
-    def open(self, base: Path, log: Path | None = None, order: Order | None = None) -> wire.Opened:
+    def open(
+        self,
+        base: Path,
+        log: Path | None = None,
+        order: Order | None = None,
+        *,
+        keep_memo: bool = False,
+    ) -> wire.Opened:
         """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes.
 
-        With an order, the states of the device are made of chunks instead of entries; see `Order`.
+        With an order, the states of the device are made of chunks instead of entries; see `Order`. With
+        `keep_memo`, the outcomes that were remembered on this very base stay, whatever log they came from:
+        their numbers must mean the same for all logs that share a memo.
         """
         request = wire.Open(
             base=str(base.resolve()),
             log=str(log.resolve()) if log else None,
             order=list(order.entries) if order else None,
             unit_sectors=order.unit_sectors if order else BLOCK_SECTORS,
+            keep_memo=keep_memo,
         )
         return self._ask(request, wire.Opened)
 

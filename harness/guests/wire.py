@@ -314,6 +314,7 @@ class Open(_Message, tag="open"):
     log: str | None
     order: Annotated[list[U64], _up_to("DROPPED")] | None
     unit_sectors: U64
+    keep_memo: bool
 
 
 class Switch(_Message, tag="switch"):

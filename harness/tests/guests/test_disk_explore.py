@@ -206,6 +206,24 @@ def test_orders_that_do_not_fit_the_log_are_refused(
         shared.open(base, path, order)
 
 
+def test_outcomes_outlive_an_open_that_keeps_them(shared: Disk, tmp_path: Path, base: Path) -> None:
+    """Each case began with an empty memo, although cases of a mode share their base image."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_log(first, [Write(0, b"x" * S)])
+    write_log(second, [Write(0, b"x" * S), Write(8, b"y" * S)])
+    shared.open(base, first)
+    shared.switch(CrashState(1))
+    shared.also_read([0])
+    shared.remember(7)
+    states = [CrashState(n) for n in range(3)]
+    shared.open(base, second, keep_memo=True)
+    assert shared.recall(states) == [None, 7, 7]
+    shared.open(base, second, Order((1, 0)), keep_memo=True)
+    assert shared.recall(states) == [None, None, 7]
+    shared.open(base, second)
+    assert shared.recall(states) == [None, None, None]
+
+
 def test_a_moment_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
     with pytest.raises(DiskError, match="without an order"):

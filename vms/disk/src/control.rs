@@ -33,13 +33,14 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         log,
         order,
         unit_sectors,
+        keep_memo,
     } = request
     {
         let order = order.as_deref().map(|entries| Order {
             entries,
             unit_sectors,
         });
-        return open(shared, &base, log.as_deref(), order);
+        return open(shared, &base, log.as_deref(), order, keep_memo);
     }
     if let DiskRequest::Completions { hold_us } = request {
         shared.hold.set(hold_us.map(Duration::from_micros));
@@ -116,8 +117,14 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
     }
 }
 
-fn open(shared: &Shared, base: &str, log: Option<&str>, order: Option<Order>) -> Answer<DiskReply> {
-    let device = Device::open(Path::new(base), log.map(Path::new), order)?;
+fn open(
+    shared: &Shared,
+    base: &str,
+    log: Option<&str>,
+    order: Option<Order>,
+    keep_memo: bool,
+) -> Answer<DiskReply> {
+    let mut device = Device::open(Path::new(base), log.map(Path::new), order)?;
     let (size_bytes, entries) = (device.view().size_bytes(), device.view().entries());
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {
@@ -128,6 +135,9 @@ fn open(shared: &Shared, base: &str, log: Option<&str>, order: Option<Order>) ->
                 connected: old.view().size_bytes(),
             });
         }
+    }
+    if let Some(old) = guard.take().filter(|_| keep_memo) {
+        device.inherit(old);
     }
     *guard = Some(device);
     Ok(DiskReply::Opened {

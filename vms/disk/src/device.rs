@@ -36,13 +36,20 @@ impl Device {
         let view = View::open(base, log, order)?;
         Ok(Device {
             images: Images::of([Some(base), log].into_iter().flatten()),
-            reads: ReadSet::new(view.index.slot_count()),
+            reads: ReadSet::default(),
             looked_at: false,
             in_data: false,
             memo: Memo::default(),
             view,
             stats: Stats::default(),
         })
+    }
+
+    /// Go on with what was remembered on another device, if it has the same base image and holds for any log.
+    pub fn inherit(&mut self, other: Device) {
+        if other.view.base_identity() == self.view.base_identity() && !other.memo.is_local() {
+            self.memo = other.memo;
+        }
     }
 
     /// What the guest sees.
@@ -99,14 +106,11 @@ impl Device {
         self.looked_at = true;
         let end = sector + count;
         for block in sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS) {
-            let Some(slot) = self.view.index.slot(block) else {
-                continue;
-            };
             let written = self.view.overlay.written(block);
             let first = block * BLOCK_SECTORS;
             let mut asked = (first.max(sector)..end.min(first + BLOCK_SECTORS)).map(|s| s - first);
             if asked.any(|within| written & (1 << within) == 0) {
-                self.reads.add(slot, self.in_data);
+                self.reads.add(block, self.in_data);
             }
         }
     }
@@ -120,8 +124,10 @@ impl Device {
             return Err(DiskError::NothingRead(outcome));
         }
         let (index, recipe) = (&self.view.index, &self.view.recipe);
-        let content = |slot| index.block_hash(recipe, slot);
-        Ok(self.memo.remember(self.reads.reads(), content, outcome))
+        let content = |block| index.content(recipe, block);
+        let changes = |block| index.slot(block).is_some();
+        let reads = self.memo.relevant(self.reads.reads(), changes);
+        Ok(self.memo.remember(&reads, content, outcome))
     }
 
     /// The outcome of a remembered state that agrees with `state` on everything that was read there.
@@ -132,7 +138,7 @@ impl Device {
         let recipe = self.view.index.recipe(state)?;
         Ok(self
             .memo
-            .recall(|slot| self.view.index.block_hash(&recipe, slot)))
+            .recall(|block| self.view.index.content(&recipe, block)))
     }
 
     /// The outcomes and the unknown ends of a moment; see [`explore::explore`].
@@ -337,6 +343,27 @@ pub mod tests {
         assert_eq!(device.remember(2).unwrap(), None);
         assert_eq!(device.recall(&prefix(1)).unwrap(), Some(2));
         assert_eq!(device.recall(&prefix(0)).unwrap(), Some(1));
+    }
+
+    #[test]
+    fn a_memo_goes_on_with_another_log_and_not_with_another_base() {
+        let log = |sector| Scratch::new(&log_bytes(&[Step::Write(sector, &[b'X'; 512])]));
+        let (mut first, files) = device(&[Step::Write(0, &[b'X'; 512])]);
+        first.guest_read(8, &mut [0; 512]);
+        first.remember(7).unwrap();
+        let (other, _files) = device(&[]);
+        let (in_place, elsewhere) = (log(8), log(16));
+        let next = |log: &Scratch| Device::open(&files[0].0, Some(&log.0), None).unwrap();
+        let mut second = next(&in_place);
+        second.inherit(first);
+        let recalled = |device: &Device| [0, 1].map(|p| device.recall(&prefix(p)).unwrap());
+        assert_eq!(recalled(&second), [Some(7), None]);
+        let mut third = next(&elsewhere);
+        third.inherit(second);
+        assert_eq!(recalled(&third), [Some(7), Some(7)]);
+        let mut foreign = other;
+        foreign.inherit(third);
+        assert_eq!(foreign.recall(&prefix(0)).unwrap(), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use powercut_protocol::{limits, Choice, DiskReply, Leaf, State};
 use crate::{
     error::ExploreError,
     index::{Contents, Index},
-    memo::{Found, Memo, Place, Slot},
+    memo::{Found, Memo, Place},
     recipe::Recipe,
     Answer,
 };
@@ -102,7 +102,7 @@ struct Moment {
     /// The state in which every volatile chunk landed.
     kept: Recipe,
     /// The volatile chunks of each block that has some, ascending.
-    volatile: HashMap<Slot, Vec<u32>>,
+    volatile: HashMap<u64, Vec<u32>>,
 }
 
 impl Moment {
@@ -124,13 +124,13 @@ impl Moment {
         };
         let kept = recipe(&request.absent)?;
         let lost = recipe(&request.volatile)?;
-        let mut volatile: HashMap<Slot, Vec<u32>> = HashMap::new();
+        let mut volatile: HashMap<u64, Vec<u32>> = HashMap::new();
         for number in lost.lacking() {
             if kept.lacks(number) {
                 return Err(ExploreError::AbsentAndVolatile(number.into()).into());
             }
-            let slot = index.chunk_slot(number).ok_or(ExploreError::NoOrder)?;
-            volatile.entry(slot).or_default().push(number);
+            let block = index.chunk_block(number);
+            volatile.entry(block).or_default().push(number);
         }
         Ok(Moment { kept, volatile })
     }
@@ -167,7 +167,7 @@ impl Block {
     }
 
     /// Follow the block through its chunks: each volatile one doubles the ways, equal contents fold.
-    fn folded(index: &Index, kept: &Recipe, slot: Slot, chunks: &[u32]) -> Answer<Self> {
+    fn folded(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Answer<Self> {
         let start = index.contents_below(kept, chunks[0], slot);
         let mut ways = Ways::new(start);
         let mut all_kept = start;
@@ -312,7 +312,7 @@ impl Ways {
 
 /// A block with several contents on the current path.
 struct Frame {
-    slot: Slot,
+    number: u64,
     block: Rc<Block>,
     /// Where the tree tests it.
     place: Place,
@@ -354,7 +354,7 @@ struct Walk<'a> {
     memo: &'a Memo,
     request: &'a Request,
     moment: Moment,
-    known: HashMap<Slot, Rc<Block>>,
+    known: HashMap<u64, Rc<Block>>,
     /// The blocks with several contents on the current path, in order.
     frames: Vec<Frame>,
     /// Ends of the tree from which a state is wanted: the test, and the content that nobody had there.
@@ -413,13 +413,13 @@ impl Walk<'_> {
                 Found::Outcome(outcome) => return self.reach(place, outcome, deviations),
                 Found::Test(read) => read,
             };
-            let block = self.block(read.slot)?;
-            let content = match (self.chosen(read.slot), block.contents.len()) {
+            let block = self.block(read.block)?;
+            let content = match (self.chosen(read.block), block.contents.len()) {
                 (Some(content), _) => content,
                 (None, 1) => 0,
                 (None, _) => {
                     self.frames.push(Frame {
-                        slot: read.slot,
+                        number: read.block,
                         block,
                         place,
                         data: read.data && self.request.separate_data,
@@ -437,22 +437,23 @@ impl Walk<'_> {
         }
     }
 
-    fn block(&mut self, slot: Slot) -> Answer<Rc<Block>> {
-        if let Some(known) = self.known.get(&slot) {
+    fn block(&mut self, number: u64) -> Answer<Rc<Block>> {
+        if let Some(known) = self.known.get(&number) {
             return Ok(Rc::clone(known));
         }
         let kept = &self.moment.kept;
-        let block = Rc::new(match self.moment.volatile.get(&slot) {
-            Some(chunks) => Block::folded(self.index, kept, slot, chunks)?,
-            None => Block::fixed(self.index.block_hash(kept, slot)),
+        let volatile = self.moment.volatile.get(&number);
+        let block = Rc::new(match (volatile, self.index.slot(number)) {
+            (Some(chunks), Some(slot)) => Block::folded(self.index, kept, slot, chunks)?,
+            _ => Block::fixed(self.index.content(kept, number)),
         });
-        self.known.insert(slot, Rc::clone(&block));
+        self.known.insert(number, Rc::clone(&block));
         Ok(block)
     }
 
     /// The content that the current path has chosen for a block.
-    fn chosen(&self, slot: Slot) -> Option<usize> {
-        let frame = self.frames.iter().find(|frame| frame.slot == slot)?;
+    fn chosen(&self, number: u64) -> Option<usize> {
+        let frame = self.frames.iter().find(|frame| frame.number == number)?;
         Some(frame.next - 1)
     }
 
@@ -538,16 +539,16 @@ impl Walk<'_> {
     ) -> Answer<(Place, Result<u64, u128>)> {
         let mut place = self.frames[changed].place;
         loop {
-            let slot = match self.memo.at(place) {
+            let number = match self.memo.at(place) {
                 Found::Nothing => return Ok((place, Err(0))),
                 Found::Outcome(outcome) => return Ok((place, Ok(outcome))),
-                Found::Test(read) => read.slot,
+                Found::Test(read) => read.block,
             };
-            let block = self.block(slot)?;
-            let content = if slot == self.frames[changed].slot {
+            let block = self.block(number)?;
+            let content = if number == self.frames[changed].number {
                 content
             } else {
-                self.chosen(slot).unwrap_or(block.defaults[default])
+                self.chosen(number).unwrap_or(block.defaults[default])
             };
             let hash = block.contents[content];
             match self.memo.follow(place, hash) {

@@ -149,10 +149,7 @@ fn visit(device: &mut Device, state: &State, kind: u64) -> (Trace, u64) {
     }
     let (index, recipe) = (&device.view().index, &device.view().recipe);
     let read = device.reads().iter();
-    let trace = read.map(|r| {
-        let content = index.block_hash(recipe, r.slot);
-        (index.block(r.slot), content, r.data)
-    });
+    let trace = read.map(|r| (r.block, index.content(recipe, r.block), r.data));
     (trace.collect(), seen)
 }
 

@@ -209,6 +209,13 @@ impl Index {
         self.contents_below(recipe, recipe.prefix(), slot).hash()
     }
 
+    /// As `block_hash`, of any block: 0 if the log never changes it.
+    #[must_use]
+    pub fn content(&self, recipe: &Recipe, block: u64) -> u128 {
+        self.slot(block)
+            .map_or(0, |slot| self.block_hash(recipe, slot))
+    }
+
     /// The entries below the state's prefix that change the block of `slot`, and its hash after each.
     fn block_versions(&self, recipe: &Recipe, slot: u32) -> (&[u32], &[u128]) {
         let starts = &self.blocks.starts[slot as usize..];
@@ -260,12 +267,10 @@ impl Index {
         self.blocks.numbers[slot as usize]
     }
 
-    /// The slot of the block that holds chunk `number`; None if the log was not cut into chunks.
+    /// The block that holds chunk `number` of a log that was cut into chunks.
     #[must_use]
-    pub fn chunk_slot(&self, number: u32) -> Option<u32> {
-        let entry = &self.log.entries[number as usize];
-        let slot = self.slot(entry.sector / BLOCK_SECTORS);
-        slot.filter(|_| self.log.in_chunks)
+    pub fn chunk_block(&self, number: u32) -> u64 {
+        self.log.entries[number as usize].sector / BLOCK_SECTORS
     }
 
     /// Whether the log was cut into chunks.

@@ -2,8 +2,11 @@
 //!
 //! Recovery, walk and fsck are deterministic: their result depends only on the blocks of the state that
 //! they read. So a state that agrees with an earlier one on every block that was read there has the same
-//! outcome. Blocks that the log never changes agree in all states and are left out; a block does not
-//! count as read *of the state* if the guest had already overwritten every sector that it read.
+//! outcome. A block does not count as read *of the state* if the guest had already overwritten every sector
+//! that it read.
+//!
+//! A content is a hash against the base image, 0 for what the base holds. So blocks that the log never changes
+//! cost little, and what was remembered with one log holds for every other log on the same base.
 //!
 //! The remembered visits form a decision tree. A node tests the content of some blocks in turn, each of
 //! which has one value that leads on; at the last one the tree may branch, or end in an outcome. The path
@@ -19,13 +22,15 @@ use std::{
     ops::Range,
 };
 
-/// Where the index keeps a block; see `Index::slot`.
-pub type Slot = u32;
+use crate::BlockMap;
+
+/// Blocks of one visit that a memo may hold for other logs' sake.
+const OTHERS_MAX: usize = 1 << 13;
 
 /// A block that a visit read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    pub slot: Slot,
+    pub block: u64,
     /// Whether it was read in the walk's data phase alone.
     pub data: bool,
 }
@@ -34,37 +39,23 @@ pub struct Read {
 #[derive(Default)]
 pub struct ReadSet {
     order: Vec<Read>,
-    /// Number of the visit that last read the slot, so that starting a new visit costs nothing, and its place
-    /// in `order`.
-    seen: Vec<(u64, u32)>,
-    visit: u64,
+    /// The place in `order` of each block.
+    places: BlockMap<usize>,
 }
 
 impl ReadSet {
-    /// For an index of `slots` blocks.
-    #[must_use]
-    pub fn new(slots: usize) -> Self {
-        ReadSet {
-            order: Vec::new(),
-            seen: vec![(0, 0); slots],
-            visit: 1,
-        }
-    }
-
     /// Forget all.
     pub fn clear(&mut self) {
-        self.order.clear();
-        self.visit += 1;
+        // new ones, so that one state of which a lot was read does not slow down every later clear
+        *self = Self::default();
     }
 
     /// Record that a block was read. `data`: in the walk's data phase.
-    pub fn add(&mut self, slot: Slot, data: bool) {
-        let (visit, at) = &mut self.seen[slot as usize];
-        if *visit == self.visit {
-            self.order[*at as usize].data &= data;
-        } else {
-            (*visit, *at) = (self.visit, self.order.len() as u32);
-            self.order.push(Read { slot, data });
+    pub fn add(&mut self, block: u64, data: bool) {
+        let next = self.order.len();
+        match *self.places.entry(block).or_insert(next) {
+            at if at < next => self.order[at].data &= data,
+            _ => self.order.push(Read { block, data }),
         }
     }
 
@@ -110,9 +101,27 @@ pub struct Memo {
     nodes: Vec<Node>,
     tests: Vec<Read>,
     contents: Vec<u128>,
+    /// See [`Memo::is_local`].
+    local: bool,
 }
 
 impl Memo {
+    /// Whether it holds for the log alone with which it was made: a visit read too many blocks that this log does
+    /// not change, and they were left out.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.local
+    }
+
+    /// Those of `reads` that have to be remembered. `changes`: whether the log changes a block.
+    pub fn relevant(&mut self, reads: &[Read], changes: impl Fn(u64) -> bool) -> Vec<Read> {
+        let others = reads.iter().filter(|read| !changes(read.block)).count();
+        self.local |= others > OTHERS_MAX;
+        let local = self.local;
+        let kept = reads.iter().filter(|read| !local || changes(read.block));
+        kept.copied().collect()
+    }
+
     /// Where every walk begins.
     #[must_use]
     pub fn root(&self) -> Place {
@@ -159,7 +168,7 @@ impl Memo {
 
     /// The outcome of a remembered state that agrees with this one on everything that was read there.
     /// `content` returns the hash of a block in this state.
-    pub fn recall(&self, content: impl Fn(Slot) -> u128) -> Option<u64> {
+    pub fn recall(&self, content: impl Fn(u64) -> u128) -> Option<u64> {
         match self.at(self.walk(self.root(), content, |_, _| ())) {
             Found::Outcome(outcome) => Some(outcome),
             _ => None,
@@ -171,12 +180,12 @@ impl Memo {
     pub fn walk(
         &self,
         mut place: Place,
-        content: impl Fn(Slot) -> u128,
+        content: impl Fn(u64) -> u128,
         mut tested: impl FnMut(Place, Read),
     ) -> Place {
         while let Found::Test(read) = self.at(place) {
             tested(place, read);
-            match self.follow(place, content(read.slot)) {
+            match self.follow(place, content(read.block)) {
                 Some(next) => place = next,
                 None => break,
             }
@@ -189,7 +198,7 @@ impl Memo {
     pub fn remember(
         &mut self,
         reads: &[Read],
-        content: impl Fn(Slot) -> u128,
+        content: impl Fn(u64) -> u128,
         outcome: u64,
     ) -> Option<u64> {
         let mut passed = Vec::new();
@@ -199,15 +208,15 @@ impl Memo {
         if let Found::Outcome(earlier) = found {
             return Some(earlier);
         }
-        let tested: HashSet<Slot> = passed.iter().map(|(_, read)| read.slot).collect();
+        let tested: HashSet<u64> = passed.iter().map(|(_, read)| read.block).collect();
         let start = self.tests.len();
-        for read in reads.iter().filter(|read| !tested.contains(&read.slot)) {
+        for read in reads.iter().filter(|read| !tested.contains(&read.block)) {
             self.tests.push(*read);
-            self.contents.push(content(read.slot));
+            self.contents.push(content(read.block));
         }
         let leaf = self.push(start..self.tests.len(), End::Leaf(outcome));
         if let Found::Test(test) = found {
-            self.branch(place, content(test.slot), leaf);
+            self.branch(place, content(test.block), leaf);
         }
         None
     }
@@ -218,9 +227,9 @@ impl Memo {
             return;
         }
         let others = reads.iter().filter(|read| !read.data);
-        let others: HashSet<Slot> = others.map(|read| read.slot).collect();
+        let others: HashSet<u64> = others.map(|read| read.block).collect();
         for (place, test) in passed {
-            if test.data && others.contains(&test.slot) {
+            if test.data && others.contains(&test.block) {
                 self.test_at(*place).data = false;
             }
         }
@@ -272,17 +281,17 @@ mod tests {
     /// A state is the contents of four blocks.
     type State = [u128; 4];
 
-    fn remember(memo: &mut Memo, state: State, read_of: &[Slot], outcome: u64) -> Option<u64> {
-        let read = |slot: &Slot| Read {
-            slot: *slot,
+    fn remember(memo: &mut Memo, state: State, read_of: &[u64], outcome: u64) -> Option<u64> {
+        let read = |block: &u64| Read {
+            block: *block,
             data: false,
         };
         let reads: Vec<Read> = read_of.iter().map(read).collect();
-        memo.remember(&reads, |slot| state[slot as usize], outcome)
+        memo.remember(&reads, |block| state[block as usize], outcome)
     }
 
     fn recall(memo: &Memo, state: State) -> Option<u64> {
-        memo.recall(|slot| state[slot as usize])
+        memo.recall(|block| state[block as usize])
     }
 
     #[test]
@@ -345,24 +354,38 @@ mod tests {
         assert_eq!(recall(&memo, [2, 2, 2, 2]), Some(5));
     }
 
+    /// A guest that reads all of a large device must not fill the host's memory with blocks that no log changes.
+    #[test]
+    fn a_visit_that_read_too_many_other_blocks_makes_the_memo_that_of_one_log() {
+        let mut memo = Memo::default();
+        let read = |block| Read { block, data: false };
+        let few: Vec<Read> = (0..100).map(read).collect();
+        assert_eq!(memo.relevant(&few, |block| block < 3), few);
+        assert!(!memo.is_local());
+        let many: Vec<Read> = (0..10_000).map(read).collect();
+        assert_eq!(memo.relevant(&many, |block| block < 3), few[..3]);
+        assert!(memo.is_local());
+        assert_eq!(memo.relevant(&few, |block| block < 3), few[..3]);
+    }
+
     #[test]
     fn a_read_set_keeps_the_order_of_first_readings() {
-        let mut reads = ReadSet::new(4);
-        for slot in [3, 1, 3, 0, 1] {
-            reads.add(slot, false);
+        let mut reads = ReadSet::default();
+        for block in [3, 1, 3, 0, 1] {
+            reads.add(block, false);
         }
-        let slots = |reads: &ReadSet| reads.reads().iter().map(|r| r.slot).collect::<Vec<_>>();
-        assert_eq!(slots(&reads), [3, 1, 0]);
+        let blocks = |reads: &ReadSet| reads.reads().iter().map(|r| r.block).collect::<Vec<_>>();
+        assert_eq!(blocks(&reads), [3, 1, 0]);
         reads.clear();
         reads.add(1, false);
-        assert_eq!(slots(&reads), [1]);
+        assert_eq!(blocks(&reads), [1]);
     }
 
     #[test]
     fn a_block_is_data_if_it_was_read_for_nothing_else() {
-        let mut reads = ReadSet::new(3);
-        for (slot, data) in [(0, false), (1, true), (2, true), (0, true), (1, false)] {
-            reads.add(slot, data);
+        let mut reads = ReadSet::default();
+        for (block, data) in [(0, false), (1, true), (2, true), (0, true), (1, false)] {
+            reads.add(block, data);
         }
         let data: Vec<_> = reads.reads().iter().map(|r| r.data).collect();
         assert_eq!(data, [false, false, true]);
@@ -371,8 +394,8 @@ mod tests {
     #[test]
     fn a_test_is_one_of_data_until_a_visit_on_its_path_needs_more() {
         let mut memo = Memo::default();
-        let read = |slot, data| Read { slot, data };
-        let content = |state: State| move |slot: Slot| state[slot as usize];
+        let read = |block, data| Read { block, data };
+        let content = |state: State| move |block: u64| state[block as usize];
         memo.remember(&[read(0, true), read(1, true)], content([1; 4]), 1);
         assert_eq!(memo.at(memo.root()), Found::Test(read(0, true)));
         memo.remember(&[read(0, true), read(2, false)], content([2, 2, 2, 2]), 2);

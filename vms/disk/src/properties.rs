@@ -285,6 +285,41 @@ fn hashes_of_states_and_of_their_blocks_are_equal_exactly_when_contents_are() {
     }
 }
 
+/// What was remembered with one log must hold for another one on the same base, which changes other blocks.
+#[test]
+fn what_another_log_on_the_same_base_recalls_is_what_recovery_would_have_come_to() {
+    let mut random = Random(6);
+    let mut recalled = 0;
+    for kind in 0..300 {
+        let mut device: Option<Device> = None;
+        let first = made(&mut random);
+        let mut outcomes = Vec::new();
+        for _ in 0..3 {
+            let log: Vec<_> = (0..1 + random.below(4)).map(|_| random.change()).collect();
+            let steps: Vec<_> = log.iter().map(Change::step).collect();
+            let file = Scratch::new(&log_bytes(&steps));
+            let mut next = Device::open(&first._files[0].0, Some(&file.0), None).unwrap();
+            if let Some(before) = device.take() {
+                next.inherit(before);
+            }
+            for _ in 0..5 {
+                let state = random.state(&log);
+                let expected = recover(&mut Plain::of(&first.base, &log, &state), kind % 7);
+                if let Some(number) = next.recall(&state).unwrap() {
+                    recalled += 1;
+                    assert_eq!(outcomes[number as usize], expected, "{state:?}");
+                }
+                next.switch(&state).unwrap();
+                assert_eq!(recover(&mut next, kind % 7), expected);
+                next.remember(outcomes.len() as u64).unwrap();
+                outcomes.push(expected);
+            }
+            device = Some(next);
+        }
+    }
+    assert!(recalled > 500, "{recalled}: too few to tell anything");
+}
+
 /// The memo must never recall an outcome for a state of which recovery or check would have read something else,
 /// whatever they write in between.
 #[test]

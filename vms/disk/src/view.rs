@@ -1,6 +1,6 @@
 //! The state shown, with the guest's writes on top: what every reader sees.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, os::unix::fs::MetadataExt, path::Path};
 
 use memmap2::Mmap;
 use powercut_protocol::State;
@@ -16,10 +16,20 @@ use crate::{
     Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
+/// A file as it is: device, inode, bytes, and when it was last written.
+pub type Identity = (u64, u64, u64, i64, i64);
+
+fn identity(path: &Path, file: &File) -> Answer<Identity> {
+    let meta = file.metadata().map_err(DiskError::file("stat", path))?;
+    let written = (meta.mtime(), meta.mtime_nsec());
+    Ok((meta.dev(), meta.ino(), meta.len(), written.0, written.1))
+}
+
 /// Base image, log, state and overlay. Callers check sector numbers and ranges with [`View::holds`].
 pub struct View {
     base: Mmap,
     base_file: File,
+    base_identity: Identity,
     pub index: Index,
     pub recipe: Recipe,
     pub overlay: Overlay,
@@ -48,13 +58,21 @@ impl View {
                 })
             }
         };
+        let base_identity = identity(base, &base_file)?;
         Ok(View {
+            base_identity,
             index: Index::new(log, &map)?,
             base: map,
             base_file,
             recipe: Recipe::default(),
             overlay: Overlay::default(),
         })
+    }
+
+    /// Tells base images apart.
+    #[must_use]
+    pub fn base_identity(&self) -> Identity {
+        self.base_identity
     }
 
     #[must_use]

@@ -297,6 +297,8 @@ pub enum DiskRequest {
         log: Option<String>,
         order: Option<Vec<u64>>,
         unit_sectors: u64,
+        /// Keep what was remembered on this very base image, whatever log it was shown with; else forget all.
+        keep_memo: bool,
     },
     /// Show this state; drop what the guest wrote on the one before.
     Switch { state: State },
@@ -321,7 +323,7 @@ pub enum DiskRequest {
     /// a program on the host saw them in the `Image`.
     AlsoRead { blocks: Vec<u64> },
     /// Keep the outcome of this state, a number that the host chose, with the contents of all blocks
-    /// that were read since the `Switch`, until the next `Open`. Refused if nothing was read.
+    /// that were read since the `Switch`, until an `Open` that does not keep them. Refused if nothing was read.
     Remember { outcome: u64 },
     /// Outcomes of states that agree with a remembered one on every block that was read there.
     Recall { states: Vec<State> },
