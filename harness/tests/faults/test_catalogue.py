@@ -30,6 +30,10 @@ def names(chosen: list[Fault]) -> list[str]:
     return [f.name for f in chosen]
 
 
+def test_there_are_more_than_forty() -> None:
+    assert len(ALL) > 40
+
+
 @pytest.mark.parametrize("fault", ALL.values(), ids=list(ALL))
 def test_a_fault_is_whole(fault: Fault) -> None:
     assert select_workloads(fault.asked_workloads)
