@@ -236,26 +236,21 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     if not kept:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
-    covered = covered_together([c for name in kept for c in by_mode[name] if not c.was_not_run])
-    if not covered:
-        return f"{who} kept every promise at every one of {number(states)} crash states"
-    return f"{who} kept every promise in {covered} ({number(states)} different ones were looked at)"
-
-
-def covered_together(cases: Sequence[CaseSummary]) -> str:
-    """Which of their legal crash states were looked at, in words; empty where those were not asked for."""
-    known = [c.info.coverage for c in cases if c.info.coverage is not None]
+    known = [c.info.coverage for name in kept for c in by_mode[name] if c.info.coverage is not None]
     if not known:
-        return ""
-    if len(known) == len(cases) and all(c.exhaustive for c in known):
-        return "every legal crash state"
-    least = min((c.losses for c in known if c.losses is not None), default=None)
-    whole = sum(c.exhaustive for c in known)
+        return f"{who} kept every promise at every one of {number(states)} crash states"
+    return f"{who} kept every promise in {covered_together(known, states)}"
+
+
+def covered_together(known: Sequence[Coverage], states: int) -> str:
+    """How far the legal crash states of several cases were looked at, in words."""
+    if all(c.exhaustive for c in known):
+        return f"every legal crash state ({number(states)} different ones)"
+    found = Counter("prefixes of the log" if not c.moments else up_to(c.losses) for c in known)
+    how_far = ", ".join(f"{what} in {number(count)}" for what, count in sorted(found.items()))
     choices = sum(c.open for c in known)
-    return (
-        f"every legal crash state of {number(whole)} of {plural(len(cases), 'case')}, and in the others "
-        f"{up_to(least)}, {plural(choices, 'choice')} open"
-    )
+    open_ = plural(choices, "choice")
+    return f"{number(states)} crash states ({how_far} of {plural(len(known), 'case')}; {open_} left open)"
 
 
 def covered(coverage: Coverage) -> str:
@@ -271,11 +266,11 @@ def covered(coverage: Coverage) -> str:
 def up_to(losses: int | None) -> str:
     """`up to 2 losses`: of the writes that could be lost, or kept, against all others."""
     if losses is None:
-        return "all losses"
+        return "every legal state"
     if losses < 0:
         return "part of the simplest states"
     if losses == 0:
-        return "all lost and all kept"
+        return "all lost or all kept"
     return "up to 1 loss" if losses == 1 else f"up to {number(losses)} losses"
 
 
