@@ -286,7 +286,7 @@ class Worker:
                 self._run(guest, operations, on_progress)
             except NotSupported as e:
                 lacks = e  # nothing is wrong with the guest
-            finished = guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
+            finished = self._finish(guest)
             disk.hold_completions(None)
             if lacks is None:
                 events = _finished(finished, disk, self.log_device, self._log_bytes)
@@ -295,6 +295,14 @@ class Worker:
         if lacks is not None:
             raise lacks
         return events
+
+    def _finish(self, guest: Guest) -> wire.RecordFinished:
+        """End the recording: the agent unmounts, and writes the events behind the log."""
+        try:
+            return guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
+        except GuestError:
+            _need_host_space(self.log_device)  # it sees an I/O error; the host knows why
+            raise
 
     def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
         for first in range(0, len(operations), BATCH):

@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import (
     DiskError,
+    EnvironmentLacks,
     EventsDiffer,
     GuestError,
     GuestLost,
@@ -158,6 +159,26 @@ class Answers:
 
     def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.OperationsDone:
         return wire.OperationsDone(self._results)
+
+
+class NoRoom:
+    """A guest whose log device no longer takes the events."""
+
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.RecordFinished:
+        raise GuestError("RecordFinish: write /dev/vdb: EIO (5)")
+
+
+@pytest.mark.parametrize(
+    ("free", "error", "says"),
+    [(0, EnvironmentLacks, "the host's disk is full"), (1 << 30, GuestError, "write /dev/vdb: EIO")],
+)
+def test_a_full_disk_of_the_host_is_named_where_only_the_events_had_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, error: type[Exception], says: str
+) -> None:
+    """The log had just fitted: the run then ended with the guest's I/O error, which says nothing to do."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(error, match=says):
+        Played(tmp_path).worker._finish(cast(Any, NoRoom()))
 
 
 def record(tmp_path: Path, kind: OperationKind, *results: wire.OperationResult) -> None:
