@@ -6,8 +6,8 @@ branch ends in a known outcome. Choices are counted against two defaults, everyt
 everything kept: depth 0 looks at these two of every moment, depth 1 at what differs from one of them in one
 block, and so on to the end.
 
-Every outcome of a moment is judged once, at that moment's place in the history. What is cut off by the
-budget is counted and said: see `Coverage`.
+Every outcome of a moment is judged once, at that moment's place in the history. Depth 0 is looked at whatever
+the budget: less would be no answer. What the budget cuts off beyond it is counted and said: see `Coverage`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Exploration:
             groups.setdefault(content, []).append(state)
         done = True
         for content, of_it in groups.items():
-            if done := not (self._spent.all or self._stop.is_set()):
+            if done := not self._stop.is_set():
                 look = self._examiner.look(self._worker, of_it, self._stop)
                 self._spent.visits += 1
                 self._report([judge_group(self._examiner, Group(content, tuple(of_it)), look)])
@@ -124,11 +124,11 @@ class Exploration:
         """Look at every state of these moments with at most `losses` deviations. False: not at all of
         them.
         """
-        return all(not self._over and self._moment(one, losses) for one in left)
+        return all(not self._over(losses) and self._moment(one, losses) for one in left)
 
-    @property
-    def _over(self) -> bool:
-        return self._spent.all or self._stop.is_set() or not self._examiner.recalls
+    def _over(self, losses: int) -> bool:
+        beyond_budget = losses > 0 and self._spent.all
+        return beyond_budget or self._stop.is_set() or not self._examiner.recalls
 
     def _moment(self, one: _Open, losses: int) -> bool:
         """As `_deepen`, for one moment."""
@@ -141,7 +141,7 @@ class Exploration:
             if not wanted:
                 return True
             for state in wanted:
-                if self._over:
+                if self._over(losses):
                     return False
                 self._visit(one, state)
 

@@ -196,7 +196,8 @@ states_options = [
         default="",
         metavar="N,TIME",
         help="For exhaustive and sectors: stop a case after N states recovered in guests, or after a time "
-        "(90s, 2m), and say what is left. Default: no limit.",
+        "(90s, 2m), and say what is left. The two simplest states of every moment, all lost and all kept, "
+        "are looked at whatever it says. Default: no limit.",
     ),
 ]
 

@@ -17,7 +17,7 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState
 from harness.summary import CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
 from harness.tests.store.samples import CASE, INFO, OTHER
@@ -140,6 +140,27 @@ def test_a_case_that_says_done_with_states_missing_is_not_green(tmp_path: Path) 
     summary = summary_of(tmp_path, {CASE: (DONE, [OK])}, distinct=1234)
     assert exit_code(summary) is ExitCode.UNDECIDED
     assert summary.cases[0].undecided == "only 1 of 1,234 distinct states were checked"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "verdict"),
+    [
+        (Coverage(9, -1, 4, 7, "the guests were lost"), CaseVerdict.UNKNOWN),
+        (Coverage(9, 0, 4, 7, "the budget"), CaseVerdict.PASS),
+        (Coverage(9, None, 0, 7), CaseVerdict.PASS),
+        (Coverage(0, -1, 0, 0, "no times: prefixes"), CaseVerdict.PASS),
+    ],
+)
+def test_less_than_the_simplest_legal_states_is_no_pass(
+    tmp_path: Path, coverage: Coverage, verdict: CaseVerdict
+) -> None:
+    """A run said PASS of a case of which it had seen neither "all lost" nor "all kept" at some moments."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.add_case(CaseInfo(CASE, generated=1, distinct=1, coverage=coverage))
+        store.put_judgements(CASE, [JudgedState(CrashState(0), "one", OK)])
+        store.set_case_status(CASE, DONE)
+        store.finish(datetime(2026, 1, 2, tzinfo=UTC))
+        assert summarise(store).cases[0].verdict is verdict
 
 
 def test_a_case_without_states_is_never_green(tmp_path: Path) -> None:

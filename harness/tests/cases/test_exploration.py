@@ -175,17 +175,22 @@ def replace_legal(guest: Guest) -> Guest:
 def test_a_budget_ends_it_and_is_never_called_exhaustive(
     disk: Disk, made: Recorder, seed: int, visits: int
 ) -> None:
+    """The two defaults of each moment are looked at even by a budget that ends before them: without them the
+    case would have to be UNKNOWN.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        floor, _ = explore(begin(made, disk, seed, Path(folder)), Budget(seconds=0))
         coverage, seen = explore(begin(made, disk, seed, Path(folder)), Budget(visits=visits))
         whole, all_seen = explore(begin(made, disk, seed, Path(folder)))
-        assert coverage.visits <= visits
         assert whole.exhaustive
+        assert floor.exhaustive or floor.losses == 0
+        assert coverage.exhaustive or (coverage.losses or 0) >= 0
         if coverage.exhaustive:
             assert {g.judged[0].state for g in seen} == {g.judged[0].state for g in all_seen}
         else:
             assert coverage.open
             assert "budget" in coverage.why
-            assert coverage.visits == visits
+            assert coverage.visits == max(visits, floor.visits)
 
 
 @real
@@ -216,3 +221,15 @@ def test_without_a_memo_the_defaults_are_looked_at_and_the_rest_is_open(disk: Di
     assert coverage.open
     names = {str(j.state) for g in seen for j in g.judged}
     assert {"@t4", "@t4="} <= names
+
+
+def test_a_stop_before_the_defaults_is_told(disk: Disk, tmp_path: Path) -> None:
+    made = Recorder()
+    made.mark("begin 0")
+    made.write(0)
+    made.complete(made.flush())
+    stop = threading.Event()
+    stop.set()
+    guest = begin(made, disk, 1, tmp_path)
+    one = Exploration(cast("Any", guest), cast("Any", guest), Budget(), stop, lambda _: None)
+    assert one.run().losses == -1
