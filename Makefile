@@ -14,10 +14,10 @@ run: setup  ## is ext4 of Debian's Linux 6.12 crash-consistent, and what does ba
 
 test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
-	.venv/bin/pytest
+	.venv/bin/pytest -n 2 --dist loadfile
 
 unit: setup  ## the tests that need no guest
-	.venv/bin/pytest -m 'not vm'
+	.venv/bin/pytest -m 'not vm' -n 2
 
 fuzz: setup  ## property tests of every parser, with a hundred times the examples
 	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
