@@ -21,12 +21,14 @@ from harness.cli.repro import repro_command, shrink_command
 from harness.cli.rootfs import rootfs_command
 from harness.cli.run import run_command, smoke_command
 from harness.cli.trace import trace_command
+from harness.cli.triage import triage_command
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
     smoke_command,
     repro_command,
     shrink_command,
+    triage_command,
     report_command,
     compare_command,
     list_command,

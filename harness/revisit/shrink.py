@@ -7,30 +7,19 @@ violation. The result is a workload file.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from harness.cases.casework import enumerate_states, group_by_content, look_at
-from harness.cases.examine import Examiner, JudgedGroup
-from harness.cases.exploration import Exploration
-from harness.cases.recording import by_times, make_base, record
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.guests.kits import make_kits
-from harness.guests.worker import Worker
-from harness.host.folders import OwnedFolder
 from harness.host.text import one_line
-from harness.model import CaseId, Operation, Workload
+from harness.model import CaseId, Operation, Violation, Workload
 from harness.oracles.replay import fitting
-from harness.plan import Plan
 from harness.revisit.ddmin import ddmin
-from harness.revisit.trust import Named, chosen_kernel
+from harness.revisit.trial import Bench, open_bench, violations
+from harness.revisit.trust import Named
 from harness.store import RunStore
-from harness.store.layout import CaseLayout
 from harness.store.records import CaseStatus, Finding
 from harness.workloads.load import find_workload
 
@@ -81,7 +70,7 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     workload = find_workload(plan.workloads, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
-    with _bench(plan, store, profile, workload, named) as bench:
+    with open_bench(plan, store, profile, workload, named) as bench:
         trial = _Trial(bench, profile, case, finding.oracle, say)
         if not trial.holds(workload.operations):
             return None
@@ -101,43 +90,10 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    """What candidates are tried with."""
-
-    plan: Plan
-    recorder: Worker
-    judge: Worker
-    base: Path
-    directory: Path
-
-
-@contextlib.contextmanager
-def _bench(
-    plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
-) -> Iterator[_Bench]:
-    """Guests as the run had them, on the run's own base image."""
-    kernel = chosen_kernel(plan, store.info.kernel.name, named)
-    with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
-        directory = folder.path
-        kept = store.layout.base(profile.filesystem, profile.mode)
-        base = make_base(profile, kept, directory)
-        kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
-        judge = guests.enter_context(
-            Worker(kits.judge, directory / "judge", plan.log_bytes, plan.completions)
-        )
-        recorder = judge
-        if kits.recorder is not kits.judge:
-            recorder = guests.enter_context(
-                Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
-            )
-        yield _Bench(plan, recorder, judge, base, directory)
-
-
 class _Trial:
     """Records and judges candidates. `seen`: the violation that the last one which held showed."""
 
-    def __init__(self, bench: _Bench, profile: Profile, case: CaseId, oracle: str, say: Say) -> None:
+    def __init__(self, bench: Bench, profile: Profile, case: CaseId, oracle: str, say: Say) -> None:
         self._bench, self._profile, self._case, self._oracle, self._say = bench, profile, case, oracle, say
         self.tried = 0
         self.seen = ""
@@ -147,10 +103,8 @@ class _Trial:
         cannot be recorded shows none.
         """
         self.tried += 1
-        # A unique name: the disk identifies a log by its path.
-        workload = Workload(f"candidate-{self.tried}", "", tuple(operations))
         try:
-            found = self._violation(workload)
+            found = self._violation(operations)
         except NotSupported as e:
             raise UsageError(e.what) from e
         except PowercutError as e:
@@ -160,45 +114,15 @@ class _Trial:
         self.seen = found or self.seen
         return bool(found)
 
-    def _violation(self, workload: Workload) -> str:
-        bench, stop = self._bench, threading.Event()
-        kept = CaseLayout(bench.base, bench.directory / "kept")
-        recording = record(
-            bench.recorder, self._profile, workload, self._case, bench.base, kept, bench.directory
+    def _violation(self, operations: Sequence[Operation]) -> str:
+        found = violations(
+            self._bench, self._profile, self._case, f"candidate-{self.tried}", operations, self._is_kept
         )
-        if bench.plan.unit_sectors is not None:
-            recording, _ = by_times(recording, bench.plan.unit_sectors)
-        try:
-            examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
-            if recording.legal is not None:
-                return self._among_legal(examiner)
-            states = enumerate_states(bench.plan.fault_models, recording)
-            hashes = bench.judge.show(recording.target).hashes(states)
-            for group in group_by_content(states, hashes):
-                if found := self._shown_by(look_at(examiner, bench.judge, group, stop)):
-                    return found
-            return ""
-        finally:
-            recording.log.unlink()
+        kept = (f"{state} {v.oracle}: {v.summary}" for state, v in found if self._is_kept(v))
+        return next(kept, "")
 
-    def _among_legal(self, examiner: Examiner) -> str:
-        """The first violation among all legal states, within the run's budget."""
-        stop, found = threading.Event(), []
-
-        def report(seen: Sequence[JudgedGroup]) -> None:
-            for text in filter(None, map(self._shown_by, seen)):
-                found.append(text)
-                stop.set()
-
-        Exploration(examiner, self._bench.judge, self._bench.plan.budget, stop, report).run()
-        return found[0] if found else ""
-
-    def _shown_by(self, seen: JudgedGroup) -> str:
-        for judged in seen.judged:
-            for violation in judged.judgement.violations:
-                if violation.oracle == self._oracle:
-                    return f"{judged.state} {violation.oracle}: {violation.summary}"
-        return ""
+    def _is_kept(self, violation: Violation) -> bool:
+        return violation.oracle == self._oracle
 
 
 def workload_file(shrunk: Shrunk, finding: Finding) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from harness.errors import ExitCode
+from harness.host.progress import Lines
 from harness.plan import Plan
 from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
+from harness.revisit.triage import triage
 from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
@@ -68,3 +72,18 @@ def test_a_finding_is_made_short(generated: tuple[Summary, Path], tmp_path: Path
     # The setup ends in a sync: what comes behind it is more than is needed.
     assert len(left) < len(load_workload(NAMELESS).operations)
     assert left[-1].kind.value in ("fsync", "sync")
+
+
+def test_two_ways_to_one_fault_are_one_cause(tmp_path: Path) -> None:
+    """fast_commit forgets a file that was made without a name, in whatever way it is then synced."""
+    ways = [NAMELESS, NAMELESS.replace("+fsync.A_foo", "+fdatasync.A_foo")]
+    plan = Plan(configurations=["ext4/fast_commit"], workloads=ways, jobs=2)
+    _, path = run_plan(plan, tmp_path)
+    with RunStore.open(path) as store, Lines(Console(file=io.StringIO())) as progress:
+        found = triage([store], Named(), progress)
+        assert found.not_again == ()
+        lost = [g for g in found.groups if any(s.oracle == "durability" for s in g.symptoms)]
+    assert len(lost) == 1
+    assert {m.workload for m in lost[0].members} == set(ways)
+    assert lost[0].smallest.confirmed
+    assert lost[0].smallest.minimal[-2:] == ("tmpfile foo 0", "fsync foo")

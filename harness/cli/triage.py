@@ -1,0 +1,129 @@
+"""`powercut triage`: the findings of runs, grouped by cause."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import Folder, NewFile, named_kernel, open_run, own_kernel_options, with_options
+from harness.errors import ExitCode
+from harness.host.files import write_atomically
+from harness.host.progress import progress_for
+from harness.host.text import one_line
+from harness.report.lines import run_again, source_words
+from harness.report.words import plural, shown_path
+from harness.revisit.causes import Group, Member
+from harness.revisit.triage import Triage, plan_of, triage, workload_of
+from harness.store import RunStore
+
+_SHOWN = 6
+"""Members of a group that are named; the others are counted, and in the JSON file."""
+
+
+@click.command("triage")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--expected", is_flag=True, help="Known failures (--expect), too.")
+@with_options(own_kernel_options)
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the groups as JSON, too.")
+@click.option(
+    "--output",
+    type=Folder(),
+    metavar="DIR",
+    help="Where the shrunk workloads are written. Default: triage/ in the first run's directory.",
+)
+@guarded
+def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
+    """How many bugs are that? Group the findings of runs by cause.
+
+    \b
+    powercut triage reports/latest
+    powercut triage reports/runs/*-nightly --json groups.json
+
+    Each finding is shrunk: to the fewest operations that still show its symptom (the oracle, and what it says
+    was lost), then to plainer ones. Findings have one cause if they shrink to the same workload; with the
+    same symptom, to the same workload in another mode or to the same operations with other numbers; or if one
+    workload contains the other and shows all of its symptoms. Each member of a group says which. The same
+    symptom alone joins nothing.
+
+    This takes a minute or so for each finding. Stop it whenever you like: the same command goes on where it
+    was, and is quick once all is done, since what was recorded is kept in the cache.
+
+    Exits 0 if the runs have no findings, 1 if they have, 3 if none of them shows again, 130 if interrupted.
+    """
+    with contextlib.ExitStack() as opened:
+        paths = dict.fromkeys(path.resolve() for path in runs)
+        stores = [opened.enter_context(open_run(path)) for path in paths]
+        with progress_for(console) as progress:
+            found = triage(stores, named_kernel(given), progress, expected=given["expected"])
+        folder = given["output"] or stores[0].path / "triage"
+        files = _write_workloads(found, stores, folder)
+        if given["json_file"]:
+            encoded = msgspec.json.format(msgspec.json.encode(found), indent=1)
+            write_atomically(given["json_file"], encoded + b"\n")
+        for line in text_of(found, stores, files):
+            console.say(line)
+    if found.groups:
+        return ExitCode.INCONSISTENT
+    return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT
+
+
+def _write_workloads(found: Triage, stores: Sequence[RunStore], folder: Path) -> dict[str, Path]:
+    """The file of each group's workload, by the group's name."""
+    files: dict[str, Path] = {}
+    for group in (g for g in found.groups if g.smallest.minimal):
+        folder.mkdir(parents=True, exist_ok=True)
+        store = next(s for s in stores if str(s.path) == group.smallest.run)
+        finding = next(f for f in store.findings() if f.id == group.smallest.finding)
+        files[group.name] = folder / f"{group.name}.toml"
+        write_atomically(files[group.name], workload_of(group, finding))
+    return files
+
+
+def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
+    """The groups for people, a line each."""
+    members = sum(len(g.members) for g in found.groups)
+    if not members and not found.not_again:
+        lines = ["no findings, so there is nothing to group"]
+    else:
+        lines = [f"{plural(members, 'finding')}, {plural(len(found.groups), 'cause')}"]
+    for number, group in enumerate(found.groups, 1):
+        lines += ["", *_group_lines(number, group, stores, files)]
+    for member in found.not_again:
+        lines += ["", f"not shown again: {member.case} {member.symptom}: {member.reason}"]
+    if found.left_out:
+        lines += ["", f"{plural(found.left_out, 'known failure')} left out (--expected looks at them, too)"]
+    return lines
+
+
+def _group_lines(number: int, group: Group, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
+    smallest = group.smallest
+    cases = plural(len({(m.run, m.case) for m in group.members}), "case")
+    lines = [f"{number}. {group.name}: {plural(len(group.members), 'finding')} in {cases}"]
+    lines += [f"       {operation}" for operation in smallest.minimal]
+    lines += [f"   shows {text}" for _, text in smallest.shows] or [f"   {smallest.summary}"]
+    if smallest.minimal and not smallest.confirmed:
+        lines.append("   only the machine that judges shows this; the one that records does not")
+    for name in group.contains:
+        lines.append(f"   contains the operations of {name}: perhaps a consequence of that")
+    for member, rule in list(zip(group.members, group.rules, strict=True))[:_SHOWN]:
+        lines.append(f"   {member.case} {member.symptom}" + (f" ({rule})" if rule else ""))
+    if len(group.members) > _SHOWN:
+        lines.append(f"   ... and {plural(len(group.members) - _SHOWN, 'more finding')}")
+    return lines + _commands(smallest, stores, files.get(group.name))
+
+
+def _commands(member: Member, stores: Sequence[RunStore], file: Path | None) -> list[str]:
+    store = next(s for s in stores if str(s.path) == member.run)
+    source = source_words(store, shown_path(store.path))
+    lines = [f"reproduce: powercut repro {one_line(member.point)} --from {source}"]
+    if file:
+        again = run_again(plan_of(stores, member), member.configuration, shown_path(file))
+        lines.insert(0, f"run it: {again}")
+    return lines

@@ -1,0 +1,192 @@
+"""Groups findings by cause: by the minimal workload that shows them, not by where they were first seen. Pure.
+
+Two findings have one cause if, on one file system,
+
+ 1. they shrink to the same workload in the same mode, whatever the symptom; or
+ 2. they shrink to the same workload in different modes, with the same symptom; or
+ 3. they shrink to the same operations with other numbers in them, with the same symptom; or
+ 4. in one mode, the workload of one contains that of the other and shows all of its symptoms as well. Every
+    operation in it is needed, so without the smaller workload the symptom of the larger one is gone.
+
+A symptom is an oracle and what it says was lost, without names and numbers. The same symptom alone joins
+nothing: different defects may leave the same trace. Rule 4 is the weakest: a second defect that needs the
+first one's operations, and shows only after them, is taken for the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+SAME_WORKLOAD = "same workload"
+OTHER_MODE = "same workload and symptom, another mode"
+OTHER_NUMBERS = "same operations and symptom, other numbers"
+CONTAINED = "contains the smallest workload, and shows all of its symptoms"
+NOT_SHRUNK = "not shrunk: joined with nothing"
+
+_NUMBER = re.compile(r"\d+")
+
+
+class Symptom(msgspec.Struct, frozen=True, order=True):
+    """What an oracle says was lost, without names and numbers: `durability`, `NAME: missing`."""
+
+    oracle: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.what}"
+
+
+def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
+    """The symptom of a violation in a workload that has these paths."""
+    names = "|".join(map(re.escape, sorted(filter(None, paths), key=len, reverse=True)))
+    text = re.sub(rf"(?<![\w/.])(?:{names})(?![\w/])", "NAME", signature) if names else signature
+    return Symptom(oracle, _NUMBER.sub("N", text))
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding: the first of its symptom in a case. `run`: the run directory; `point`: the smallest crash
+    state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and then `reason`
+    says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the recording
+    machine of the run shows it, too.
+    """
+
+    run: str
+    kernel: str
+    configuration: str
+    workload: str
+    point: str
+    finding: str
+    symptom: Symptom
+    summary: str
+    operations: int
+    minimal: tuple[str, ...] = ()
+    shows: tuple[tuple[Symptom, str], ...] = ()
+    confirmed: bool = False
+    trials: int = 0
+    reason: str = ""
+
+    @property
+    def case(self) -> str:
+        """The name of the case."""
+        return self.point.partition("@")[0]
+
+    @property
+    def filesystem(self) -> str:
+        """The file system of its mode."""
+        return self.configuration.partition("/")[0]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Findings with one cause, the smallest first. `rules`: for each, why it is in this group. `contains`:
+    names of groups whose workload is contained in this one's: a hint that the causes may be one.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    rules: tuple[str, ...]
+    contains: tuple[str, ...] = ()
+
+    @property
+    def smallest(self) -> Member:
+        """The member with the shortest workload."""
+        return self.members[0]
+
+    @property
+    def symptoms(self) -> tuple[Symptom, ...]:
+        """Of all members."""
+        return tuple(dict.fromkeys(m.symptom for m in self.members))
+
+
+def group(members: Sequence[Member]) -> list[Group]:
+    """The members by cause; largest groups first."""
+    ordered = sorted(members, key=lambda m: (len(m.minimal) or m.operations, m.operations, m.minimal))
+    found: list[list[tuple[Member, str]]] = []
+    for member in ordered:
+        for known in found:
+            rule = next((r for other, _ in known if (r := rule_for(member, other))), "")
+            if rule:
+                known.append((member, rule))
+                break
+        else:
+            found.append([(member, "" if member.minimal else NOT_SHRUNK)])
+    found.sort(key=lambda g: (-len(g), len(g[0][0].minimal)))
+    named = _named([g[0][0] for g in found])
+    groups = [
+        Group(name, tuple(m for m, _ in g), tuple(rule for _, rule in g))
+        for name, g in zip(named, found, strict=True)
+    ]
+    return [msgspec.structs.replace(g, contains=_inside(g, groups)) for g in groups]
+
+
+def rule_for(a: Member, b: Member) -> str:
+    """Why two findings have one cause; empty if nothing says so."""
+    if not a.minimal or not b.minimal or a.filesystem != b.filesystem:
+        return ""
+    one_mode, alike = a.configuration == b.configuration, a.symptom == b.symptom
+    rules = {
+        SAME_WORKLOAD: one_mode and a.minimal == b.minimal,
+        OTHER_MODE: alike and a.minimal == b.minimal,
+        OTHER_NUMBERS: one_mode and alike and _numberless(a) == _numberless(b),
+        CONTAINED: one_mode and _is_consequence(a, b),
+    }
+    return next((rule for rule, holds in rules.items() if holds), "")
+
+
+def _numberless(member: Member) -> list[str]:
+    return [_NUMBER.sub("N", operation) for operation in member.minimal]
+
+
+def _is_consequence(a: Member, b: Member) -> bool:
+    """Whether the workload of `a` contains that of `b` and shows all that `b`'s shows."""
+    shown = {symptom for symptom, _ in a.shows}
+    return bool(b.shows) and shown.issuperset(s for s, _ in b.shows) and contains(a.minimal, b.minimal)
+
+
+def contains(long: Sequence[str], short: Sequence[str], names: Mapping[str, str] | None = None) -> bool:
+    """Whether `long` has the operations of `short` in their order, with any numbers, after giving its names
+    others. `names`: those given so far.
+    """
+    if not short:
+        return True
+    given = names or {}
+    return any(
+        (more := _matched(operation, short[0], given)) is not None
+        and contains(long[i + 1 :], short[1:], more)
+        for i, operation in enumerate(long[: len(long) - len(short) + 1])
+    )
+
+
+def _matched(operation: str, other: str, names: Mapping[str, str]) -> Mapping[str, str] | None:
+    """`names` with those by which one operation is the other; None if it is not."""
+    words, others = operation.split(), other.split()
+    if words[0] != others[0] or len(words) != len(others):
+        return None
+    found = dict(names)
+    for word, wanted in zip(words[1:], others[1:], strict=True):
+        if word.isdigit() and wanted.isdigit():
+            continue
+        if found.setdefault(word, wanted) != wanted:
+            return None
+    return found if len(set(found.values())) == len(found) else None
+
+
+def _inside(group: Group, groups: Sequence[Group]) -> tuple[str, ...]:
+    """Groups whose workload is a part of this one's."""
+    own = group.smallest.minimal
+    others = ((g.name, g.smallest.minimal) for g in groups if g is not group)
+    return tuple(name for name, part in others if part and len(part) < len(own) and contains(own, part))
+
+
+def _named(members: Sequence[Member]) -> list[str]:
+    """A name for each group: its kinds of operations, runs of one kind told once; unique."""
+    names: list[str] = []
+    for member in members:
+        kinds = [operation.split()[0] for operation in member.minimal] or [member.workload]
+        once = [kind for i, kind in enumerate(kinds) if i == 0 or kinds[i - 1] != kind]
+        stem = "-".join([member.configuration.replace("/", "-"), *once])[:80].rstrip("-")
+        numbered = [stem, *(f"{stem}.{n}" for n in range(2, len(members) + 2))]
+        names.append(next(name for name in numbered if name not in names))
+    return names

@@ -1,0 +1,336 @@
+"""Triage: the findings of runs, each shrunk to the least that shows its symptom, grouped by cause.
+
+Candidates are recorded and judged on the machine that judges, which is the fast one; what is left of a
+finding is then shown once more on the machine that records, which is what people run. Every trial is kept in
+the cache, so a triage that was stopped goes on where it was, and one that is repeated needs no guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import msgspec
+
+from harness.cases.pins import source_hash
+from harness.errors import NotSupported, PowercutError
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.disk import find_binary
+from harness.guests.worker import find_agent
+from harness.host.cache import cache_dir
+from harness.host.files import file_hash, json_bytes, valid_text
+from harness.host.progress import Progress
+from harness.model import CaseId, Workload
+from harness.plan import Plan
+from harness.revisit.causes import Group, Member, Symptom, group, symptom_of
+from harness.revisit.shrink import Shrunk, workload_file
+from harness.revisit.simplify import Operations, minimal, paths_of
+from harness.revisit.trial import Bench, Violated, open_bench, violations
+from harness.revisit.trust import Named, chosen_kernel
+from harness.store import RunStore
+from harness.store.records import Finding, state_order
+from harness.workloads.load import find_workload, parse_operation
+
+SCHEMA = 1
+ATTEMPTS = 3
+"""Recordings of one workload before it counts as not showing what was seen: timing may decide."""
+
+
+class Triage(msgspec.Struct, frozen=True):
+    """What a triage came to. `left_out`: number of findings that were expected, and so not looked at."""
+
+    groups: tuple[Group, ...]
+    not_again: tuple[Member, ...]
+    left_out: int = 0
+    schema: int = SCHEMA
+
+
+# --- what is looked at -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A finding to shrink: the first of its symptom in a case."""
+
+    finding: Finding
+    symptom: Symptom
+    workload: Workload
+
+    @property
+    def case(self) -> CaseId:
+        return self.finding.case
+
+
+def targets_of(store: RunStore, *, expected: bool) -> tuple[list[Target], int]:
+    """What of a run's findings is to be shrunk, and how many expected ones were left out."""
+    plan = store.plan()
+    found: dict[tuple[CaseId, Symptom], Target] = {}
+    left_out = 0
+    for finding in store.findings():
+        if finding.expectation is not None and not expected:
+            left_out += 1
+            continue
+        workload = find_workload(plan.workloads, finding.case.workload)
+        symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
+        found.setdefault((finding.case, symptom), Target(finding, symptom, workload))
+    return sorted(found.values(), key=lambda t: t.case.configuration), left_out
+
+
+# --- trials ----------------------------------------------------------------------------------
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What a workload showed: every symptom, with the summary at the smallest crash state that shows it.
+    `failed`: why it could not be recorded.
+    """
+
+    operations: tuple[str, ...]
+    attempt: int
+    fast: bool
+    shown: tuple[tuple[Symptom, str], ...] = ()
+    failed: str = ""
+
+    def shows(self, symptom: Symptom) -> bool:
+        """Whether a crash state has this symptom."""
+        return any(known == symptom for known, _ in self.shown)
+
+
+class Trials:
+    """Trials of one mode on one kernel, kept in a file: one JSON object a line. A line that was cut off when
+    the process was killed is a trial that was not made.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[tuple[tuple[str, ...], int, bool], Trial] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for line in file.read_bytes().split(b"\n"):
+                with contextlib.suppress(msgspec.MsgspecError):
+                    self._keep(msgspec.json.decode(line, type=Trial))
+
+    def get(self, operations: tuple[str, ...], attempt: int, fast: bool) -> Trial | None:
+        """The trial, if it was made."""
+        return self._known.get((operations, attempt, fast))
+
+    def put(self, trial: Trial) -> None:
+        """Keep a trial, on disk."""
+        with self._file.open("ab") as f:
+            f.write(b"\n" + msgspec.json.encode(trial) + b"\n")  # the line before may have been cut off
+        self._keep(trial)
+
+    def _keep(self, trial: Trial) -> None:
+        self._known[trial.operations, trial.attempt, trial.fast] = trial
+
+
+class Tries(Protocol):
+    """Where workloads of one mode are tried. `made`: trials that were not known before."""
+
+    profile: Profile
+    made: int
+
+    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
+        """Record the operations and judge all their crash states, unless that trial is known."""
+        ...
+
+
+class Laboratory:
+    """Tries workloads in a mode of a run, with guests that boot when the first unknown one comes; a context
+    manager. Raises UsageError for kernel files that only the run directory names.
+    """
+
+    def __init__(self, store: RunStore, configuration: str, named: Named, progress: Progress) -> None:
+        self._store, self._named, self._progress = store, named, progress
+        self._plan = store.plan()
+        (self.profile,) = select_profiles([configuration])
+        self._trials = Trials(cache_dir("triage") / f"{_settings(store, self.profile, named)}.jsonl")
+        self._bench: Bench | None = None
+        self._open = contextlib.ExitStack()
+        self.made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
+        """See `Tries`."""
+        text = tuple(map(str, operations))
+        known = self._trials.get(text, attempt, fast)
+        if known is None:
+            self._progress.begin("trials", 1)
+            shown, failed = self._shown(operations, fast)
+            known = Trial(text, attempt, fast, shown, failed)
+            self._trials.put(known)
+            self._progress.advance("trials", 1)
+        return known
+
+    def _shown(self, operations: Operations, fast: bool) -> tuple[tuple[tuple[Symptom, str], ...], str]:
+        self.made += 1
+        bench = self._benched()
+        case = CaseId(self.profile.filesystem, self.profile.mode, "candidate")
+        with_machine = bench.fast if fast else bench
+        try:
+            found = violations(
+                with_machine, self.profile, case, f"candidate-{self.made}", operations, lambda _: False
+            )
+        except NotSupported as e:
+            return (), e.what
+        except PowercutError as e:
+            return (), e.line
+        return _smallest(found, paths_of(operations)), ""
+
+    def _benched(self) -> Bench:
+        if self._bench is None:
+            nothing = Workload("candidate", "", ())
+            opened = open_bench(self._plan, self._store, self.profile, nothing, self._named)
+            self._bench = self._open.enter_context(opened)
+        return self._bench
+
+
+def _smallest(found: Sequence[Violated], paths: Sequence[str]) -> tuple[tuple[Symptom, str], ...]:
+    shown: dict[Symptom, str] = {}
+    for state, v in sorted(found, key=lambda one: state_order(one[0])):
+        text = f"{state} {v.oracle}: {v.summary}"
+        shown.setdefault(symptom_of(v.oracle, valid_text(v.signature), paths), valid_text(text))
+    return tuple(shown.items())
+
+
+def _settings(store: RunStore, profile: Profile, named: Named) -> str:
+    """A digest of all that a trial depends on, but for its operations."""
+    plan = store.plan()
+    kernel = chosen_kernel(plan, store.info.kernel.name, named)
+    asked = msgspec.structs.replace(plan, configurations=[], workloads=[], jobs=1, argv=[], shard="")
+    parts = [
+        kernel.sha256,
+        *map(file_hash, kernel.replaced),
+        *map(file_hash, (find_agent(), find_binary())),
+        source_hash(),
+    ]
+    return hashlib.sha256(json_bytes([parts, profile, asked])).hexdigest()[:24]
+
+
+# --- shrinking one finding -------------------------------------------------------------------
+
+
+def examined(target: Target, run: str, kernel: str, tries: Tries) -> Member:
+    """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk."""
+    finding, operations = target.finding, target.workload.operations
+    before = tries.made
+    member = Member(
+        run=run,
+        kernel=kernel,
+        configuration=finding.case.configuration,
+        workload=finding.case.workload,
+        point=str(finding.crash_point),
+        finding=finding.id,
+        symptom=target.symptom,
+        summary=finding.summary,
+        operations=len(operations),
+    )
+    if target.workload.opaque:
+        return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
+    for fast in (True, False):
+        if not _shown_at_all(tries, operations, target.symptom, fast):
+            continue
+        left = minimal(
+            tries.profile.contract,
+            operations,
+            lambda part, fast=fast: tries.trial(part, fast=fast).shows(target.symptom),  # type: ignore[misc]
+        )
+        confirmed = _shown_at_all(tries, left, target.symptom, fast=False)
+        if confirmed or not fast:
+            shown = next(t for t in _attempts(tries, left, not confirmed) if t.shows(target.symptom))
+            return msgspec.structs.replace(
+                member,
+                minimal=tuple(map(str, left)),
+                shows=shown.shown,
+                confirmed=confirmed,
+                trials=tries.made - before,
+            )
+    reason = f"{ATTEMPTS} new recordings on each machine did not show it"
+    return msgspec.structs.replace(member, reason=reason, trials=tries.made - before)
+
+
+def _attempts(tries: Tries, operations: Operations, fast: bool) -> Iterator[Trial]:
+    return (tries.trial(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
+
+
+def _shown_at_all(tries: Tries, operations: Operations, symptom: Symptom, fast: bool) -> bool:
+    return any(t.shows(symptom) for t in _attempts(tries, operations, fast))
+
+
+# --- all of them -----------------------------------------------------------------------------
+
+
+def triage(
+    stores: Sequence[RunStore],
+    named: Named,
+    progress: Progress,
+    *,
+    expected: bool = False,
+    tries: Callable[[RunStore, str], contextlib.AbstractContextManager[Tries]] | None = None,
+) -> Triage:
+    """Shrink the findings of these runs and group them by cause. `expected`: known failures, too."""
+
+    def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tries]:
+        return Laboratory(store, configuration, named, progress)
+
+    looked = [(store, *targets_of(store, expected=expected)) for store in stores]
+    work = [(store, target) for store, targets, _ in looked for target in targets]
+    members: list[Member] = []
+    begun = time.monotonic()
+    progress.begin("findings", len(work))
+    for (store, configuration), targets in _by_mode(work).items():
+        with (tries or laboratory)(store, configuration) as opened:
+            for target in targets:
+                members.append(examined(target, str(store.path), store.info.kernel.name, opened))
+                progress.say(
+                    f"[{len(members)}/{len(work)}] {_words(members[-1])}"
+                    f"{_left(time.monotonic() - begun, len(members), len(work))}"
+                )
+                progress.advance("findings", 1)
+    again = [m for m in members if m.minimal or m.reason.startswith("it runs")]
+    lost = [m for m in members if m not in again]
+    return Triage(tuple(group(again)), tuple(lost), sum(count for *_, count in looked))
+
+
+def _by_mode(work: Sequence[tuple[RunStore, Target]]) -> dict[tuple[RunStore, str], list[Target]]:
+    found: dict[tuple[RunStore, str], list[Target]] = {}
+    for store, target in work:
+        found.setdefault((store, target.case.configuration), []).append(target)
+    return found
+
+
+def _words(member: Member) -> str:
+    what = f"{member.case} {member.symptom}"
+    if not member.minimal:
+        return f"{what}: {member.reason}"
+    shown = f"{member.operations} to {len(member.minimal)} operations, {member.trials} recordings"
+    return f"{what}: {shown}" + ("" if member.confirmed else "; only the judging machine shows it")
+
+
+def _left(seconds: float, done: int, of: int) -> str:
+    if done == of:
+        return ""
+    minutes = max(1, round(seconds / done * (of - done) / 60))
+    return f"; about {minutes} minute{'s' * (minutes != 1)} left"
+
+
+def workload_of(group: Group, finding: Finding) -> str:
+    """The workload file of a group's smallest member; `finding`: that member's."""
+    member = group.smallest
+    operations = tuple(map(parse_operation, member.minimal))
+    seen = next(text for symptom, text in member.shows if symptom == member.symptom)
+    shrunk = Shrunk(Workload(group.name, "", operations), member.symptom.oracle, seen, member.trials)
+    return workload_file(shrunk, finding)
+
+
+def plan_of(stores: Sequence[RunStore], member: Member) -> Plan:
+    """The plan of a member's run."""
+    return next(store.plan() for store in stores if str(store.path) == member.run)

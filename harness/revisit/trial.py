@@ -1,0 +1,114 @@
+"""A trial: operations recorded anew on the mode and kernel of a run, and what their crash states show."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.cases.casework import enumerate_states, group_by_content, look_at
+from harness.cases.examine import Examiner, JudgedGroup
+from harness.cases.exploration import Exploration
+from harness.cases.recording import Recording, by_times, make_base, record
+from harness.filesystems.profiles import Profile
+from harness.guests.kits import make_kits
+from harness.guests.worker import Worker
+from harness.host.folders import OwnedFolder
+from harness.model import CaseId, CrashState, Operation, Violation, Workload
+from harness.plan import Plan
+from harness.revisit.trust import Named, chosen_kernel
+from harness.store import RunStore
+from harness.store.layout import CaseLayout
+
+Violated = tuple[CrashState, Violation]
+Enough = Callable[[Violation], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What candidates are tried with."""
+
+    plan: Plan
+    recorder: Worker
+    judge: Worker
+    base: Path
+    directory: Path
+
+    @property
+    def fast(self) -> Bench:
+        """A bench on which the machine that judges also records."""
+        return replace(self, recorder=self.judge)
+
+
+@contextlib.contextmanager
+def open_bench(
+    plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
+) -> Iterator[Bench]:
+    """Guests as the run had them, on the run's own base image. They boot when first used."""
+    kernel = chosen_kernel(plan, store.info.kernel.name, named)
+    with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
+        directory = folder.path
+        kept = store.layout.base(profile.filesystem, profile.mode)
+        base = make_base(profile, kept, directory)
+        kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
+        judge = guests.enter_context(
+            Worker(kits.judge, directory / "judge", plan.log_bytes, plan.completions)
+        )
+        recorder = judge
+        if kits.recorder is not kits.judge:
+            recorder = guests.enter_context(
+                Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
+            )
+        yield Bench(plan, recorder, judge, base, directory)
+
+
+def violations(
+    bench: Bench, profile: Profile, case: CaseId, name: str, operations: Sequence[Operation], enough: Enough
+) -> list[Violated]:
+    """Record the operations and judge their crash states until a violation is `enough`; all violations found
+    by then. `name` must be unique on this bench: the disk identifies a log by its path. Raises what recording
+    raises.
+    """
+    kept = CaseLayout(bench.base, bench.directory / "kept")
+    workload = Workload(name, "", tuple(operations))
+    recording = record(bench.recorder, profile, workload, case, bench.base, kept, bench.directory)
+    if bench.plan.unit_sectors is not None:
+        recording, _ = by_times(recording, bench.plan.unit_sectors)
+    try:
+        examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
+        if recording.legal is not None:
+            return _among_legal(bench, examiner, enough)
+        return _among_listed(bench, examiner, recording, enough)
+    finally:
+        recording.log.unlink()
+
+
+def _among_listed(bench: Bench, examiner: Examiner, recording: Recording, enough: Enough) -> list[Violated]:
+    states = enumerate_states(bench.plan.fault_models, recording)
+    hashes = bench.judge.show(recording.target).hashes(states)
+    found: list[Violated] = []
+    for group in group_by_content(states, hashes):
+        found += _violated(look_at(examiner, bench.judge, group, threading.Event()))
+        if any(enough(violation) for _, violation in found):
+            break
+    return found
+
+
+def _among_legal(bench: Bench, examiner: Examiner, enough: Enough) -> list[Violated]:
+    """Among all legal states, within the run's budget."""
+    stop, found = threading.Event(), []
+
+    def report(seen: Sequence[JudgedGroup]) -> None:
+        for violated in map(_violated, seen):
+            found.extend(violated)
+            if any(enough(violation) for _, violation in violated):
+                stop.set()
+
+    Exploration(examiner, bench.judge, bench.plan.budget, stop, report).run()
+    return found
+
+
+def _violated(seen: JudgedGroup) -> list[Violated]:
+    return [(j.state, violation) for j in seen.judged for violation in j.judgement.violations]

@@ -1,0 +1,116 @@
+"""Which findings have one cause, and by which rule."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.revisit.causes import (
+    CONTAINED,
+    NOT_SHRUNK,
+    OTHER_MODE,
+    OTHER_NUMBERS,
+    SAME_WORKLOAD,
+    Member,
+    Symptom,
+    contains,
+    group,
+    symptom_of,
+)
+
+MISSING = Symptom("durability", "NAME: missing")
+UNATTACHED = Symptom("fsck", "Unattached inode N")
+NAMELESS = ("tmpfile foo 0", "fsync foo")
+RENAMED = ("create foo", "rename foo bar", "fsync bar")
+
+
+def member(minimal: tuple[str, ...], symptom: Symptom = MISSING, mode: str = "ext4/ordered") -> Member:
+    return Member(
+        run="run",
+        kernel="debian-6.12",
+        configuration=mode,
+        workload="random1-1-20",
+        point=f"{mode.replace('/', '-')}/random1-1-20@7",
+        finding="0",
+        symptom=symptom,
+        summary="gone",
+        operations=20,
+        minimal=minimal,
+    )
+
+
+def test_a_symptom_has_neither_names_nor_numbers() -> None:
+    paths = ("A", "A/foo", "A/foo2")
+    assert symptom_of("size", "A/foo2: size after 12", paths) == Symptom("size", "NAME: size after N")
+    assert symptom_of("atomicity", "A/foo, A/foo2: links", paths).what == "NAME, NAME: links"
+    assert symptom_of("fsck", "fsck: A problem, inode N", ("problem",)).what == "fsck: A NAME, inode N"
+    assert symptom_of("fsck", "fsck: Inode N ref count", ()).what == "fsck: Inode N ref count"
+
+
+def test_two_causes_that_look_alike_stay_apart() -> None:
+    """Both lose a name that fsync acknowledged; findings were folded by that alone."""
+    assert [len(g.members) for g in group([member(NAMELESS), member(RENAMED)])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("other", "rule"),
+    [
+        (member(NAMELESS, UNATTACHED), SAME_WORKLOAD),
+        (member(NAMELESS, mode="ext4/journal"), OTHER_MODE),
+        (member(("tmpfile foo 5000", "fsync foo")), OTHER_NUMBERS),
+        (member(NAMELESS, UNATTACHED, "ext4/journal"), ""),
+        (member(("tmpfile foo 5000", "fsync foo"), UNATTACHED), ""),
+        (member(NAMELESS, mode="xfs/default"), ""),
+    ],
+)
+def test_findings_come_together_by_a_rule(other: Member, rule: str) -> None:
+    groups = group([member(NAMELESS), other])
+    if rule:
+        assert [g.rules for g in groups] == [("", rule)]
+    else:
+        assert [len(g.members) for g in groups] == [1, 1]
+
+
+def test_what_was_not_shrunk_is_joined_with_nothing() -> None:
+    groups = group([member(()), member(()), member(NAMELESS)])
+    assert sorted(g.rules for g in groups) == [("",), (NOT_SHRUNK,), (NOT_SHRUNK,)]
+    assert len({g.name for g in groups}) == 3
+
+
+LONGER = ("create foo", "tmpfile bar 77", "fsync bar", "append bar 4096", "fsync bar")
+
+
+def showing(found: Member, *symptoms: Symptom) -> Member:
+    return msgspec.structs.replace(found, shows=tuple((s, str(s)) for s in symptoms))
+
+
+def test_a_further_symptom_that_needs_the_whole_smaller_workload_is_a_consequence() -> None:
+    small = showing(member(NAMELESS), MISSING)
+    large = showing(member(LONGER, UNATTACHED), UNATTACHED, MISSING)
+    (group_,) = group([large, small])
+    assert (group_.smallest, group_.rules) == (small, ("", CONTAINED))
+
+
+def test_one_that_does_not_show_the_smaller_ones_symptom_is_only_a_hint() -> None:
+    first, second = group(
+        [showing(member(LONGER, UNATTACHED), UNATTACHED), showing(member(NAMELESS), MISSING)]
+    )
+    assert (first.contains, second.contains) == ((), (first.name,))
+    assert first.smallest.minimal == NAMELESS
+
+
+def test_a_part_has_the_same_names_in_the_same_places() -> None:
+    assert contains(LONGER, NAMELESS)
+    assert contains(NAMELESS, NAMELESS)
+    assert not contains(NAMELESS, LONGER)
+    assert not contains(("tmpfile foo 0", "create bar", "fsync bar"), NAMELESS)
+    assert not contains(("rename foo foo",), ("rename foo bar",))
+    assert contains(("create x", "create y", "fsync y"), ("create foo", "fsync foo"))
+
+
+def test_the_largest_group_comes_first_and_its_smallest_member_leads() -> None:
+    big = [member(("tmpfile foo 5000", "fsync foo")), member(NAMELESS, UNATTACHED), member(NAMELESS)]
+    groups = group([member(RENAMED), *big])
+    assert [len(g.members) for g in groups] == [3, 1]
+    assert groups[0].symptoms == (UNATTACHED, MISSING)
+    assert groups[0].name == "ext4-ordered-tmpfile-fsync"

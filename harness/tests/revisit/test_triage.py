@@ -1,0 +1,261 @@
+"""`powercut triage` without guests: planted faults, what is kept, and what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from harness.cli.triage import text_of
+from harness.errors import ExitCode
+from harness.expectations import Expectation
+from harness.filesystems.profiles import select_profiles
+from harness.host.progress import Lines
+from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.plan import Plan
+from harness.revisit import triage as module
+from harness.revisit.causes import SAME_WORKLOAD, Symptom, symptom_of
+from harness.revisit.simplify import Operations, paths_of
+from harness.revisit.triage import ATTEMPTS, Triage, Trial, Trials, triage
+from harness.revisit.trial import Violated
+from harness.revisit.trust import Named
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import run_info
+from harness.workloads.load import find_workload, load_workload, parse_operation
+
+Planted = Callable[[list[str]], Mapping[str, str]]
+"""Of some operations: what each oracle that finds something says."""
+
+
+def nameless(ops: list[str]) -> Mapping[str, str]:
+    """One fault with two symptoms: a file that got its name late is lost once something is synced."""
+    made = next((i for i, op in enumerate(ops) if op.startswith("tmpfile")), len(ops))
+    if not any(op.startswith("f") and "sync" in op for op in ops[made:]):
+        return {}
+    path = ops[made].split()[1]
+    return {"durability": f"{path}: missing", "fsck": f"fsck: Unattached inode {12 + made}"}
+
+
+def unlinked(ops: list[str]) -> Mapping[str, str]:
+    """Another fault that looks like the first one."""
+    gone = next((op.split()[1] for op in ops if op.startswith("unlink")), "")
+    return {"durability": f"{gone}: missing"} if gone else {}
+
+
+class FakeTries:
+    """Shows planted faults. `slow_only`: only the machine that records shows them."""
+
+    def __init__(self, planted: Planted, *, slow_only: bool = False) -> None:
+        (self.profile,) = select_profiles(["ext4/fast_commit"])
+        self.made = 0
+        self._planted, self._slow_only = planted, slow_only
+
+    def __enter__(self) -> FakeTries:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
+        self.made += 1
+        text = [str(op) for op in operations]
+        found = {} if fast and self._slow_only else self._planted(text)
+        paths = paths_of(operations)
+        shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in found.items())
+        return Trial(tuple(text), attempt, fast, shown)
+
+
+def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False) -> Path:
+    """A run on these workloads, which show what was planted."""
+    plan = Plan(configurations=["ext4/fast_commit"], workloads=list(workloads))
+    with RunStore.create(root, "t", run_info()) as store:
+        store.put_plan(plan)
+        if known:
+            store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
+        for name in workloads:
+            case = CaseId("ext4", "fast_commit", name)
+            store.add_case(CaseInfo(case, distinct=1, generated=1))
+            ops = [str(op) for op in find_workload(workloads, name).operations]
+            found = tuple(Violation(o, "f", s, "x", "y", s) for o, s in planted(ops).items())
+            store.put_judgements(case, [JudgedState(CrashState(1), "h", Judgement(found))])
+            store.set_case_status(case, CaseStatus.DONE)
+        store.finish()
+        return store.path
+
+
+@contextlib.contextmanager
+def quiet(tmp_path: Path) -> Iterator[Lines]:
+    with (tmp_path / "said").open("w") as said, Lines(Console(file=said)) as progress:
+        yield progress
+
+
+def triaged(tmp_path: Path, run: Path, tries: FakeTries, *, expected: bool = False) -> Triage:
+    with quiet(tmp_path) as progress, RunStore.open(run) as store:
+        return triage([store], Named(), progress, expected=expected, tries=lambda *_: tries)
+
+
+def both(ops: list[str]) -> Mapping[str, str]:
+    return {**unlinked(ops), **nameless(ops)}
+
+
+def test_one_cause_with_two_symptoms_in_five_cases_is_one_group(tmp_path: Path) -> None:
+    names = [f"random1-{seed}-20" for seed in (1, 4, 11, 12, 15)]
+    found = triaged(tmp_path, run_with(tmp_path, nameless, *names), FakeTries(nameless))
+    (group,) = found.groups
+    assert group.smallest.minimal == ("tmpfile foo 0", "fsync foo")
+    assert len(group.members) == 10
+    assert set(group.rules[1:]) == {SAME_WORKLOAD}
+    assert {s.oracle for s in group.symptoms} == {"durability", "fsck"}
+
+
+def test_two_causes_that_look_alike_stay_apart(tmp_path: Path) -> None:
+    """One workload has a tmpfile and no unlink, the other an unlink and no tmpfile. Both lose a name."""
+    run = run_with(tmp_path, both, "random1-1-20", "ace-unlink.A_foo+fsync.A")
+    found = triaged(tmp_path, run, FakeTries(both))
+    alike = [g for g in found.groups if Symptom("durability", "NAME: missing") in g.symptoms]
+    assert sorted(g.smallest.minimal[-1].split()[0] for g in alike) == ["fsync", "unlink"]
+
+
+def test_shrinking_keeps_to_the_symptom(tmp_path: Path) -> None:
+    """By the oracle alone, the long way to one fault ended in the short way to another."""
+
+    def two_complaints(ops: list[str]) -> Mapping[str, str]:
+        if any(op.startswith("rename") for op in ops):
+            return {"fsck": "fsck: ref count 2"}
+        return {"fsck": "fsck: Unattached inode 12"} if len(ops) > 1 else {}
+
+    run = run_with(tmp_path, two_complaints, "random1-12-20")
+    found = triaged(tmp_path, run, FakeTries(two_complaints))
+    assert [str(s) for g in found.groups for s in g.symptoms] == ["fsck: fsck: ref count N"]
+    assert found.groups[0].smallest.minimal[-1].startswith("rename")
+
+
+def test_what_the_fast_machine_does_not_show_is_shrunk_on_the_other(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(nameless, slow_only=True))
+    assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.groups] == [("tmpfile foo 0", True)]
+
+
+def test_what_is_not_shown_again_is_said_and_grouped_with_nothing(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(lambda ops: {}))
+    assert found.groups == ()
+    assert [m.reason for m in found.not_again] == [
+        f"{ATTEMPTS} new recordings on each machine did not show it"
+    ] * 2
+
+
+def test_known_failures_are_left_out_and_counted(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20", known=True)
+    found = triaged(tmp_path, run, FakeTries(nameless))
+    assert (found.groups, found.left_out) == ((), 2)
+    assert len(triaged(tmp_path, run, FakeTries(nameless), expected=True).groups) == 1
+
+
+# --- what is kept ----------------------------------------------------------------------------
+
+
+def test_a_trial_is_made_once(tmp_path: Path) -> None:
+    file = tmp_path / "trials"
+    trial = Trial(("sync",), 0, True, ((Symptom("fsck", "N"), "text"),))
+    Trials(file).put(trial)
+    assert Trials(file).get(("sync",), 0, fast=True) == trial
+    assert Trials(file).get(("sync",), 1, fast=True) is None
+    assert Trials(file).get(("sync",), 0, fast=False) is None
+
+
+def test_a_line_that_a_kill_cut_off_is_a_trial_that_was_not_made(tmp_path: Path) -> None:
+    """And the next one does not become part of it."""
+    file = tmp_path / "trials"
+    first, second = (Trial((op,), 0, True) for op in ("sync", "create f"))
+    Trials(file).put(first)
+    file.write_bytes(file.read_bytes()[:-9])
+    again = Trials(file)
+    assert again.get(("sync",), 0, fast=True) is None
+    again.put(second)
+    assert Trials(file).get(("create f",), 0, fast=True) == second
+
+
+def test_a_triage_that_was_stopped_records_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where everything is known, no guest is made ready."""
+    opened: list[str] = []
+
+    @contextlib.contextmanager
+    def bench(*_: object) -> Iterator[SimpleNamespace]:
+        opened.append("bench")
+        yield SimpleNamespace(fast=None)
+
+    def violations(*_: object) -> list[Violated]:
+        opened.append("trial")
+        return []
+
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "_settings", lambda *_: "settings")
+    monkeypatch.setattr(module, "open_bench", bench)
+    monkeypatch.setattr(module, "violations", violations)
+    sync = (parse_operation("sync"),)
+    with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
+        for _ in range(2):
+            with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
+                assert laboratory.trial(sync).shown == ()
+    assert opened == ["bench", "trial"]
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Laboratory", lambda *_: FakeTries(nameless))
+
+
+@pytest.mark.usefixtures("planted")
+def test_the_command_writes_workloads_and_json(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    file = tmp_path / "groups.json"
+    done = powercut("triage", run, "--json", file)
+    assert done.exit_code == ExitCode.INCONSISTENT, done.output
+    (group,) = msgspec.json.decode(file.read_bytes(), type=Triage).groups
+    workload = run / "triage" / f"{group.name}.toml"
+    assert [str(op) for op in load_workload(str(workload)).operations] == ["tmpfile foo 0", "fsync foo"]
+    assert f"1. {group.name}: 2 findings in 1 case" in done.output
+    assert f"run it: powercut run -c ext4/fast_commit -w {workload}" in done.output
+    assert f"reproduce: powercut repro ext4-fast_commit/random1-4-20@1 --from {run}" in done.output
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_run_without_findings_is_consistent(tmp_path: Path) -> None:
+    done = powercut("triage", run_with(tmp_path, lambda ops: {}, "random1-4-20"))
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert "no findings" in done.output
+
+
+def test_findings_that_do_not_show_again_are_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Laboratory", lambda *_: FakeTries(lambda ops: {}))
+    done = powercut("triage", run_with(tmp_path, nameless, "random1-4-20"))
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert "not shown again: ext4-fast_commit/random1-4-20 durability: NAME: missing" in done.output
+
+
+def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:
+    assert powercut("triage", tmp_path / "nothing").exit_code == ExitCode.USAGE
+    assert powercut("triage").exit_code == ExitCode.USAGE
+
+
+def test_programs_are_listed_though_they_cannot_be_shrunk(tmp_path: Path) -> None:
+    run = run_with(tmp_path, lambda ops: {"program": "check 0: exit code 1"}, "fio-randwrite")
+    found = triaged(tmp_path, run, FakeTries(lambda ops: {}))
+    with RunStore.open(run) as store:
+        text = "\n".join(text_of(found, [store], {}))
+    assert "1 finding, 1 cause" in text
+    assert "not shrunk" in text
