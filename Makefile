@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference rootfs clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference rootfs findings clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ reference: setup  ## every legal state of small moments one by one, against what
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
 	@.venv/bin/powercut rootfs
+
+findings: setup  ## reproduce the bugs in reports/findings by their scripts, each with its control
+	@.venv/bin/powercut findings
 
 clean:  ## delete what was built; keep runs and the cache
 	rm -rf target .venv

@@ -12,6 +12,7 @@ from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
+from harness.cli.findings import findings_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.measure import measure_command
@@ -36,6 +37,7 @@ COMMANDS: tuple[click.Command, ...] = (
     log_group,
     history_command,
     matrix_command,
+    findings_command,
     faults_command,
     trace_command,
     measure_command,
@@ -57,6 +59,7 @@ def main() -> None:
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
     powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs
+    powercut findings                            reproduce the bugs in reports/findings without Powercut
     powercut faults --list                       kernel faults that are planted to test powercut itself
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error,

@@ -149,6 +149,7 @@ class Wishes(TypedDict, total=False):
     accel: str
     flushes: bool
     disk_mib_s: int
+    headers: bool
 
 
 def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
@@ -164,13 +165,14 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     accel: str = "auto",
     flushes: bool = False,
     disk_mib_s: int = 0,
+    headers: bool = True,
 ) -> Toolbox:
     """Boot a guest with tools; the caller ends it (`Toolbox.kill`).
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
     unless `disk` names an existing one. `modules`: the kernel's modules for the file systems to be mounted.
     `flushes`: flushes reach the host's disk, so that they cost what they cost there. `disk_mib_s`: above 0, a
-    limit on the disk's bandwidth.
+    limit on the disk's bandwidth. `headers`: fetch the kernel's headers, which only bcc needs.
 
     Makes the root image on first use. Raises EnvironmentLacks, KernelError (a module that the kernel does not
     have), GuestLost.
@@ -182,7 +184,7 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
         with disk.open("wb") as f:
             f.truncate(disk_bytes)
     root = root_image(progress)
-    more, lacking = _headers(kernel, progress)
+    more, lacking = _headers(kernel, progress) if headers else ((), "they were not asked for")
     wanted = [*_tools(default_name()).modules, "erofs", *modules]
     archive = pack(kernel, wanted, directory / "initramfs.cpio")
     boot = ToolBoot(kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s)

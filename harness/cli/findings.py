@@ -1,0 +1,97 @@
+"""`powercut findings`: run the scripts of `reports/findings`; do they say what their folders state?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import listed
+from harness.dossiers.folder import Dossier, StatedRun, findings_folder, select_dossiers
+from harness.dossiers.rerun import Rerun, rerun, write_evidence
+from harness.errors import ExitCode, UsageError
+from harness.host.progress import Progress, progress_for
+from harness.kernels.find import look_up_pc_kernel
+
+
+@click.command("findings")
+@click.argument("names", nargs=-1, metavar="[SLUG]...")
+@click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="Where the findings are. Default: reports/findings.")  # fmt: skip
+@click.option("--list", "want_list", is_flag=True, help="List the findings and what they state; run nothing.")
+@click.option("--kernels", multiple=True, callback=listed, metavar="K,...",
+              help="Ask these kernels instead, without a control; print what each one says.")  # fmt: skip
+@click.option("--evidence", is_flag=True, help="Keep what each run printed in the finding's evidence folder.")
+@guarded
+def findings_command(
+    names: tuple[str, ...], folder: Path | None, want_list: bool, kernels: list[str], evidence: bool
+) -> ExitCode:
+    """Reproduce the findings of reports/findings without Powercut's own machinery.
+
+    \b
+    powercut findings                                        all of them, on affected kernels and controls
+    powercut findings xfs-sync-no-flush                      one
+    powercut findings xfs-sync-no-flush --kernels debian-6.1 which other kernels have it?
+
+    Each finding has a shell script, which is run in a guest with tools, on the kernels that its finding.toml
+    names, and which says BROKEN or KEPT.
+
+    Exit codes: 0 each script said what its folder states, 1 one said the opposite, 2 usage, 3 one could not
+    be run or decided nothing, 130 interrupted.
+    """
+    chosen = select_dossiers(names, folder or findings_folder())
+    if not chosen:
+        raise UsageError(f"no findings in {folder or findings_folder()}", "name another folder: --folder DIR")
+    asked = list(_asked(chosen, kernels))
+    if want_list:
+        for dossier, stated in asked:
+            console.say(f"{dossier.slug}: {stated.name}: {stated.says}")
+        return ExitCode.CONSISTENT
+    for _, stated in asked:
+        look_up_pc_kernel(stated.kernel)
+    with progress_for(console) as progress:
+        seen = [_run(dossier, stated, progress, evidence) for dossier, stated in asked]
+    if not kernels:
+        console.say(summary(seen))
+    return exit_code(seen, compared=not kernels)
+
+
+def _asked(chosen: Sequence[Dossier], kernels: Sequence[str]) -> Iterable[tuple[Dossier, StatedRun]]:
+    """Every run of these dossiers; with `kernels`, what shows the bug on each of those."""
+    for dossier in chosen:
+        if not kernels:
+            yield from ((dossier, stated) for stated in dossier.run)
+            continue
+        shows = next(r for r in dossier.run if r.says == "BROKEN")
+        for kernel in kernels:
+            yield dossier, StatedRun(kernel=kernel, says="BROKEN", environment=shows.environment)
+
+
+def _run(dossier: Dossier, stated: StatedRun, progress: Progress, evidence: bool) -> Rerun:
+    seen = rerun(dossier, stated, progress)
+    progress.say(line(seen))
+    if evidence and seen.said:
+        progress.say(f"  {write_evidence(seen, dossier.path)}")
+    return seen
+
+
+def line(seen: Rerun) -> str:
+    """One run in a line."""
+    return f"{seen.dossier.slug}: {seen.stated.name}: {seen.said or 'undecided'}: {seen.why}"
+
+
+def summary(seen: Sequence[Rerun]) -> str:
+    """How many said what their folders state, and which did not."""
+    others = [f"{s.dossier.slug}: {s.stated.name} (stated {s.stated.says})" for s in seen if not s.agrees]
+    counted = f"{len(seen) - len(others)} of {len(seen)} runs said what their folders state"
+    return "; not ".join([counted, ", ".join(others)]) if others else counted
+
+
+def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
+    """`compared`: what was said counts, not only that something was."""
+    if compared and any(s.said and not s.agrees for s in seen):
+        return ExitCode.INCONSISTENT
+    return ExitCode.CONSISTENT if all(s.said for s in seen) else ExitCode.UNDECIDED

@@ -1,0 +1,107 @@
+"""A dossier on disk: `reports/findings/SLUG`, what maintainers get of one bug.
+
+```
+README.md       what goes wrong, on which kernels, where in the code, and what is not claimed
+finding.toml    on which kernels reproduce.sh is run, and what it says there
+reproduce.sh    shows the bug without Powercut; its last line is `BROKEN: ...` or `KEPT: ...`
+evidence/       what reproduce.sh and the kernel printed
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.host.resources import resource
+
+SCRIPT = "reproduce.sh"
+EVIDENCE = "evidence"
+Said = Literal["BROKEN", "KEPT"]
+
+
+class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A `[[run]]` of finding.toml: what reproduce.sh says on one kernel.
+
+    `environment`: variables of the script, such as one that chooses a control. `note`: why this run is there.
+    """
+
+    kernel: str
+    says: Said
+    environment: dict[str, str] = {}
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells it from the dossier's other runs: `debian-7.3 CONTROL=1`."""
+        return " ".join([self.kernel, *(f"{k}={v}" for k, v in sorted(self.environment.items()))])
+
+
+class Dossier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A folder of `reports/findings` with its finding.toml.
+
+    `modules`: those of the kernel that the script needs, beside loop and device-mapper's: a guest cannot load
+    more. `timeout_s`: for one run of the script. `memory_mib`: the guest's; the script's files are in it.
+    """
+
+    title: str
+    run: list[StatedRun]
+    modules: list[str] = []
+    timeout_s: float = 600.0
+    memory_mib: int = 1536
+    path: Path = Path()
+
+    @property
+    def slug(self) -> str:
+        return self.path.name
+
+    @property
+    def script(self) -> Path:
+        return self.path / SCRIPT
+
+
+def findings_folder() -> Path:
+    """Where the committed dossiers are."""
+    return resource("reports", "findings")
+
+
+def dossiers(folder: Path) -> dict[str, Dossier]:
+    """Every dossier of a folder by its slug. Raises UsageError for one that is not complete."""
+    return {path.parent.name: load(path.parent) for path in sorted(folder.glob("*/finding.toml"))}
+
+
+def load(path: Path) -> Dossier:
+    """The dossier in a folder. Raises UsageError if its finding.toml does not parse, states no affected
+    kernel or no control, or if there is no script.
+    """
+    toml = path / "finding.toml"
+    try:
+        found = msgspec.toml.decode(toml.read_bytes(), type=Dossier)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise UsageError(f"{toml}: {e}", f"compare it with its neighbours in {path.parent}") from e
+    for says, what in (("BROKEN", "an affected kernel"), ("KEPT", "a control")):
+        if says not in [r.says for r in found.run]:
+            raise UsageError(
+                f"{toml}: no [[run]] says {says}", f"a dossier shows a bug on {what} too: add a [[run]]"
+            )
+    names = [r.name for r in found.run]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{toml}: two runs of {twice[0]}", "leave out one of the two")
+    if not (path / SCRIPT).is_file():
+        raise UsageError(f"{path} has no {SCRIPT}", "a dossier shows its bug without Powercut: write one")
+    return msgspec.structs.replace(found, path=path)
+
+
+def select_dossiers(names: Sequence[str], folder: Path) -> list[Dossier]:
+    """Those of these slugs; all if none is named. Raises UsageError for an unknown slug."""
+    known = dossiers(folder)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+            raise UsageError(f"no finding {name!r} in {folder}", f"one of: {', '.join(near) or 'none'}")
+    return [known[name] for name in dict.fromkeys(names)] or list(known.values())

@@ -1,0 +1,111 @@
+"""Run a dossier's script in the guest with tools, and compare what it says with what its folder states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.dossiers.folder import EVIDENCE, SCRIPT, Dossier, StatedRun
+from harness.errors import PowercutError
+from harness.host.files import write_atomically
+from harness.host.folders import OwnedFolder
+from harness.host.progress import Progress
+from harness.kernels.find import find_kernel
+from harness.toolbox.guest import Ran, Toolbox, toolbox
+
+MODULES = ("loop", "dm-mod", "dm-log-writes", "dm-flakey", "dm-delay", "dm-snapshot")
+"""What scripts cut the power with; every guest has them."""
+UNUSED_DISK_BYTES = 1 << 20
+_FOLDER = "/tmp/finding"  # noqa: S108 - in the guest
+_STDERR = f"{_FOLDER}/stderr"
+_ENDED_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What a script said in one run.
+
+    `said`: `BROKEN`, `KEPT`, or empty if it decided nothing; then `why` says what happened instead.
+    `output`: all it printed; `kernel_log`: what the kernel printed meanwhile; `release`: the kernel's.
+    """
+
+    dossier: Dossier
+    stated: StatedRun
+    said: str
+    why: str
+    output: str = ""
+    kernel_log: str = ""
+    release: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.said == self.stated.says
+
+
+def last_word(ran: Ran, errors: str) -> tuple[str, str]:
+    """What a script said, `BROKEN` or `KEPT`, and its reason; or nothing, and why not.
+
+    A verdict is the last line of a script that ended with 0. All else decides nothing: a script that stopped
+    half-way may have printed a verdict before.
+    """
+    lines = ran.output.rstrip().splitlines()
+    if ran.exit_code:
+        told = "; ".join(errors.strip().splitlines()[-3:] or lines[-1:]) or "it printed nothing"
+        return "", f"the script ended with {ran.exit_code}: {told}"
+    match = re.fullmatch(r"(BROKEN|KEPT): *(\S.*)", lines[-1] if lines else "")
+    if not match:
+        shown = repr(lines[-1]) if lines else "nothing"
+        return "", f"the script's last line is no verdict (BROKEN: or KEPT: with a reason), but {shown}"
+    return match[1], match[2]
+
+
+def rerun(dossier: Dossier, stated: StatedRun, progress: Progress) -> Rerun:
+    """Run the script on one kernel, in a guest of its own. What keeps it from being run is in the answer."""
+    try:
+        kernel = find_kernel(stated.kernel)
+        with (
+            OwnedFolder("powercut-finding-") as folder,
+            toolbox(
+                kernel,
+                folder.path,
+                disk_bytes=UNUSED_DISK_BYTES,
+                progress=progress,
+                modules=[*MODULES, *dossier.modules],
+                memory_mib=dossier.memory_mib,
+                headers=False,
+            ) as tools,
+        ):
+            return _in_guest(tools, dossier, stated)
+    except PowercutError as e:
+        return Rerun(dossier, stated, "", e.line)
+
+
+def _in_guest(tools: Toolbox, dossier: Dossier, stated: StatedRun) -> Rerun:
+    tools.put(f"{_FOLDER}/{SCRIPT}", dossier.script.read_bytes(), 0o755)
+    tools.run(["dmesg", "--clear"], _ENDED_S)
+    ran = tools.run(command(stated), dossier.timeout_s, check=False)
+    errors = tools.run(["cat", _STDERR], _ENDED_S).output
+    log = tools.run(["dmesg"], _ENDED_S).output
+    said, why = last_word(ran, errors)
+    return Rerun(dossier, stated, said, why, ran.output, log, tools.kernel_release)
+
+
+def command(stated: StatedRun) -> Sequence[str]:
+    """Runs the script, with standard error apart from its output, since its last line counts."""
+    variables = [f"{name}={value}" for name, value in stated.environment.items()]
+    apart = f'cd /tmp && exec "$@" 2>{_STDERR}'
+    return ["/bin/sh", "-c", apart, "sh", "env", *variables, f"{_FOLDER}/{SCRIPT}"]
+
+
+def write_evidence(seen: Rerun, folder: Path) -> Path:
+    """Keep what a run printed as a file of a dossier's evidence; returns it."""
+    name = seen.stated.name.replace(" ", ".").replace("/", "_")
+    file = folder / EVIDENCE / f"{name}.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = f"# {seen.stated.name}: Linux {seen.release}\n{seen.output}"
+    if seen.kernel_log.strip():
+        text += f"\n# kernel log\n{seen.kernel_log}"
+    write_atomically(file, text.encode())
+    return file

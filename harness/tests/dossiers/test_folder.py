@@ -1,0 +1,95 @@
+"""Dossiers as they are on disk: what a folder must have, and what the committed ones have."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.dossiers.folder import dossiers, findings_folder, load, select_dossiers
+from harness.errors import UsageError
+from harness.kernels.find import look_up_pc_kernel
+
+WHOLE = """
+title = "A bug"
+[[run]]
+kernel = "debian-6.12"
+says = "BROKEN"
+[[run]]
+kernel = "debian-6.12"
+environment = { CONTROL = "1", B = "x" }
+says = "KEPT"
+"""
+
+
+def a_dossier(folder: Path, toml: str = WHOLE, script: bool = True) -> Path:
+    path = folder / "a-bug"
+    path.mkdir()
+    (path / "finding.toml").write_text(toml)
+    if script:
+        (path / "reproduce.sh").write_text("#!/bin/sh\necho KEPT: nothing was done\n")
+    return path
+
+
+def test_a_dossier_is_read_with_its_runs(tmp_path: Path) -> None:
+    found = load(a_dossier(tmp_path))
+    assert (found.slug, found.title) == ("a-bug", "A bug")
+    assert [(r.name, r.says) for r in found.run] == [
+        ("debian-6.12", "BROKEN"),
+        ("debian-6.12 B=x CONTROL=1", "KEPT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        (WHOLE.replace('"KEPT"', '"BROKEN"'), "no [[run]] says KEPT"),
+        (WHOLE.replace('"BROKEN"', '"KEPT"'), "no [[run]] says BROKEN"),
+        (WHOLE.replace('"KEPT"', '"FINE"'), "FINE"),
+        (WHOLE + 'kernal = "debian-7.3"', "kernal"),
+        (WHOLE + '[[run]]\nkernel = "debian-6.12"\nsays = "KEPT"', "two runs of debian-6.12"),
+        ("title", "finding.toml"),
+    ],
+)
+def test_a_dossier_that_proves_nothing_is_refused(toml: str, says: str, tmp_path: Path) -> None:
+    """Without a control, a script that always prints BROKEN would do."""
+    path = a_dossier(tmp_path, toml)
+    with pytest.raises(UsageError) as raised:
+        load(path)
+    assert says in raised.value.what
+
+
+def test_a_dossier_has_a_script(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no reproduce\.sh"):
+        load(a_dossier(tmp_path, script=False))
+
+
+def test_an_unknown_slug_is_refused_with_the_near_ones(tmp_path: Path) -> None:
+    a_dossier(tmp_path)
+    assert [d.slug for d in select_dossiers([], tmp_path)] == ["a-bug"]
+    with pytest.raises(UsageError) as raised:
+        select_dossiers(["a-big"], tmp_path)
+    assert "a-bug" in raised.value.next_step
+
+
+COMMITTED = dossiers(findings_folder())
+
+
+@pytest.mark.parametrize("slug", COMMITTED)
+def test_a_committed_dossier_is_complete(slug: str) -> None:
+    """It can be sent: a README, a script that parses and is executable, evidence, kernels that exist."""
+    found = COMMITTED[slug]
+    assert (found.path / "README.md").stat().st_size > 500
+    assert found.script.stat().st_mode & 0o111
+    assert found.script.read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", found.script], check=True)
+    assert list((found.path / "evidence").iterdir())
+    for stated in found.run:
+        look_up_pc_kernel(stated.kernel)
+
+
+@pytest.mark.parametrize("slug", COMMITTED)
+def test_a_committed_dossier_needs_no_powercut(slug: str) -> None:
+    found = COMMITTED[slug]
+    assert "powercut" not in found.script.read_text().lower()
