@@ -3,36 +3,42 @@
 For file systems whose fsync makes one inode durable ahead of the rest (btrfs, f2fs, ext4 with fast_commit),
 so that operations on different files survive in any combination. The rules:
 
- 1. A name refers to an inode that it referred to at some time: no name appears that no operation made. A
-    name that has existed ever since it was made durable exists, and refers to one of the inodes that it has
+ 1. What is judged of a name is its directory entry: a directory, as an inode, and a name in it. What a
+    directory is called itself is another entry, and may be older or newer.
+ 2. An entry refers to an inode that it referred to at some time: no name appears that no operation made. An
+    entry that has existed ever since it was made durable exists, and refers to one of the inodes that it has
     referred to since. So a replaced file is the old or the new one, and never missing.
- 2. What was synced and has had a name ever since is reachable by one of those names (or in lost+found).
- 3. An inode has no more names than links, and two names of one inode are names that one file can have.
- 4. Kind, permissions, link targets and attributes date from some time since the inode was synced.
- 5. Contents date from some time since then, by the rules of `allowance`.
+ 3. What was synced and has had a name ever since is reachable by one of those entries (or in lost+found).
+ 4. An inode has no more names than links, and two names of one inode are names that one file can have.
+ 5. Kind, permissions, link targets and attributes date from some time since the inode was synced.
+ 6. Contents date from some time since then, by the rules of `allowance`.
 
-With `namespace = "synced"` only rule 1 (as far as names must exist), rule 2, and the contents of what has
+Which inode a recovered directory is follows from its own name, as rule 2 allows it; where that leaves
+several, each of them may explain the names in it.
+
+With `namespace = "synced"` only rule 2 (as far as names must exist), rule 3, and the contents of what has
 not changed since it was synced are judged; and fsync of a directory covers only names of inodes that were
 synced before it: fsck removes a name whose inode was never written.
 
-What a persistence point covers: fsync of a file, the name by which it was opened and the file itself, as of
-the last operation that changed it; fsync of a directory, every name in it; sync, everything.
+What a persistence point covers: fsync of a file, the entry by which it was opened and the file itself, as of
+the last operation that changed it; fsync of a directory, every entry in it, but not what lies in its
+subdirectories; sync, everything. None of them promises what a directory above is called.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LOST_AND_FOUND, recovered_names
-from harness.oracles.timeline import ROOT, ModelTimeline, Name
+from harness.oracles.timeline import ABSENT, ROOT, Entry, ModelTimeline, Name, entry_of
 
-ABSENT = -2
-"""In place of an inode: the name did not exist."""
+_Held = frozenset[tuple[Entry, int]]
+"""What a recovered name may be: entries of the model, each with the inode that it refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class _Each:
         self._tree = tree
         self._names = recovered_names(tree, timeline.attributes)
         self._everything = _NOTHING
-        self._of_path: dict[str, _Promise] = {}
+        self._of_entry: dict[Entry, _Promise] = {}
         self._of_inode: dict[int, _Promise] = {}
         self._gather()
 
@@ -84,63 +90,73 @@ class _Each:
                 self._everything = promise
                 continue
             self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
-            for path in self._covered(point.index, point.inode):
-                self._of_path[path] = _later(self._of_path.get(path, _NOTHING), promise)
+            for entry in self._covered(point.index, point.inode):
+                self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
-    def _covered(self, index: int, inode: int) -> Iterator[str]:
-        """Paths that the persistence point of operation `index` covers."""
+    def _covered(self, index: int, inode: int) -> Iterator[Entry]:
+        """The entries that the persistence point of operation `index` covers."""
         path = self._timeline.operations[index].path
-        yield path
+        if path:
+            yield entry_of(self._timeline.snapshots[index + 1], path)
         if self._timeline.kinds[inode] == "directory":
-            known = {p for s in self._timeline.snapshots for p in s.names}
-            names = (p for p in known if p.rpartition("/")[0] == path)
-            now = self._timeline.snapshots[index].inodes
-            yield from (p for p in names if self._all or now.get(p) in self._of_inode)
+            inside = self._timeline.entries.below.get(inode, ())
+            yield from (e for e in inside if self._all or self._at(e, index) in self._of_inode)
 
-    def _path(self, path: str) -> _Promise:
-        return _later(self._of_path.get(path, _NOTHING), self._everything)
+    def _at(self, entry: Entry, moment: int) -> int:
+        return next(iter(self._timeline.entries.been(entry, moment, moment)))
+
+    def _entry(self, entry: Entry) -> _Promise:
+        return _later(self._of_entry.get(entry, _NOTHING), self._everything)
 
     def _inode(self, inode: int) -> _Promise:
         return _later(self._of_inode.get(inode, _NOTHING), self._everything)
 
-    def _been(self, path: str, since: int) -> dict[int, None]:
-        """The inodes that the path has referred to since then, latest first; ABSENT: it did not exist."""
-        snapshots = self._timeline.snapshots[since : self._position.begun + 1]
-        return dict.fromkeys(s.inodes.get(path, ABSENT) for s in reversed(snapshots))
+    def _been(self, entry: Entry, since: int) -> dict[int, None]:
+        """The inodes that the entry has referred to since then, latest first; ABSENT: to none."""
+        return self._timeline.entries.been(entry, since, self._position.begun)
 
     # --- what was recovered ---
 
     def faults(self) -> Iterator[Fault]:
-        could: dict[str, frozenset[int]] = {}
-        for path, name in self._names.items():
+        root: Entry = (ROOT, "")
+        could: dict[str, _Held] = {"": frozenset({(root, ROOT)})}
+        for path in sorted(self._names, key=lambda p: p.count("/")):  # a directory before the names in it
             if path.split("/")[0] == LOST_AND_FOUND:
                 continue
-            faults, could[path] = self._found(path, name)
+            directory, _, leaf = path.rpartition("/")
+            entries = [(inode, leaf) for inode in _inodes(could.get(directory, frozenset()))]
+            faults, could[path] = self._found(path, self._names[path], entries)
             yield from faults
         yield from self._links(could)
-        missing = tuple(self._missing())
-        yield from missing
-        yield from self._unreachable(could, {v.subject for v in missing})
+        there = {entry for held in could.values() for entry, _ in held}
+        missing = dict(self._missing(there))
+        yield from missing.values()
+        yield from self._unreachable(frozenset().union(*could.values()), missing.keys())
 
-    def _found(self, path: str, name: Name) -> tuple[tuple[Fault, ...], frozenset[int]]:
-        """The faults of a name that exists, and the inodes that it may refer to."""
-        promise = self._path(path)
-        been = [i for i in self._been(path, promise.since) if i != ABSENT]
+    def _found(self, path: str, name: Name, entries: Sequence[Entry]) -> tuple[tuple[Fault, ...], _Held]:
+        """The faults of a name that exists, and what it may be. `entries`: those that it may be, one for each
+        inode that its directory may be; none if that has been reported already or is not judged.
+        """
+        if not entries:
+            return (), frozenset()
+        promise = self._entry(entries[0])
+        been = [(e, i) for e in entries for i in self._been(e, self._entry(e).since) if i != ABSENT]
         if not been:
-            return (() if not self._all else (self._impossible(path, name, promise),)), frozenset()
+            return (() if not self._all else (self._impossible(path, name, entries),)), frozenset()
         wrong: list[tuple[Fault, ...]] = []
         fitting = set()
-        for inode in been:
+        for entry, inode in been:
             faults = self._as_inode(path, name, inode, self._inode(inode))
             if faults:
                 wrong.append(faults)
             else:
-                fitting.add(inode)
+                fitting.add((entry, inode))
         if fitting:
             return (), frozenset(fitting)
-        older = [i for i in self._been(path, 0) if i not in (ABSENT, *been)]
+        ever = ((e, i) for e in entries for i in self._been(e, 0))
+        older = [(e, i) for e, i in ever if i != ABSENT and (e, i) not in been]
         # A promise about an inode made while it had no name does not cover the time when it had this one.
-        if any(not self._as_inode(path, name, i, _NOTHING) for i in older):
+        if any(not self._as_inode(path, name, i, _NOTHING) for _, i in older):
             what = f"{path}: is what it was before{self._although(promise)}"
             return (
                 Violation("durability", path, what, "what it has become", "older", f"{path}: undone"),
@@ -176,54 +192,62 @@ class _Each:
             return False
         return file.durable(self._position.acked)[1] == file.before(self._position.begun)
 
-    def _impossible(self, path: str, name: Name, promise: _Promise) -> Violation:
-        if any(i != ABSENT for i in self._been(path, 0)):
-            what, oracle = f"is there again{self._although(promise)}", "durability"
+    def _impossible(self, path: str, name: Name, entries: Sequence[Entry]) -> Violation:
+        once = next((e for e in entries if any(i != ABSENT for i in self._been(e, 0))), None)
+        if once:
+            what, oracle = f"is there again{self._although(self._entry(once))}", "durability"
         else:
             what, oracle = "is there, and no operation that had begun makes it", "atomicity"
         return Violation(
             oracle, path, f"{path}: {what}", "no such name", name.kind, f"{path}: should not be there"
         )
 
-    def _links(self, could: dict[str, frozenset[int]]) -> Iterator[Violation]:
+    def _links(self, could: dict[str, _Held]) -> Iterator[Violation]:
         groups: dict[int, list[TreeEntry]] = defaultdict(list)
         for path in could:
-            if self._tree[path].kind != "directory":
+            if path and self._tree[path].kind != "directory":
                 groups[self._tree[path].inode].append(self._tree[path])
         for entries in (g for g in groups.values() if len(g) > 1 and any(could[e.path] for e in g)):
             names = ", ".join(sorted(e.path for e in entries))
             if self._all and len(entries) > entries[0].links:
                 what = f"{names}: one file with {entries[0].links} links has these {len(entries)} names"
                 yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")
-            elif self._all and not frozenset.intersection(*(could[e.path] for e in entries if could[e.path])):
+            elif self._all and not set.intersection(
+                *(_inodes(could[e.path]) for e in entries if could[e.path])
+            ):
                 what = f"{names}: names of one file, which were never names of one"
                 yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
-    def _missing(self) -> Iterator[Violation]:
-        """Names that must exist and do not."""
-        for path in sorted({p for s in self._timeline.snapshots for p in s.names} - self._names.keys()):
-            promise = self._path(path)
-            been = self._been(path, promise.since)
+    def _missing(self, there: set[Entry]) -> Iterator[tuple[Entry, Violation]]:
+        """Entries that must exist and do not."""
+        for entry, path in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
+            promise = self._entry(entry)
+            if promise is _NOTHING or entry in there:
+                continue
+            been = self._been(entry, promise.since)
             if ABSENT in been or self._rescued(list(been)):
                 continue
             what = f"{path}: missing{self._although(promise)}"
-            yield Violation("durability", path, what, "the name", "no such name", f"{path}: missing")
+            yield (
+                entry,
+                Violation("durability", path, what, "the name", "no such name", f"{path}: missing"),
+            )
 
-    def _unreachable(self, could: dict[str, frozenset[int]], told: set[str]) -> Iterator[Violation]:
+    def _unreachable(self, could: _Held, told: Collection[Entry]) -> Iterator[Violation]:
         """Inodes that were synced, have had a name ever since, and are at none of those names; without those
         whose names are in `told`, which are reported already.
         """
+        known = self._timeline.entries
         for inode in self._timeline.kinds:
-            if inode == ROOT:
-                continue
             promise = self._inode(inode)
-            snapshots = self._timeline.snapshots[promise.since : self._position.begun + 1]
-            names = [{p for p, i in s.inodes.items() if i == inode} for s in snapshots]
+            if inode == ROOT or promise is _NOTHING:
+                continue
+            names = known.names(inode, promise.since, self._position.begun)
             if not all(names) or self._rescued([inode]):
                 continue
-            since = frozenset[str]().union(*names)
-            if not told & since and not any(inode in could.get(path, ()) for path in since):
-                names_told = " or ".join(sorted(since))
+            since = frozenset[Entry]().union(*names)
+            if since.isdisjoint(told) and not any((entry, inode) in could for entry in since):
+                names_told = " or ".join(sorted(known.paths[entry] for entry in since))
                 what = f"what {self._timeline.describe(inode)} made is at none of its names ({names_told})"
                 yield Violation(
                     "durability",
@@ -254,6 +278,10 @@ class _Each:
 
 def _later(a: _Promise, b: _Promise) -> _Promise:
     return b if (b.since, -b.point) > (a.since, -a.point) or a is _NOTHING else a
+
+
+def _inodes(held: _Held) -> set[int]:
+    return {inode for _, inode in held}
 
 
 def _shape(name: Name) -> tuple[str, int, bytes, tuple[tuple[str, bytes], ...]]:

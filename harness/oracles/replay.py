@@ -27,6 +27,7 @@ from harness.oracles.contract import Contract
 from harness.oracles.timeline import (
     ENDLESS,
     ROOT,
+    Entries,
     EventKind,
     FileEvent,
     FileHistory,
@@ -436,6 +437,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         attributes=frozenset(op.name for op in operations if op.name),
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
+        entries=Entries(m.snapshots if contract.namespace in ("each", "synced") else ()),
     )
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from harness.model import BLOCK_BYTES, Operation
 
 ROOT = -1
+ABSENT = -2  # in place of an inode: the directory has no such entry
 ZERO = -1  # the origin of a byte that nobody wrote
 ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
 
@@ -158,6 +159,72 @@ class Snapshot:
     key: frozenset[tuple[str, Name]]
 
 
+Entry = tuple[int, str]
+"""A directory entry: the directory's inode and a name in it. Renaming the directory does not change it."""
+
+
+class Entries:
+    """Every directory entry that there ever was, over the moments of a history.
+
+    `paths`: the path under which an entry was first made, in that order. `below`: the entries that a
+    directory ever had.
+    """
+
+    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
+        self.paths: dict[Entry, str] = {}
+        self.below: dict[int, list[Entry]] = {}
+        self._inodes: dict[Entry, list[tuple[int, int]]] = {}  # (since this moment, inode)
+        self._names: dict[int, list[tuple[int, frozenset[Entry]]]] = {}  # (since this moment, its entries)
+        before: dict[Entry, tuple[int, str]] = {}
+        seen: Snapshot | None = None
+        for moment, snapshot in enumerate(snapshots):
+            if snapshot is not seen:
+                now = {entry_of(snapshot, path): (i, path) for path, i in snapshot.inodes.items() if path}
+                self._note(moment, before, now)
+                before, seen = now, snapshot
+
+    def _note(
+        self, moment: int, before: dict[Entry, tuple[int, str]], now: dict[Entry, tuple[int, str]]
+    ) -> None:
+        changed: set[int] = set()
+        for entry in {**before, **now}:
+            old, (new, path) = before.get(entry, (ABSENT, ""))[0], now.get(entry, (ABSENT, ""))
+            if old == new:
+                continue
+            if entry not in self.paths:
+                self.paths[entry] = path
+                self.below.setdefault(entry[0], []).append(entry)
+            self._inodes.setdefault(entry, []).append((moment, new))
+            changed |= {old, new} - {ABSENT}
+        for inode in changed:
+            names = frozenset(entry for entry, (i, _) in now.items() if i == inode)
+            self._names.setdefault(inode, []).append((moment, names))
+
+    def been(self, entry: Entry, since: int, until: int) -> dict[int, None]:
+        """The inodes that the entry referred to between these moments, latest first; ABSENT: to none."""
+        changes = self._inodes.get(entry, [])
+        first = bisect.bisect_right(changes, since, key=_moment)
+        later = [inode for moment, inode in changes[first:] if moment <= until]
+        return dict.fromkeys((*reversed(later), changes[first - 1][1] if first else ABSENT))
+
+    def names(self, inode: int, since: int, until: int) -> list[frozenset[Entry]]:
+        """What an inode was called between these moments: the sets of all its entries, in order."""
+        changes = self._names.get(inode, [])
+        first = bisect.bisect_right(changes, since, key=_moment)
+        later = [names for moment, names in changes[first:] if moment <= until]
+        return [changes[first - 1][1] if first else frozenset(), *later]
+
+
+def _moment(change: tuple[int, object]) -> int:
+    return change[0]
+
+
+def entry_of(snapshot: Snapshot, path: str) -> Entry:
+    """The entry that a path, other than the root's, leads to."""
+    directory, _, name = path.rpartition("/")
+    return snapshot.inodes[directory], name
+
+
 @dataclass(frozen=True, slots=True)
 class PersistencePoint:
     """A persistence point: once operation `index` has returned, the first `floor` operations are
@@ -177,7 +244,8 @@ class ModelTimeline:
     the number of operations that are durable once `a` have returned. `matching`: from a namespace to the
     numbers of operations after which it was current, ascending. `attributes`: names of the extended
     attributes that the history uses. `kinds`: the kind of every inode. `written`: the file that each writing
-    operation wrote.
+    operation wrote. `entries`: of all directories, where the contract judges each inode by itself; else
+    empty.
     """
 
     operations: tuple[Operation, ...]
@@ -190,6 +258,7 @@ class ModelTimeline:
     attributes: frozenset[str]
     kinds: dict[int, str]
     written: dict[int, FileHistory]
+    entries: Entries
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""

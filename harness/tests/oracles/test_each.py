@@ -159,6 +159,49 @@ def test_a_renamed_parent_leaves_either_path() -> None:
     assert oracles(on(operations)) == {"durability"}
 
 
+MOVED = ["mkdir A", "sync", "rename A B", "create B/foo", "fsync B/foo"]
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_a_directory_under_an_older_name_may_hold_newer_entries(name: str) -> None:
+    """Names used to be judged as whole paths: `A/foo: is there, and no operation makes it`, although the old
+    name of the directory and the new entry in it are each legal.
+    """
+    assert on(MOVED, directory(name), file(f"{name}/foo")).verdict is PASS
+    (lost,) = on(MOVED, directory(name)).violations
+    assert lost.summary == "B/foo: missing, although `fsync B/foo` (operation 4) was acknowledged"
+
+
+def test_a_name_that_no_operation_made_is_found_in_a_renamed_directory_too() -> None:
+    for name in ("A", "B"):
+        (never,) = on(MOVED, directory(name), file(f"{name}/foo"), file(f"{name}/bar")).violations
+        assert (never.oracle, never.subject) == ("atomicity", f"{name}/bar")
+
+
+def test_renaming_a_directory_excuses_no_entry_in_it() -> None:
+    """It used to: after the rename no whole path was left that had to be there."""
+    operations = ["mkdir d", "create d/f", "mkdir d/s", "sync", "rename d e"]
+    for name in ("d", "e"):
+        whole = (directory(name), file(f"{name}/f"), directory(f"{name}/s"))
+        assert on(operations, *whole).verdict is PASS
+        assert oracles(on(operations, *whole[:2])) == {"durability"}
+    assert oracles(on(operations, file("f"), directory("s"))) == {"atomicity", "durability"}
+
+
+def test_a_directory_in_the_place_of_another_has_that_ones_names_or_its_own() -> None:
+    operations = ["mkdir d", "create d/f", "sync", "rename d e", "mkdir d", "create d/g", "fsync d/g"]
+    new = (directory("d"), file("d/g", inode=7))
+    assert on(operations, directory("e"), file("e/f"), *new).verdict is PASS
+    assert oracles(on(operations, directory("e"), file("e/f"))) == {"durability"}
+    assert oracles(on(operations, directory("d"), file("d/f"))) == {"durability"}
+
+
+def test_a_directorys_fsync_does_not_cover_what_is_in_its_new_subdirectories() -> None:
+    operations = ["mkdir d", "mkdir d/s", "create d/s/f", "fsync d"]
+    assert on(operations, directory("d"), directory("d/s")).verdict is PASS
+    assert oracles(on(operations, directory("d"))) == {"durability"}
+
+
 def test_permissions_are_those_of_a_time_since_the_sync() -> None:
     operations = ["create f", "chmod f 600", "fsync f"]
     assert on(operations, file("f", mode=0o600)).verdict is PASS
