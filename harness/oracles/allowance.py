@@ -29,12 +29,23 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
     [code] ext4_write_begin opens a handle for each page, ext4_journalled_write_end closes it. Of stores
     into a mapping, any subset: a commit may fall between the page fault that adds the page to the
     transaction (ext4_page_mkwrite) and the store.
+
+Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
+
+ 7. `extension-zeroes`: what a committed truncate or fallocate adds to the file reads as zeros.
+    [code] xfs_setattr_size writes what it zeroed before it logs the size, and the log's write flushes first.
+    `data-at-end`: a size that a write set is logged after the I/O that reaches it, so the last block holds
+    that write's data. [code] iomap ioends: xfs_end_io, xfs_setfilesize, xfs_iomap_write_unwritten. A block
+    in front of it may not be written yet. Not judged once anything has cut, zeroed or extended the file.
+ 8. `allocations-stay`: fallocate's blocks are there once the file was synced. A truncate that leaves the size
+    may free what lies beyond it. [code] ext4_setattr
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import BLOCK_BYTES
@@ -70,7 +81,8 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """What one file may hold. Sizes from `low` to `high` bytes, both included. `size_base`: the number of
-    events that decides `low`. `origins[i]` applies from byte `starts[i]` to the next start.
+    events that decides `low`. `origins[i]` applies from byte `starts[i]` to the next start. `growths`: the
+    writes whose sizes came to the disk after their data. `allocated`: the least number of bytes in blocks.
     """
 
     low: int
@@ -78,6 +90,15 @@ class Allowance:
     size_base: int
     starts: tuple[int, ...]
     origins: tuple[Origins, ...]
+    growths: tuple[FileEvent, ...] = ()
+    allocated: int = 0
+
+    def data_at_end(self, size: int) -> tuple[int, int]:
+        """The bytes (start, end) at the end of a file of that size that cannot be zeros; none if empty."""
+        for event in self.growths:
+            if event.size_before < size <= event.size_after:
+                return max((size - 1) // BLOCK_BYTES * BLOCK_BYTES, event.start, event.size_before), size
+        return size, size
 
     def cells(self, start: int, end: int) -> Iterator[tuple[int, int, Origins]]:
         """Split bytes `start` to `end` into (start, end, origins), in order."""
@@ -119,9 +140,39 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
             cells.put(event.size_before, _around(0, event.size_after)[1], ANYTHING)
+        elif event.kind is EventKind.SIZE and committed and "extension-zeroes" in contract.rules:
+            cells.put(event.size_before, event.size_after, frozenset({ZERO}))
         elif event.kind is EventKind.ZERO:
             _zero(contract, cells, event, committed)
-    return Allowance(*_sizes(contract, file, cut), tuple(cells.starts), tuple(cells.origins))
+    return Allowance(
+        *_sizes(contract, file, cut),
+        tuple(cells.starts),
+        tuple(cells.origins),
+        tuple(_growths(events)) if "data-at-end" in contract.rules else (),
+        allocated(contract, file, cut),
+    )
+
+
+def _growths(events: Sequence[FileEvent]) -> Iterator[FileEvent]:
+    """The writes that made the file longer, if nothing else may have set its size or removed data."""
+    if not any(e.kind in (EventKind.ZERO, EventKind.SIZE) for e in events):
+        yield from (e for e in events if e.kind is EventKind.WRITE and e.size_after > e.size_before)
+
+
+def allocated(contract: Contract, file: FileHistory, cut: Cut) -> int:
+    """The least number of bytes in the file's blocks (rule 8): those in whole blocks that fallocate allocated
+    before the last persistence point, without those that anything begun since may have freed.
+    """
+    if "allocations-stay" not in contract.rules:
+        return 0
+    blocks: set[int] = set()
+    for k, event in enumerate(file.events[: cut.begun]):
+        if event.kind is EventKind.RESERVE and k < cut.durable:
+            low, high = whole_blocks(event.start, event.end)
+            blocks.update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
+        elif event.kind in (EventKind.ZERO, EventKind.RELEASE):
+            blocks -= {b for b in blocks if b in blocks_of(event.start, event.end)}
+    return len(blocks) * BLOCK_BYTES
 
 
 def _bounds(event: FileEvent) -> Iterator[int]:
@@ -178,7 +229,7 @@ def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, i
     return file.size_at(base), high, base
 
 
-def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
+def journaled(contract: Contract, file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
     """What `file` may hold in data=journal (rule 6), the most common case first. `reach`: the offset up to
     which the recovered file holds data of operation j; it selects the pages to try.
     """
@@ -186,13 +237,15 @@ def journaled(file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
     size = file.size_at(events)
     content = file.content(events)
     cells = _Cells(content, ())
-    yield Allowance(size, size, events, tuple(cells.starts), tuple(cells.origins))
+    least = allocated(contract, file, cut)
+    yield Allowance(size, size, events, tuple(cells.starts), tuple(cells.origins), (), least)
     if cut.partly and events == cut.committed:
         event = file.events[events]
         if event.kind is EventKind.WRITE and not event.mapped:
-            yield from _first_pages(content, events, event, reach)
-        else:
-            yield _half_done(content, events, event)
+            partly = _first_pages(content, events, event, reach)
+            yield from (dataclasses.replace(a, allocated=least) for a in partly)
+        elif not event.changes_nothing:
+            yield dataclasses.replace(_half_done(content, events, event), allocated=least)
 
 
 def _first_pages(content: Content, events: int, event: FileEvent, reach: int) -> Iterator[Allowance]:

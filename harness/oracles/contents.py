@@ -20,6 +20,7 @@ from harness.oracles.undecided import Undecided
 Fault = Violation | Undecided
 _CACHE_ENTRIES = 100_000
 _CACHE_ALLOWANCES = 10_000
+_STAT_BLOCK_BYTES = 512
 _NEAREST = 8
 """How many candidates are examined in detail when none explains the state."""
 
@@ -100,7 +101,7 @@ class ContentsJudge:
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
         cut = Cut(durable, committed, partly, begun)
-        key = (file.inode, cut, entry.path, entry.size, entry.runs)
+        key = (file.inode, cut, entry.path, entry.size, entry.blocks, entry.runs)
         known = self._judged.get(key)
         if known is not None:
             return known
@@ -123,7 +124,7 @@ class ContentsJudge:
 
     def _allowed(self, subject: _Subject) -> Iterable[Allowance]:
         if self._contract.data == "journal":
-            return journaled(subject.file, subject.cut, subject.reach())
+            return journaled(self._contract, subject.file, subject.cut, subject.reach())
         key = (subject.file.inode, subject.cut)
         known = self._allowances.get(key)
         if known is None:
@@ -169,11 +170,16 @@ class _Subject:
         if not allowed.low <= self.entry.size <= allowed.high:
             limit = allowed.high
             yield self._size_fault(allowed)
+        if self.entry.blocks * _STAT_BLOCK_BYTES < allowed.allocated:
+            yield self._freed(allowed.allocated)
+        low, high = allowed.data_at_end(self.entry.size)
         for run in self.entry.runs:
             if run.kind is not RunKind.UNREADABLE:
                 for start, end, origins in allowed.cells(run.start, run.end):
                     if not _fits(run, start, end, origins) and (start < limit or self._never_here(run)):
                         yield self._fault(run, start, end, origins)
+            if run.kind is RunKind.ZERO and max(low, run.start) < min(high, run.end):
+                yield self._empty_end(max(low, run.start), min(high, run.end))
 
     def _never_here(self, run: Run) -> bool:
         if run.kind is RunKind.WRITTEN:
@@ -211,6 +217,19 @@ class _Subject:
         return Violation(
             oracle, path, f"{path}: {what}", f"size {expected}", f"size {size}", f"{path}: {signature}"
         )
+
+    def _freed(self, allocated: int) -> Violation:
+        path, found = self.entry.path, self.entry.blocks * _STAT_BLOCK_BYTES
+        what = (
+            f"{path}: {found} bytes of blocks, although {self.timeline.describe(self.point)} was acknowledged"
+        )
+        promised = f"at least the {allocated} bytes that fallocate allocated"
+        return Violation("durability", path, what, promised, f"{found} bytes", f"{path}: blocks freed")
+
+    def _empty_end(self, start: int, end: int) -> Violation:
+        path = self.entry.path
+        told = f"zeros at the end of the file, whose size {end} only comes with the data of a write"
+        return _stretch("contents", path, start, end, told, f"{path}: zeros at the end", "data of that write")
 
     def _first_point(self, size: int, durable: int) -> int:
         """The first persistence point that promised more than this size; else the last one."""

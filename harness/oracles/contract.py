@@ -35,6 +35,7 @@ class Contract:
     `stale_allowed`: such a block may hold whatever the device held before.
     `replace_is_safe`: rename over an existing file commits the new file's whole size first.
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
+    `rules`: what this mode promises beyond that, or does not promise; see `RULES`.
     `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
     """
 
@@ -46,6 +47,7 @@ class Contract:
     stale_allowed: bool
     replace_is_safe: bool
     fsck_clean: bool
+    rules: tuple[str, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -53,26 +55,33 @@ class Contract:
             value = getattr(self, name)
             if value not in allowed or type(value) is not type(allowed[0]):
                 _refuse(f"contract: {name} = {value!r} is not allowed", str(value), allowed)
+        for rule in self.rules:
+            if rule not in RULES:
+                _refuse(f"contract: rules has {rule!r}, which is none", rule, list(RULES))
         for wrong, reason in _contradictions(self):
             if wrong:
                 raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")
 
     @classmethod
     def from_table(cls, table: Mapping[str, object], made_by_mkfs: Sequence[str] = ()) -> Contract:
-        """Build it from the `[contract]` table of a mode's TOML file, which must have every field;
-        `made_by_mkfs` is the same for all modes of the file system.
+        """Build it from the `[contract]` table of a mode's TOML file, which must have every field; no `rules`
+        are none. `made_by_mkfs` is the same for all modes of the file system.
 
         Raises UsageError, which names what is unknown, missing or contradictory and the nearest allowed
         words.
         """
         for key in table:
-            if key not in CHOICES:
-                _refuse(f"contract: unknown key {key!r}", key, list(CHOICES))
+            if key not in (*CHOICES, "rules"):
+                _refuse(f"contract: unknown key {key!r}", key, [*CHOICES, "rules"])
+        rules = table.get("rules", [])
+        if not isinstance(rules, Sequence) or isinstance(rules, str):
+            raise UsageError(f"contract: rules = {rules!r} is not a list", 'write rules = ["..."]')
         missing = [name for name in CHOICES if name not in table]
         if missing:
             lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)
             raise UsageError(f"contract: {', '.join(missing)} missing", f"add {lines}")
-        return cls(**table, made_by_mkfs=tuple(made_by_mkfs))  # type: ignore[arg-type]  # __post_init__ checks
+        fields = {**table, "rules": tuple(rules), "made_by_mkfs": tuple(made_by_mkfs)}
+        return cls(**fields)  # type: ignore[arg-type]  # __post_init__ checks
 
 
 _YES_NO: Sequence[object] = (False, True)
@@ -82,6 +91,18 @@ CHOICES: Mapping[str, Sequence[object]] = {
     "data": ("journal", "ordered", "writeback"),
     **{f.name: _YES_NO for f in dataclasses.fields(Contract) if f.type == "bool"},
 }
+
+
+RULES: Mapping[str, str] = {
+    "overwrites-commit": "a write into blocks that were there changes the inode too",
+    "extension-zeroes": "what a committed truncate or fallocate adds to a file reads as zeros",
+    "data-at-end": "a size that a write set follows that write's data in the file's last block",
+    "allocations-stay": "blocks that fallocate allocated are durable once the file was synced",
+    "only-sync": "nothing but sync is judged, and that only as long as nothing has begun since",
+    "reused-name-loses": "fsync of a file may remove one that had its name before and was renamed",
+    "rename-commits": "fsync of a file made after a rename into its directory covers the rename",
+}
+"""Rules that only some modes have, each with what it says."""
 
 
 def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
@@ -107,6 +128,10 @@ def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
         (
             (c.namespace in ("each", "synced")) != (c.persists == "inode"),
             "namespace = 'each' or 'synced' goes with persists = 'inode', and with nothing else",
+        ),
+        (
+            "only-sync" in c.rules and c.namespace != "synced",
+            "the rule 'only-sync' weakens namespace = 'synced', and nothing else",
         ),
         (
             c.namespace == "each" and c.data == "journal",

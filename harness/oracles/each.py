@@ -68,6 +68,7 @@ class _Each:
         position: Position,
         tree: Tree,
     ) -> None:
+        self._contract = contract
         self._all = contract.namespace == "each"
         self._timeline = timeline
         self._contents = contents
@@ -77,17 +78,22 @@ class _Each:
         self._everything = _NOTHING
         self._of_entry: dict[Entry, _Promise] = {}
         self._of_inode: dict[int, _Promise] = {}
+        self._synced = {p.inode for p in timeline.persistence if p.index < position.begun}
         self._gather()
 
     # --- what was promised ---
 
     def _gather(self) -> None:
+        only_sync = "only-sync" in self._contract.rules
         for point in self._timeline.persistence:
             if point.index >= self._position.acked:
                 continue
             promise = _Promise(point.floor, point.index)
             if point.inode is None:
-                self._everything = promise
+                if not only_sync or point.index + 1 == self._position.begun:
+                    self._everything = promise
+                continue
+            if only_sync:
                 continue
             self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
             for entry in self._covered(point.index, point.inode):
@@ -225,7 +231,7 @@ class _Each:
             if promise is _NOTHING or entry in there:
                 continue
             been = self._been(entry, promise.since)
-            if ABSENT in been or self._rescued(list(been)):
+            if ABSENT in been or self._rescued(list(been)) or self._removed(entry[0]):
                 continue
             what = f"{path}: missing{self._although(promise)}"
             yield (
@@ -246,6 +252,8 @@ class _Each:
             if not all(names) or self._rescued([inode]):
                 continue
             since = frozenset[Entry]().union(*names)
+            if self._removed(inode):
+                continue
             if since.isdisjoint(told) and not any((entry, inode) in could for entry in since):
                 names_told = " or ".join(sorted(known.paths[entry] for entry in since))
                 what = f"what {self._timeline.describe(inode)} made is at none of its names ({names_told})"
@@ -257,6 +265,20 @@ class _Each:
                     "none",
                     f"made by {inode}: unreachable",
                 )
+
+    def _removed(self, inode: int, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether recovery may have removed the inode (`reused-name-loses`): a file that was synced later has
+        had one of its entries since, or the entry of a directory that it has been in.
+        """
+        if inode in seen or "reused-name-loses" not in self._contract.rules:
+            return False
+        known, begun, since = self._timeline.entries, self._position.begun, self._inode(inode).since
+        entries = frozenset[Entry]().union(*known.names(inode, since, begun))
+        return any(
+            not (self._been(entry, since).keys() - {inode}).isdisjoint(self._synced)
+            or self._removed(entry[0], seen | {inode})
+            for entry in entries
+        )
 
     def _rescued(self, inodes: list[int]) -> bool:
         """Whether fsck has put one of them into lost+found, judging by kind and contents."""

@@ -10,7 +10,10 @@ later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 - a write that grows the file or fills a hole (inode.c, ext4_do_update_inode: i_disksize; extents.c).
   An overwrite in place dirties the inode only if the clock has ticked since (inode_needs_update_time),
   so it counts only where data is journaled (ext4_journalled_write_end; ext4_page_mkwrite for a store into a
-  mapping, whose block is allocated then or by writeback).
+  mapping, whose block is allocated then or by writeback), or where the contract has the rule
+  `overwrites-commit`: copy on write gives the file a new block.
+
+The other file systems are judged by the same rules; vms/filesystems/CONTRACTS.md says why they hold there.
 """
 
 from __future__ import annotations
@@ -69,6 +72,8 @@ class _Model:
         self.files: dict[int, FileHistory] = {}
         self.changed: dict[int, int] = {ROOT: -1}  # inode to the last operation an fsync covers
         self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
+        self.renamed_into: dict[int, int] = {}  # directory to the last rename into it
+        self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.persistence: list[PersistencePoint] = []
         self.snapshots = [Snapshot({}, {"": ROOT}, frozenset())]
         self.dirty = False
@@ -92,6 +97,11 @@ class _Model:
 
     def below(self, path: str) -> list[str]:
         return [p for p in self.inodes if p.startswith(path + "/")]
+
+    def settled_in(self, inode: int, directory: int) -> bool:
+        """Whether the inode has one name, which is in that directory."""
+        paths = self.nodes[inode].paths
+        return len(paths) == 1 and self.parent(next(iter(paths))) == directory
 
     # --- changing ---
 
@@ -154,6 +164,8 @@ def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
         m.add(op.path, i)
         m.touch(i, parent)
         m.touch_data(i, i)
+        if kind == "file" and "rename-commits" in m.contract.rules and parent in m.renamed_into:
+            m.renamed_before[i] = (parent, m.renamed_into[parent])
 
     return make
 
@@ -219,6 +231,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
     for path, there in inner:
         m.add(op.target + path.removeprefix(op.path), there)
     m.touch(i, inode, *parents)
+    m.renamed_into[parents[1]] = i
 
 
 def _settle(m: _Model, i: int, inode: int) -> None:
@@ -269,7 +282,8 @@ def _write(m: _Model, i: int, op: Operation) -> None:
         fresh = fresh_parts(start, end, new)
         mapped = op.kind is OperationKind.MMAP_WRITE
         m.happened(inode, FileEvent(i, EventKind.WRITE, start, end, size, grown, fresh, mapped))
-        if new or grown > size or m.contract.data == "journal":
+        overwrites = m.contract.data == "journal" or "overwrites-commit" in m.contract.rules
+        if new or grown > size or overwrites:
             m.touch_data(i, inode)
     if op.length and {"sync", "dsync"} & set(op.flags):
         _persist(m, i, inode, data_only="sync" not in op.flags)
@@ -287,16 +301,17 @@ def _mmap_write(m: _Model, i: int, op: Operation) -> None:
 def _truncate(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path, "file")
     size = m.files[inode].size
-    if op.length == size:
-        return
     if op.length < size:
         kept = blocks_of(0, op.length)
         m.nodes[inode].allocated = {b for b in m.nodes[inode].allocated if b in kept}
-        event = FileEvent(i, EventKind.ZERO, op.length, ENDLESS, size, op.length)
-    else:
-        event = FileEvent(i, EventKind.SIZE, 0, 0, size, op.length)
-    m.happened(inode, event)
-    m.touch_data(i, inode)
+        m.happened(inode, FileEvent(i, EventKind.ZERO, op.length, ENDLESS, size, op.length))
+    elif op.length > size:
+        m.happened(inode, FileEvent(i, EventKind.SIZE, 0, 0, size, op.length))
+    if op.length != size:
+        m.touch_data(i, inode)
+    if op.length >= size:
+        # [code] ext4_setattr calls ext4_truncate even if the size stays: for preallocated blocks.
+        m.happened(inode, FileEvent(i, EventKind.RELEASE, op.length, ENDLESS, op.length, op.length))
 
 
 def _fallocate(m: _Model, i: int, op: Operation) -> None:
@@ -305,13 +320,13 @@ def _fallocate(m: _Model, i: int, op: Operation) -> None:
     size, start, end = m.files[inode].size, op.offset, op.offset + op.length
     allocated = m.nodes[inode].allocated
     if "punch-hole" in op.flags:
-        if start >= size:
-            return
-        end = min(end, -(-size // BLOCK_BYTES) * BLOCK_BYTES)
-        low, high = whole_blocks(start, end)
-        allocated.difference_update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
-        m.happened(inode, FileEvent(i, EventKind.ZERO, start, end, size, size))
-        m.touch_data(i, inode)
+        reach = min(end, -(-size // BLOCK_BYTES) * BLOCK_BYTES)
+        if start < size:
+            low, high = whole_blocks(start, reach)
+            allocated.difference_update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
+            m.happened(inode, FileEvent(i, EventKind.ZERO, start, reach, size, size))
+            m.touch_data(i, inode)
+        m.happened(inode, FileEvent(i, EventKind.RELEASE, start, end, size, size))
         return
     allocated.update(blocks_of(start, end))
     grown = size if "keep-size" in op.flags else max(size, end)
@@ -321,6 +336,7 @@ def _fallocate(m: _Model, i: int, op: Operation) -> None:
     elif grown > size:
         m.happened(inode, FileEvent(i, EventKind.SIZE, 0, 0, size, grown))
         m.touch_data(i, inode)
+    m.happened(inode, FileEvent(i, EventKind.RESERVE, start, end, grown, grown))
 
 
 # --- persistence -----------------------------------------------------------------------------
@@ -334,6 +350,8 @@ def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
         return
     last = (m.data_changed if data_only else m.changed)[inode]
     m.persistence.append(PersistencePoint(i, last + 1, inode if m.contract.persists == "inode" else None))
+    if (renamed := m.renamed_before.get(inode)) is not None and m.settled_in(inode, renamed[0]):
+        m.persistence.append(PersistencePoint(i, renamed[1] + 1))
     if inode in m.files:
         m.files[inode].persists.append((i, len(m.files[inode].events)))
 
@@ -344,10 +362,10 @@ def _fsync(m: _Model, i: int, op: Operation) -> None:
 
 
 def _sync(m: _Model, i: int, op: Operation) -> None:
-    """[code] super.c, ext4_sync_fs: every inode's data, then the running transaction. Without a journal,
-    names are in the block device's cache, which fs/sync.c, ksys_sync, writes last, without a flush after it.
+    """[doc] sync(2): all pending modifications, whatever the file system. [code] super.c, ext4_sync_fs: every
+    inode's data, then the running transaction.
     """
-    if m.contract.persists == "nothing" or m.contract.namespace == "synced":
+    if m.contract.persists == "nothing":
         return
     m.persistence.append(PersistencePoint(i, i))
     for file in m.files.values():

@@ -43,6 +43,10 @@ class EventKind(enum.Enum):
     ZERO = "zero"  # the range reads as zeros from here on: shrink, punch, zero-range
     SIZE = "size"  # only the size changes
     SETTLE = "settle"  # the size must be on disk from here on: replace by rename
+    RESERVE = "reserve"  # fallocate: the range has blocks from here on; its contents do not change
+    RELEASE = (
+        "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class FileEvent:
         return self.kind is EventKind.SETTLE or (
             self.kind is not EventKind.WRITE and self.size_before != self.size_after
         )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether contents and size stay as they were: only which blocks are allocated may change."""
+        return self.kind in (EventKind.RESERVE, EventKind.RELEASE)
 
 
 Extent = tuple[int, int, int]
@@ -135,6 +144,8 @@ def _index_of(event: FileEvent) -> int:
 
 
 def _apply(content: Content, event: FileEvent) -> Content:
+    if event.changes_nothing:
+        return content
     start, end = event.start, event.end
     first = bisect.bisect_right(content, start, key=lambda e: e[1])
     last = bisect.bisect_left(content, end, key=lambda e: e[0])

@@ -512,3 +512,98 @@ def test_the_signature_is_the_same_at_other_crash_points() -> None:
     lost = [of_f(APPEND, written(1, 0, end), contract=ORDERED) for end in (1024, 2048)]
     assert lost[0].violations[0].signature == lost[1].violations[0].signature
     assert lost[0].violations[0].summary != lost[1].violations[0].summary
+
+
+# --- rules that contracts choose ---
+
+ZEROED = variant(data="writeback", replace_is_safe=False, rules=["extension-zeroes"])
+TAIL = ["create f", "append f 4000", "fsync f", "truncate f 100", "truncate f 4096", "create g", "fsync g"]
+
+
+def test_what_a_committed_extension_adds_is_zero() -> None:
+    """XFS writes the zeros before it logs the size; without the rule the tail that an earlier truncate had
+    cut off could come back unnoticed.
+    """
+    kept, back = (written(1, 0, 100), zeros(100, 3996)), (written(1, 0, 4000), zeros(4000, 96))
+    assert of_f(TAIL, *kept, contract=ZEROED).verdict is PASS
+    assert oracles(of_f(TAIL, *back, contract=ZEROED)) == {"contents"}
+    assert of_f(TAIL, *back, contract=WRITEBACK).verdict is PASS
+    rewritten = [*TAIL[:5], "write f 200 3000", *TAIL[5:]]
+    late = (written(1, 0, 100), zeros(100, 100), written(5, 200, 3000), zeros(3200, 896))
+    assert of_f(rewritten, *late, contract=ZEROED).verdict is PASS
+    assert of_f(TAIL, written(1, 0, 4000), contract=ZEROED, begun=5).verdict is PASS
+
+
+LED = variant(data="writeback", replace_is_safe=False, rules=["data-at-end"])
+GROWN = ["create f", "append f 4096", "fsync f", "append f 10000", "create g", "fsync g"]
+
+
+def test_the_end_of_a_file_that_a_write_made_longer_holds_data() -> None:
+    """XFS moves the size after the data; a block in front of the last may still read as zeros."""
+    start, end = written(1, 0, 4096), written(3, 12288, 1808)
+    for runs in ((start,), (start, written(3, 4096, 10000)), (start, zeros(4096, 8192), end)):
+        assert of_f(GROWN, *runs, contract=LED).verdict is PASS, runs
+    for runs in ((start, zeros(4096, 10000)), (start, zeros(4096, 4096)), (start, end, zeros(14000, 96))):
+        assert "contents" in oracles(of_f(GROWN, *runs, contract=LED)), runs
+    empty = only(of_f(GROWN, start, written(3, 4096, 8192), zeros(12288, 1808), contract=LED))
+    told = "zeros at the end of the file, whose size 14096 only comes with the data of a write"
+    assert empty.summary == f"f: bytes 12288 to 14096 hold {told}"
+    assert of_f(GROWN, start, zeros(4096, 10000), contract=WRITEBACK).verdict is PASS
+
+
+@pytest.mark.parametrize("more", ["truncate f 20000", "fallocate f 0 14096 zero-range", "truncate f 9000"])
+def test_zeros_at_the_end_may_have_other_reasons(more: str) -> None:
+    operations = [*GROWN[:4], more, *GROWN[4:]]
+    size = 20000 if "20000" in more else 9000 if "9000" in more else 14096
+    assert (
+        of_f(operations, written(1, 0, 4096), zeros(4096, size - 4096), contract=LED, begun=5).verdict is PASS
+    )
+
+
+STAYS = variant(rules=["allocations-stay"])
+KEPT = ["create f", "append f 4096", "fallocate f 0 65536 keep-size", "fdatasync f", "create g"]
+
+
+def blocks(
+    count: int, operations: list[str], contract: Contract = STAYS, begun: int | None = None
+) -> Judgement:
+    """The history judged on a tree where `f` has `count` bytes in blocks."""
+    entries = [replace(file("f", written(1, 0, 4096)), blocks=count // 512), file("g")]
+    return judged(operations, tree(*entries), contract, begun)
+
+
+@pytest.mark.parametrize(
+    "contract", [STAYS, replace(JOURNAL, rules=("allocations-stay",))], ids=["", "journal"]
+)
+def test_blocks_that_fallocate_allocated_stay_once_the_file_was_synced(contract: Contract) -> None:
+    """No oracle looked at st_blocks: a fallocate that fdatasync forgets lost them unnoticed."""
+    assert blocks(65536, KEPT, contract).verdict is PASS
+    (lost,) = blocks(61440, KEPT, contract).violations
+    assert lost.oracle == "durability"
+    assert lost.summary == "f: 61440 bytes of blocks, although `fdatasync f` (operation 3) was acknowledged"
+    assert lost.expected == "at least the 65536 bytes that fallocate allocated"
+    assert blocks(4096, KEPT, ORDERED).verdict is PASS
+    assert blocks(4096, [*KEPT[:3], "create g"], contract).verdict is PASS
+
+
+def test_what_may_have_freed_blocks_excuses_their_loss() -> None:
+    freed = {"fallocate f 8192 57344 punch-hole": 8192, "truncate f 4096": 4096, "truncate f 20000": 16384}
+    for free, left in freed.items():
+        assert blocks(left, [*KEPT, free], begun=6).verdict is PASS, free
+        assert oracles(blocks(left - 4096, [*KEPT, free], begun=6)) == {"durability"}, free
+    assert oracles(blocks(4096, [*KEPT, "fallocate f 8192 4096 punch-hole"], begun=6)) == {"durability"}
+    assert blocks(61440, [*KEPT, "fallocate f 8192 4096 punch-hole"], begun=6).verdict is PASS
+    assert oracles(blocks(4096, [*KEPT, "write f 0 100"], begun=6)) == {"durability"}
+    small = ["create f", "append f 4096", "fallocate f 4096 100 keep-size", "fsync f", "create g"]
+    assert blocks(4096, small).verdict is PASS
+
+
+def test_an_overwrite_commits_where_data_is_copied() -> None:
+    """What fsync of an overwritten file makes durable used to follow jbd2's rules everywhere."""
+    operations = ["create f", "append f 4096", "sync", "create g", "write f 0 4096", "fsync f"]
+    copied = replace(WRITEBACK, rules=("overwrites-commit",))
+    f = file("f", written(4, 0, 4096))
+    for contract in (WRITEBACK, copied, JOURNAL):
+        assert judged(operations, tree(f, file("g")), contract).verdict is PASS
+    assert judged(operations, tree(f), WRITEBACK).verdict is PASS
+    assert oracles(judged(operations, tree(f), copied)) == {"durability"}
