@@ -105,10 +105,11 @@ class Score(msgspec.Struct, frozen=True):
 def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
     """What became of a fault. `trial`: None if it has not been tried.
 
-    A finding counts if no unmodified kernel is known to show it, and the control decided the same case and
-    does not show it. Where the same oracle found other things in the control, as with a race that hits now
-    this file, now that one, more states have to show it than show all of those. A fault is missed only if all
-    its cases were decided, in the control too; an undecided case never makes it found or missed.
+    A finding counts if the control decided the same case and does not show it. Where the same oracle found
+    other things in the control, as with a race that hits now this file, now that one, more states have to
+    show it than show all of those. What unmodified kernels are known to show counts only in such a
+    comparison: by itself it may be that race, which the control happened to miss. A fault is missed only if
+    all its cases were decided, in the control too; an undecided case never makes it found or missed.
     """
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
@@ -130,9 +131,11 @@ def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
 
 
 def _counts(seen: Sighting, control: Trial) -> bool:
-    if seen.known or seen.case not in control.cases:
+    if seen.case not in control.cases:
         return False
     alike = [s for s in control.sightings if (s.case, s.oracle) == (seen.case, seen.oracle)]
+    if seen.known and not alike:
+        return False
     return all(s.id != seen.id for s in alike) and seen.states > sum(s.states for s in alike)
 
 

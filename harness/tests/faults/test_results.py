@@ -68,6 +68,13 @@ def test_beside_a_race_of_the_control_a_finding_has_to_be_more_frequent(states: 
     assert row_of(FAULT, trial(seen(states=states)), control).status is status
 
 
+def test_a_known_finding_is_compared_with_the_controls() -> None:
+    """A line for the kernel's own race would have hidden every planted fault that the same oracle finds."""
+    race = msgspec.structs.replace(CONTROL, sightings=(seen(what="g is gone", states=4, known="a race"),))
+    assert row_of(FAULT, trial(seen(states=9, known="a race")), race).status is Status.FOUND
+    assert row_of(FAULT, trial(seen(states=4, known="a race")), race).status is Status.MISSED
+
+
 def test_another_oracle_than_the_controls_counts() -> None:
     control = msgspec.structs.replace(CONTROL, sightings=(seen(oracle="size"),))
     assert row_of(FAULT, trial(seen()), control).status is Status.FOUND
