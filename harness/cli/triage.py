@@ -24,7 +24,7 @@ from harness.revisit.triage import Triage, plan_of, triage, workload_of
 from harness.store import RunStore
 
 _SHOWN = 6
-"""Members of a group that are named; the others are counted, and in the JSON file."""
+"""Of a group: how many members are named, one of each symptom and rule; the others are counted."""
 
 
 @click.command("triage")
@@ -79,7 +79,7 @@ def _write_workloads(found: Triage, stores: Sequence[RunStore], folder: Path) ->
     files: dict[str, Path] = {}
     for group in (g for g in found.groups if g.smallest.minimal):
         folder.mkdir(parents=True, exist_ok=True)
-        store = next(s for s in stores if str(s.path) == group.smallest.run)
+        store = next(s for s in stores if shown_path(s.path) == group.smallest.run)
         finding = next(f for f in store.findings() if f.id == group.smallest.finding)
         files[group.name] = folder / f"{group.name}.toml"
         write_atomically(files[group.name], workload_of(group, finding))
@@ -112,15 +112,16 @@ def _group_lines(number: int, group: Group, stores: Sequence[RunStore], files: d
         lines.append("   only the machine that judges shows this; the one that records does not")
     for name in group.contains:
         lines.append(f"   contains the operations of {name}: perhaps a consequence of that")
-    for member, rule in list(zip(group.members, group.rules, strict=True))[:_SHOWN]:
-        lines.append(f"   {member.case} {member.symptom}" + (f" ({rule})" if rule else ""))
-    if len(group.members) > _SHOWN:
-        lines.append(f"   ... and {plural(len(group.members) - _SHOWN, 'more finding')}")
+    examples = {(m.symptom, rule): m for m, rule in reversed([*zip(group.members, group.rules, strict=True)])}
+    for (symptom, rule), member in list(reversed(examples.items()))[:_SHOWN]:
+        lines.append(f"   {member.case} {symptom}" + (f" ({rule})" if rule else ""))
+    if more := len(group.members) - min(len(examples), _SHOWN):
+        lines.append(f"   ... and {plural(more, 'more finding')}")
     return lines + _commands(smallest, stores, files.get(group.name))
 
 
 def _commands(member: Member, stores: Sequence[RunStore], file: Path | None) -> list[str]:
-    store = next(s for s in stores if str(s.path) == member.run)
+    store = next(s for s in stores if shown_path(s.path) == member.run)
     source = source_words(store, shown_path(store.path))
     lines = [f"reproduce: powercut repro {one_line(member.point)} --from {source}"]
     if file:

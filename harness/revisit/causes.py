@@ -27,6 +27,8 @@ CONTAINED = "contains the smallest workload, and shows all of its symptoms"
 NOT_SHRUNK = "not shrunk: joined with nothing"
 
 _NUMBER = re.compile(r"\d+")
+_PLAINER = {"sync": ("fsync", "fdatasync"), "fsync": ("fdatasync",)}
+"""Operations that stand for others in a plain workload."""
 
 
 class Symptom(msgspec.Struct, frozen=True, order=True):
@@ -47,10 +49,10 @@ def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding: the first of its symptom in a case. `run`: the run directory; `point`: the smallest crash
-    state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and then `reason`
-    says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the recording
-    machine of the run shows it, too.
+    """A finding: the first of its symptom in a case. `run`: the run directory, as shown; `point`: the
+    smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
+    then `reason` says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the
+    recording machine of the run shows it, too.
     """
 
     run: str
@@ -147,7 +149,8 @@ def _is_consequence(a: Member, b: Member) -> bool:
 
 def contains(long: Sequence[str], short: Sequence[str], names: Mapping[str, str] | None = None) -> bool:
     """Whether `long` has the operations of `short` in their order, with any numbers, after giving its names
-    others. `names`: those given so far.
+    others. A `sync` of `short` may be the fsync of some file in `long`, and its fsync an fdatasync: what
+    syncs more is plainer. `names`: those given so far.
     """
     if not short:
         return True
@@ -162,6 +165,8 @@ def contains(long: Sequence[str], short: Sequence[str], names: Mapping[str, str]
 def _matched(operation: str, other: str, names: Mapping[str, str]) -> Mapping[str, str] | None:
     """`names` with those by which one operation is the other; None if it is not."""
     words, others = operation.split(), other.split()
+    if words[0] in _PLAINER.get(others[0], ()):
+        words = [others[0], *words[1 : len(others)]]
     if words[0] != others[0] or len(words) != len(others):
         return None
     found = dict(names)

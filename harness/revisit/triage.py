@@ -27,6 +27,8 @@ from harness.host.files import file_hash, json_bytes, valid_text
 from harness.host.progress import Progress
 from harness.model import CaseId, Workload
 from harness.plan import Plan
+from harness.report.words import shown_path
+from harness.revisit import trial
 from harness.revisit.causes import Group, Member, Symptom, group, symptom_of
 from harness.revisit.shrink import Shrunk, workload_file
 from harness.revisit.simplify import Operations, minimal, paths_of
@@ -209,7 +211,7 @@ def _settings(store: RunStore, profile: Profile, named: Named) -> str:
     parts = [
         kernel.sha256,
         *map(file_hash, kernel.replaced),
-        *map(file_hash, (find_agent(), find_binary())),
+        *map(file_hash, (find_agent(), find_binary(), Path(trial.__file__))),
         source_hash(),
     ]
     return hashlib.sha256(json_bytes([parts, profile, asked])).hexdigest()[:24]
@@ -289,7 +291,7 @@ def triage(
     for (store, configuration), targets in _by_mode(work).items():
         with (tries or laboratory)(store, configuration) as opened:
             for target in targets:
-                members.append(examined(target, str(store.path), store.info.kernel.name, opened))
+                members.append(examined(target, shown_path(store.path), store.info.kernel.name, opened))
                 progress.say(
                     f"[{len(members)}/{len(work)}] {_words(members[-1])}"
                     f"{_left(time.monotonic() - begun, len(members), len(work))}"
@@ -316,10 +318,8 @@ def _words(member: Member) -> str:
 
 
 def _left(seconds: float, done: int, of: int) -> str:
-    if done == of:
-        return ""
-    minutes = max(1, round(seconds / done * (of - done) / 60))
-    return f"; about {minutes} minute{'s' * (minutes != 1)} left"
+    minutes = round(seconds / done * (of - done) / 60)
+    return f"; about {minutes} minute{'s' * (minutes != 1)} left" if minutes else ""
 
 
 def workload_of(group: Group, finding: Finding) -> str:
@@ -333,4 +333,4 @@ def workload_of(group: Group, finding: Finding) -> str:
 
 def plan_of(stores: Sequence[RunStore], member: Member) -> Plan:
     """The plan of a member's run."""
-    return next(store.plan() for store in stores if str(store.path) == member.run)
+    return next(store.plan() for store in stores if shown_path(store.path) == member.run)

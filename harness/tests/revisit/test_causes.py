@@ -108,6 +108,14 @@ def test_a_part_has_the_same_names_in_the_same_places() -> None:
     assert contains(("create x", "create y", "fsync y"), ("create foo", "fsync foo"))
 
 
+def test_what_syncs_more_stands_for_what_syncs_less() -> None:
+    """One fault was two groups: after `fsync A` it breaks atomicity, after `sync` durability."""
+    assert contains(("mkdir A", "create foo", "fsync A", "create bar"), ("create foo", "sync", "create bar"))
+    assert contains(("create foo", "fdatasync foo"), ("create bar", "fsync bar"))
+    assert not contains(("create foo", "sync"), ("create foo", "fsync foo"))
+    assert not contains(("create foo", "create bar", "fdatasync foo"), ("tmpfile foo 0", "fsync foo"))
+
+
 def test_the_largest_group_comes_first_and_its_smallest_member_leads() -> None:
     big = [member(("tmpfile foo 5000", "fsync foo")), member(NAMELESS, UNATTACHED), member(NAMELESS)]
     groups = group([member(RENAMED), *big])
