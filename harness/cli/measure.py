@@ -15,6 +15,7 @@ from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
 from harness.measure.run import MeasurePlan, Result, comparison, create, load_plan, measure, said_size
+from harness.measurements.directory import read_measurements
 from harness.model import Verdict
 from harness.report.lines import resume_measurement
 from harness.report.measurements import print_measurements, write_measurement_reports
@@ -37,6 +38,7 @@ powercut measure double-write                   10 MiB written twice, or once
 powercut measure power-cut --repeat 50          50 power cuts per mode
 powercut measure bonnie --only ext4,XFS         two of its file systems
 powercut measure many-entries --scale 80        all 500,000 entries: for real hardware
+powercut measure double-write --kernel debian-6.17 --beside RUN    another kernel than RUN's, in one report
 powercut measure --resume reports/runs/DATE-measure-bonnie
 
 The default sizes let each measurement finish in minutes under emulation. Configurations alternate, round by
@@ -75,6 +77,13 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
 @click.option("--kernel", default="debian-6.12", show_default=True, metavar="K", help="As for powercut run.")
 @click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of your own kernel.")
 @accel_option
+@click.option(
+    "--beside",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Show this measurement of another kernel in the same report. Repeatable.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of everything random.")
 @out_option("Where runs are kept.")
 @click.option(
@@ -106,6 +115,7 @@ def measure_command(
         accel=given["accel"],
         seed=given["seed"],
         only=given["only"],
+        beside=[str(path.resolve()) for path in given["beside"]],
         argv=sys.argv[1:],
     )
     return _measure(plan, create(plan, out))
@@ -121,7 +131,7 @@ def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
     write_measurement_reports(path)
-    print_measurements([result.measurement], console)
+    print_measurements(read_measurements(path), console)
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:

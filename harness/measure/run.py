@@ -13,7 +13,7 @@ The reports are made of measurements.json, by whoever asked for the measurement.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -27,8 +27,8 @@ from harness.host.progress import Progress
 from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
-from harness.measurements.directory import make_directory, write_measurements
-from harness.measurements.results import Measurement
+from harness.measurements.directory import make_directory, read_measurements, write_measurements
+from harness.measurements.results import Cell, Measurement, Table
 from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
@@ -42,7 +42,8 @@ RigT = TypeVar("RigT")
 
 class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a measurement; kept as plan.json, so that it can be resumed. `only`: configurations by
-    name; empty: all of them. `started`: set when the run directory is made.
+    name; empty: all of them. `beside`: run directories of the same measurement, on other kernels, that the
+    report shows too. `started`: set when the run directory is made.
     """
 
     name: str
@@ -53,6 +54,7 @@ class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     accel: str = "auto"
     seed: int = 1
     only: list[str] = []
+    beside: list[str] = []
     started: datetime | None = None
     argv: list[str] = []
 
@@ -83,6 +85,7 @@ def create(plan: MeasurePlan, out: Path) -> Path:
     """A new run directory with its plan."""
     # before the directory: a wrong name leaves none behind
     list(_configurations(comparison(plan.name), plan))
+    _beside(plan)
     look_up_pc_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
     path = make_directory(out, f"measure-{plan.name}")
     begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
@@ -117,8 +120,35 @@ def measure(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
         except KeyboardInterrupt:
             interrupted = True
     m = _measurement(chosen, plan, sizes, samples, _surroundings(path))
-    write_measurements(path, [m])
+    others = _beside(plan)
+    if others:
+        m = msgspec.structs.replace(m, tables=[by_kernel([m, *others]), *m.tables])
+    write_measurements(path, [m, *others])
     return Result(path, m, lacking(chosen, plan, samples), chosen.verdict(samples), interrupted)
+
+
+def _beside(plan: MeasurePlan) -> list[Measurement]:
+    """The same measurement in other run directories. Raises UsageError for one that does not hold it,
+    StoreError for one that cannot be read.
+    """
+    found = []
+    for path in map(Path, plan.beside):
+        same = [m for m in read_measurements(path) if m.name == plan.name]
+        if not same:
+            raise UsageError(f"{path} holds no {plan.name}", f"make one with: powercut measure {plan.name}")
+        found.append(same[0])  # the others are what stood beside it
+    return found
+
+
+def by_kernel(found: Sequence[Measurement]) -> Table:
+    """The ratios of one measurement on several kernels, beside what was published."""
+    names = dict.fromkeys(r.name for m in found for r in m.ratios)
+    rows: list[list[Cell]] = []
+    for name in names:
+        same = [next((r for r in m.ratios if r.name == name), None) for m in found]
+        published = next((r.published for r in same if r and r.published), None)
+        rows.append([name, *(r.measured if r else None for r in same), published or "-"])
+    return Table("By kernel", ["ratio", *(m.kernel or "no kernel" for m in found), "published"], rows)
 
 
 def lacking(chosen: Comparison[object], plan: MeasurePlan, samples: Samples) -> tuple[str, ...]:

@@ -238,8 +238,11 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
 
 
 def _archive_of(package: str, archives: Sequence[Archive]) -> Archive:
-    """The first that has a package; the machine's own if none has, whose refusal is then the error."""
-    return next((a for a in archives if a.offered(re.escape(package))), archives[0])
+    """The first that has a package. Raises KernelError, with the package's name, if none has."""
+    found = next((a for a in archives if a.offered(re.escape(package))), None)
+    if found is None:
+        raise KernelError(f"no headers: no archive has the package {package} any more")
+    return found
 
 
 def _fetch(archive: Archive, package: str, version: str, root: Path, scratch: Path) -> str:

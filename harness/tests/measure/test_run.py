@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.cli.measure import exit_code
@@ -58,6 +59,7 @@ class Fake(Comparison[list[str]]):
     def __init__(self) -> None:
         self.taken: list[tuple[str, int]] = []
         self.breaks: dict[tuple[str, int], BaseException] = {}
+        self.release = "Linux 6.12"
 
     def configurations(self) -> Sequence[Configuration]:
         return [Configuration.of(name) for name in NAMES]
@@ -70,7 +72,7 @@ class Fake(Comparison[list[str]]):
         yield []
 
     def surroundings(self, rig: list[str]) -> Surroundings:
-        return Surroundings("Linux 6.12", "QEMU 7.2", "tcg")
+        return Surroundings(self.release, "QEMU 7.2", "tcg")
 
     def take(self, rig: list[str], configuration: Configuration, sizes: Sizes, number: int) -> Sample:
         self.taken.append((configuration.name, number))
@@ -255,3 +257,26 @@ class TestRegistry:
     def test_the_whole_directory_is_half_a_million(self) -> None:
         scale = many_entries.FULL_ENTRIES / many_entries.ENTRIES
         assert many_entries.ManyEntries().sizes(scale) == {"entries": 500_000}
+
+
+def test_another_kernels_ratios_stand_beside_in_one_report(fake: Fake, tmp_path: Path) -> None:
+    first = measure(PLAN, create(PLAN, tmp_path), Silent())
+    beside = msgspec.structs.replace(PLAN, kernel="debian-6.17", beside=[str(first.path)])
+    fake.release = "Linux 6.17"
+    second = measure(beside, create(beside, tmp_path), Silent())
+    found = read_measurements(second.path)
+    assert [m.kernel for m in found] == ["Linux 6.17", "Linux 6.12"]
+    table = found[0].tables[0]
+    assert table.columns == ["ratio", "Linux 6.17", "Linux 6.12", "published"]
+    assert table.rows == [[r.name, r.measured, r.measured, "-"] for r in found[0].ratios]
+    write_measurement_reports(second.path)
+    text = (second.path / "summary.txt").read_text()
+    assert text.index("Linux 6.17 · fake") < text.index("Linux 6.12 · fake")
+
+
+def test_what_is_not_the_same_measurement_cannot_stand_beside(fake: Fake, tmp_path: Path) -> None:
+    """Said before anything is measured, and no run directory is left behind."""
+    plan = msgspec.structs.replace(PLAN, beside=[str(tmp_path)])
+    with pytest.raises(UsageError, match="holds no fake"):
+        create(plan, tmp_path)
+    assert not (tmp_path / "runs").exists()

@@ -135,3 +135,19 @@ def test_a_missing_program_comes_with_its_package(
 def test_a_kernel_of_the_user_s_own_has_no_headers(surroundings: Path) -> None:
     with pytest.raises(KernelError, match="did not come from a package"):
         headers_image(Kernel("mine", Path("bzImage"), None, ""), Told())
+
+
+def test_headers_that_no_archive_has_are_named(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """6.17 is in the archive without its headers; three lines of apt-get stood in every report instead."""
+
+    class Empty:
+        def __init__(self, *_: object) -> None: ...
+
+        def offered(self, pattern: str) -> list[str]:
+            return []
+
+    monkeypatch.setattr("harness.toolbox.rootfs.Archive", Empty)
+    modules = surroundings / "lib/modules/6.17.13+deb13-amd64"
+    kernel = Kernel("debian-6.17", Path("vmlinuz"), modules, "0", package_version="6.17.13-1")
+    with pytest.raises(KernelError, match=r"no archive has the package linux-headers-6\.17\.13\+deb13-amd64"):
+        headers_image(kernel, Told())
