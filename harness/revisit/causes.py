@@ -52,7 +52,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A finding: the first of its symptom in a case. `run`: the run directory, as shown; `point`: the
     smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
     then `reason` says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the
-    recording machine of the run shows it, too.
+    recording machine of the run shows it, too. `recordings`: how many were made for it.
     """
 
     run: str
@@ -67,7 +67,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     minimal: tuple[str, ...] = ()
     shows: tuple[tuple[Symptom, str], ...] = ()
     confirmed: bool = False
-    trials: int = 0
+    recordings: int = 0
     reason: str = ""
 
     @property

@@ -15,9 +15,8 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
-from harness.oracles.replay import fitting
-from harness.revisit.ddmin import ddmin
-from harness.revisit.trial import Bench, open_bench, violations
+from harness.revisit.experiment import Bench, open_bench, violations
+from harness.revisit.simplify import shortest
 from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
@@ -74,16 +73,9 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
         trial = _Trial(bench, profile, case, finding.oracle, say)
         if not trial.holds(workload.operations):
             return None
-        # An operation may occur twice: places in the list are what is taken out.
-        places = tuple(range(len(workload.operations)))
-
-        def mended(part: tuple[int, ...]) -> tuple[int, ...]:
-            kept = fitting(profile.contract, [workload.operations[i] for i in part])
-            return tuple(part[i] for i in kept)
-
-        left = ddmin(places, lambda part: trial.holds([workload.operations[i] for i in part]), mended)
+        left = shortest(profile.contract, workload.operations, trial.holds)
     return Shrunk(
-        Workload(f"{case.workload}-shrunk", workload.summary, tuple(workload.operations[i] for i in left)),
+        Workload(f"{case.workload}-shrunk", workload.summary, left),
         finding.oracle,
         trial.seen,
         trial.tried,

@@ -1,8 +1,8 @@
 """Triage: the findings of runs, each shrunk to the least that shows its symptom, grouped by cause.
 
 Candidates are recorded and judged on the machine that judges, which is the fast one; what is left of a
-finding is then shown once more on the machine that records, which is what people run. Every trial is kept in
-the cache, so a triage that was stopped goes on where it was, and one that is repeated needs no guest.
+finding is then shown once more on the machine that records, which is what people run. Every experiment is
+kept in the cache, so a triage that was stopped goes on where it was, and one that is repeated needs no guest.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harness.host.progress import Progress
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import shown_path
-from harness.revisit import trial
+from harness.revisit import experiment
 from harness.revisit.causes import Group, Member, Symptom, group, symptom_of
+from harness.revisit.experiment import Bench, Violated, open_bench, violations
 from harness.revisit.shrink import Shrunk, workload_file
 from harness.revisit.simplify import Operations, minimal, paths_of
-from harness.revisit.trial import Bench, Violated, open_bench, violations
 from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
@@ -83,10 +83,10 @@ def targets_of(store: RunStore, *, expected: bool) -> tuple[list[Target], int]:
     return sorted(found.values(), key=lambda t: t.case.configuration), left_out
 
 
-# --- trials ----------------------------------------------------------------------------------
+# --- experiments -----------------------------------------------------------------------------
 
 
-class Trial(msgspec.Struct, frozen=True):
+class Experiment(msgspec.Struct, frozen=True):
     """What a workload showed: every symptom, with the summary at the smallest crash state that shows it.
     `failed`: why it could not be recorded.
     """
@@ -102,46 +102,46 @@ class Trial(msgspec.Struct, frozen=True):
         return any(known == symptom for known, _ in self.shown)
 
 
-class Trials:
-    """Trials of one mode on one kernel, kept in a file: one JSON object a line. A line that was cut off when
-    the process was killed is a trial that was not made.
+class Experiments:
+    """Experiments of one mode on one kernel, kept in a file: one JSON object a line. A line that was cut off
+    when the process was killed is an experiment that was not made.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._known: dict[tuple[tuple[str, ...], int, bool], Trial] = {}
+        self._known: dict[tuple[tuple[str, ...], int, bool], Experiment] = {}
         with contextlib.suppress(FileNotFoundError):
             for line in file.read_bytes().split(b"\n"):
                 with contextlib.suppress(msgspec.MsgspecError):
-                    self._keep(msgspec.json.decode(line, type=Trial))
+                    self._keep(msgspec.json.decode(line, type=Experiment))
 
-    def get(self, operations: tuple[str, ...], attempt: int, fast: bool) -> Trial | None:
-        """The trial, if it was made."""
+    def get(self, operations: tuple[str, ...], attempt: int, fast: bool) -> Experiment | None:
+        """The experiment, if it was made."""
         return self._known.get((operations, attempt, fast))
 
-    def put(self, trial: Trial) -> None:
-        """Keep a trial, on disk."""
+    def put(self, experiment: Experiment) -> None:
+        """Keep an experiment, on disk."""
         with self._file.open("ab") as f:
-            f.write(b"\n" + msgspec.json.encode(trial) + b"\n")  # the line before may have been cut off
-        self._keep(trial)
+            f.write(b"\n" + msgspec.json.encode(experiment) + b"\n")  # the line before may have been cut off
+        self._keep(experiment)
 
-    def _keep(self, trial: Trial) -> None:
-        self._known[trial.operations, trial.attempt, trial.fast] = trial
+    def _keep(self, experiment: Experiment) -> None:
+        self._known[experiment.operations, experiment.attempt, experiment.fast] = experiment
 
 
-class Tries(Protocol):
-    """Where workloads of one mode are tried. `made`: trials that were not known before."""
+class Tester(Protocol):
+    """Where workloads of one mode are tried. `made`: experiments that were not known before."""
 
     profile: Profile
     made: int
 
-    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
-        """Record the operations and judge all their crash states, unless that trial is known."""
+    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
+        """Record the operations and judge all their crash states, unless that experiment is known."""
         ...
 
 
 class Laboratory:
-    """Tries workloads in a mode of a run, with guests that boot when the first unknown one comes; a context
+    """Tester workloads in a mode of a run, with guests that boot when the first unknown one comes; a context
     manager. Raises UsageError for kernel files that only the run directory names.
     """
 
@@ -149,7 +149,9 @@ class Laboratory:
         self._store, self._named, self._progress = store, named, progress
         self._plan = store.plan()
         (self.profile,) = select_profiles([configuration])
-        self._trials = Trials(cache_dir("triage") / f"{_settings(store, self.profile, named)}.jsonl")
+        self._experiments = Experiments(
+            cache_dir("triage") / f"{_settings(store, self.profile, named)}.jsonl"
+        )
         self._bench: Bench | None = None
         self._open = contextlib.ExitStack()
         self.made = 0
@@ -160,16 +162,16 @@ class Laboratory:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
-        """See `Tries`."""
+    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
+        """See `Tester`."""
         text = tuple(map(str, operations))
-        known = self._trials.get(text, attempt, fast)
+        known = self._experiments.get(text, attempt, fast)
         if known is None:
-            self._progress.begin("trials", 1)
+            self._progress.begin("experiments", 1)
             shown, failed = self._shown(operations, fast)
-            known = Trial(text, attempt, fast, shown, failed)
-            self._trials.put(known)
-            self._progress.advance("trials", 1)
+            known = Experiment(text, attempt, fast, shown, failed)
+            self._experiments.put(known)
+            self._progress.advance("experiments", 1)
         return known
 
     def _shown(self, operations: Operations, fast: bool) -> tuple[tuple[tuple[Symptom, str], ...], str]:
@@ -204,14 +206,14 @@ def _smallest(found: Sequence[Violated], paths: Sequence[str]) -> tuple[tuple[Sy
 
 
 def _settings(store: RunStore, profile: Profile, named: Named) -> str:
-    """A digest of all that a trial depends on, but for its operations."""
+    """A digest of all that an experiment depends on, but for its operations."""
     plan = store.plan()
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
     asked = msgspec.structs.replace(plan, configurations=[], workloads=[], jobs=1, argv=[], shard="")
     parts = [
         kernel.sha256,
         *map(file_hash, kernel.replaced),
-        *map(file_hash, (find_agent(), find_binary(), Path(trial.__file__))),
+        *map(file_hash, (find_agent(), find_binary(), Path(experiment.__file__))),
         source_hash(),
     ]
     return hashlib.sha256(json_bytes([parts, profile, asked])).hexdigest()[:24]
@@ -220,7 +222,7 @@ def _settings(store: RunStore, profile: Profile, named: Named) -> str:
 # --- shrinking one finding -------------------------------------------------------------------
 
 
-def examined(target: Target, run: str, kernel: str, tries: Tries) -> Member:
+def examined(target: Target, run: str, kernel: str, tries: Tester) -> Member:
     """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk."""
     finding, operations = target.finding, target.workload.operations
     before = tries.made
@@ -243,7 +245,7 @@ def examined(target: Target, run: str, kernel: str, tries: Tries) -> Member:
         left = minimal(
             tries.profile.contract,
             operations,
-            lambda part, fast=fast: tries.trial(part, fast=fast).shows(target.symptom),  # type: ignore[misc]
+            lambda part, fast=fast: tries.experiment(part, fast=fast).shows(target.symptom),  # type: ignore[misc]
         )
         confirmed = _shown_at_all(tries, left, target.symptom, fast=False)
         if confirmed or not fast:
@@ -253,17 +255,17 @@ def examined(target: Target, run: str, kernel: str, tries: Tries) -> Member:
                 minimal=tuple(map(str, left)),
                 shows=shown.shown,
                 confirmed=confirmed,
-                trials=tries.made - before,
+                recordings=tries.made - before,
             )
     reason = f"{ATTEMPTS} new recordings on each machine did not show it"
-    return msgspec.structs.replace(member, reason=reason, trials=tries.made - before)
+    return msgspec.structs.replace(member, reason=reason, recordings=tries.made - before)
 
 
-def _attempts(tries: Tries, operations: Operations, fast: bool) -> Iterator[Trial]:
-    return (tries.trial(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
+def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Experiment]:
+    return (tries.experiment(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
 
 
-def _shown_at_all(tries: Tries, operations: Operations, symptom: Symptom, fast: bool) -> bool:
+def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, fast: bool) -> bool:
     return any(t.shows(symptom) for t in _attempts(tries, operations, fast))
 
 
@@ -276,11 +278,11 @@ def triage(
     progress: Progress,
     *,
     expected: bool = False,
-    tries: Callable[[RunStore, str], contextlib.AbstractContextManager[Tries]] | None = None,
+    tries: Callable[[RunStore, str], contextlib.AbstractContextManager[Tester]] | None = None,
 ) -> Triage:
     """Shrink the findings of these runs and group them by cause. `expected`: known failures, too."""
 
-    def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tries]:
+    def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, named, progress)
 
     looked = [(store, *targets_of(store, expected=expected)) for store in stores]
@@ -313,7 +315,7 @@ def _words(member: Member) -> str:
     what = f"{member.case} {member.symptom}"
     if not member.minimal:
         return f"{what}: {member.reason}"
-    shown = f"{member.operations} to {len(member.minimal)} operations, {member.trials} recordings"
+    shown = f"{member.operations} to {len(member.minimal)} operations, {member.recordings} recordings"
     return f"{what}: {shown}" + ("" if member.confirmed else "; only the judging machine shows it")
 
 
@@ -327,7 +329,7 @@ def workload_of(group: Group, finding: Finding) -> str:
     member = group.smallest
     operations = tuple(map(parse_operation, member.minimal))
     seen = next(text for symptom, text in member.shows if symptom == member.symptom)
-    shrunk = Shrunk(Workload(group.name, "", operations), member.symptom.oracle, seen, member.trials)
+    shrunk = Shrunk(Workload(group.name, "", operations), member.symptom.oracle, seen, member.recordings)
     return workload_file(shrunk, finding)
 
 

@@ -16,8 +16,8 @@ from harness.expectations import Expectation
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
 from harness.plan import Plan
+from harness.revisit.experiment import Bench
 from harness.revisit.shrink import Shrunk, finding_to_shrink, shrink, workload_file
-from harness.revisit.trial import Bench
 from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
@@ -145,8 +145,8 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
             yield Bench(plan, disk, disk, tmp_path, tmp_path)
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
-        monkeypatch.setattr("harness.revisit.trial.record", record)
-        monkeypatch.setattr("harness.revisit.trial.Examiner", Judges)
+        monkeypatch.setattr("harness.revisit.experiment.record", record)
+        monkeypatch.setattr("harness.revisit.experiment.Examiner", Judges)
         monkeypatch.setattr("harness.revisit.shrink.open_bench", bench)
         monkeypatch.setattr("harness.revisit.shrink.find_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")

@@ -20,9 +20,9 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.revisit import triage as module
 from harness.revisit.causes import SAME_WORKLOAD, Symptom, symptom_of
+from harness.revisit.experiment import Violated
 from harness.revisit.simplify import Operations, paths_of
-from harness.revisit.triage import ATTEMPTS, Triage, Trial, Trials, triage
-from harness.revisit.trial import Violated
+from harness.revisit.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
 from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
@@ -62,13 +62,13 @@ class FakeTries:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def trial(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Trial:
+    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
         self.made += 1
         text = [str(op) for op in operations]
         found = {} if fast and self._slow_only else self._planted(text)
         paths = paths_of(operations)
         shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in found.items())
-        return Trial(tuple(text), attempt, fast, shown)
+        return Experiment(tuple(text), attempt, fast, shown)
 
 
 def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False) -> Path:
@@ -161,25 +161,25 @@ def test_known_failures_are_left_out_and_counted(tmp_path: Path) -> None:
 # --- what is kept ----------------------------------------------------------------------------
 
 
-def test_a_trial_is_made_once(tmp_path: Path) -> None:
-    file = tmp_path / "trials"
-    trial = Trial(("sync",), 0, True, ((Symptom("fsck", "N"), "text"),))
-    Trials(file).put(trial)
-    assert Trials(file).get(("sync",), 0, fast=True) == trial
-    assert Trials(file).get(("sync",), 1, fast=True) is None
-    assert Trials(file).get(("sync",), 0, fast=False) is None
+def test_an_experiment_is_made_once(tmp_path: Path) -> None:
+    file = tmp_path / "experiments"
+    experiment = Experiment(("sync",), 0, True, ((Symptom("fsck", "N"), "text"),))
+    Experiments(file).put(experiment)
+    assert Experiments(file).get(("sync",), 0, fast=True) == experiment
+    assert Experiments(file).get(("sync",), 1, fast=True) is None
+    assert Experiments(file).get(("sync",), 0, fast=False) is None
 
 
-def test_a_line_that_a_kill_cut_off_is_a_trial_that_was_not_made(tmp_path: Path) -> None:
+def test_a_line_that_a_kill_cut_off_is_an_experiment_that_was_not_made(tmp_path: Path) -> None:
     """And the next one does not become part of it."""
-    file = tmp_path / "trials"
-    first, second = (Trial((op,), 0, True) for op in ("sync", "create f"))
-    Trials(file).put(first)
+    file = tmp_path / "experiments"
+    first, second = (Experiment((op,), 0, True) for op in ("sync", "create f"))
+    Experiments(file).put(first)
     file.write_bytes(file.read_bytes()[:-9])
-    again = Trials(file)
+    again = Experiments(file)
     assert again.get(("sync",), 0, fast=True) is None
     again.put(second)
-    assert Trials(file).get(("create f",), 0, fast=True) == second
+    assert Experiments(file).get(("create f",), 0, fast=True) == second
 
 
 def test_a_triage_that_was_stopped_records_nothing_twice(
@@ -194,7 +194,7 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
         yield SimpleNamespace(fast=None)
 
     def violations(*_: object) -> list[Violated]:
-        opened.append("trial")
+        opened.append("experiment")
         return []
 
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
@@ -205,8 +205,8 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
         for _ in range(2):
             with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
-                assert laboratory.trial(sync).shown == ()
-    assert opened == ["bench", "trial"]
+                assert laboratory.experiment(sync).shown == ()
+    assert opened == ["bench", "experiment"]
 
 
 # --- the command -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A trial: operations recorded anew on the mode and kernel of a run, and what their crash states show."""
+"""An experiment: operations recorded anew on a run's mode and kernel, and what their crash states show."""
 
 from __future__ import annotations
 
