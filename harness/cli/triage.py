@@ -19,19 +19,19 @@ from harness.host.progress import progress_for
 from harness.host.text import one_line
 from harness.report.lines import run_again, source_words
 from harness.report.words import plural, shown_path
-from harness.revisit.causes import Group, Member
+from harness.revisit.causes import Cause, Member
 from harness.revisit.triage import Triage, plan_of, triage, workload_of
 from harness.store import RunStore
 
 _SHOWN = 6
-"""Of a group: how many members are named, one of each symptom and rule; the others are counted."""
+"""Of a cause: how many members are named, one of each symptom and rule; the others are counted."""
 
 
 @click.command("triage")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--expected", is_flag=True, help="Known failures (--expect), too.")
 @with_options(own_kernel_options)
-@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the groups as JSON, too.")
+@click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the causes as JSON, too.")
 @click.option(
     "--output",
     type=Folder(),
@@ -44,12 +44,12 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
 
     \b
     powercut triage reports/latest
-    powercut triage reports/runs/*-nightly --json groups.json
+    powercut triage reports/runs/*-nightly --json causes.json
 
     Each finding is shrunk: to the fewest operations that still show its symptom (the oracle, and what it says
     was lost), then to plainer ones. Findings have one cause if they shrink to the same workload; with the
     same symptom, to the same workload in another mode or to the same operations with other numbers; or if one
-    workload contains the other and shows all of its symptoms. Each member of a group says which. The same
+    workload contains the other and shows all of its symptoms. Each finding says which. The same
     symptom alone joins nothing.
 
     This takes a minute or so for each finding. Stop it whenever you like: the same command goes on where it
@@ -60,8 +60,12 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     with contextlib.ExitStack() as opened:
         paths = dict.fromkeys(path.resolve() for path in runs)
         stores = [opened.enter_context(open_run(path)) for path in paths]
-        with progress_for(console) as progress:
-            found = triage(stores, named_kernel(given), progress, expected=given["expected"])
+        try:
+            with progress_for(console) as progress:
+                found = triage(stores, named_kernel(given), progress, expected=given["expected"])
+        except KeyboardInterrupt:
+            console.say("interrupted; what was recorded is kept: the same command goes on")
+            return ExitCode.INTERRUPTED
         folder = given["output"] or stores[0].path / "triage"
         files = _write_workloads(found, stores, folder)
         if given["json_file"]:
@@ -69,32 +73,32 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
             write_atomically(given["json_file"], encoded + b"\n")
         for line in text_of(found, stores, files):
             console.say(line)
-    if found.groups:
+    if found.causes:
         return ExitCode.INCONSISTENT
     return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT
 
 
 def _write_workloads(found: Triage, stores: Sequence[RunStore], folder: Path) -> dict[str, Path]:
-    """The file of each group's workload, by the group's name."""
+    """The file of each cause's workload, by the cause's name."""
     files: dict[str, Path] = {}
-    for group in (g for g in found.groups if g.smallest.minimal):
+    for cause in (g for g in found.causes if g.smallest.minimal):
         folder.mkdir(parents=True, exist_ok=True)
-        store = next(s for s in stores if shown_path(s.path) == group.smallest.run)
-        finding = next(f for f in store.findings() if f.id == group.smallest.finding)
-        files[group.name] = folder / f"{group.name}.toml"
-        write_atomically(files[group.name], workload_of(group, finding))
+        store = next(s for s in stores if shown_path(s.path) == cause.smallest.run)
+        finding = next(f for f in store.findings() if f.id == cause.smallest.finding)
+        files[cause.name] = folder / f"{cause.name}.toml"
+        write_atomically(files[cause.name], workload_of(cause, finding))
     return files
 
 
 def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
-    """The groups for people, a line each."""
-    members = sum(len(g.members) for g in found.groups)
+    """The causes for people, a line each."""
+    members = sum(len(g.members) for g in found.causes)
     if not members and not found.not_again:
         lines = ["no findings, so there is nothing to group"]
     else:
-        lines = [f"{plural(members, 'finding')}, {plural(len(found.groups), 'cause')}"]
-    for number, group in enumerate(found.groups, 1):
-        lines += ["", *_group_lines(number, group, stores, files)]
+        lines = [f"{plural(members, 'finding')}, {plural(len(found.causes), 'cause')}"]
+    for number, cause in enumerate(found.causes, 1):
+        lines += ["", *_cause_lines(number, cause, stores, files)]
     for member in found.not_again:
         lines += ["", f"not shown again: {member.case} {member.symptom}: {member.reason}"]
     if found.left_out:
@@ -102,22 +106,22 @@ def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -
     return lines
 
 
-def _group_lines(number: int, group: Group, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
-    smallest = group.smallest
-    cases = plural(len({(m.run, m.case) for m in group.members}), "case")
-    lines = [f"{number}. {group.name}: {plural(len(group.members), 'finding')} in {cases}"]
+def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
+    smallest = cause.smallest
+    cases = plural(len({(m.run, m.case) for m in cause.members}), "case")
+    lines = [f"{number}. {cause.name}: {plural(len(cause.members), 'finding')} in {cases}"]
     lines += [f"       {operation}" for operation in smallest.minimal]
     lines += [f"   shows {text}" for _, text in smallest.shows] or [f"   {smallest.summary}"]
     if smallest.minimal and not smallest.confirmed:
         lines.append("   only the machine that judges shows this; the one that records does not")
-    for name in group.contains:
+    for name in cause.contains:
         lines.append(f"   contains the operations of {name}: perhaps a consequence of that")
-    examples = {(m.symptom, rule): m for m, rule in reversed([*zip(group.members, group.rules, strict=True)])}
+    examples = {(m.symptom, rule): m for m, rule in reversed([*zip(cause.members, cause.rules, strict=True)])}
     for (symptom, rule), member in list(reversed(examples.items()))[:_SHOWN]:
         lines.append(f"   {member.case} {symptom}" + (f" ({rule})" if rule else ""))
-    if more := len(group.members) - min(len(examples), _SHOWN):
+    if more := len(cause.members) - min(len(examples), _SHOWN):
         lines.append(f"   ... and {plural(more, 'more finding')}")
-    return lines + _commands(smallest, stores, files.get(group.name))
+    return lines + _commands(smallest, stores, files.get(cause.name))
 
 
 def _commands(member: Member, stores: Sequence[RunStore], file: Path | None) -> list[str]:

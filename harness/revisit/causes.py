@@ -81,9 +81,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return self.configuration.partition("/")[0]
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Findings with one cause, the smallest first. `rules`: for each, why it is in this group. `contains`:
-    names of groups whose workload is contained in this one's: a hint that the causes may be one.
+class Cause(msgspec.Struct, frozen=True):
+    """Findings with one cause, the smallest first. `rules`: why each belongs to it. `contains`: names of
+    causes whose workload is contained in this one's: a hint that the causes may be one.
     """
 
     name: str
@@ -102,8 +102,8 @@ class Group(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(m.symptom for m in self.members))
 
 
-def group(members: Sequence[Member]) -> list[Group]:
-    """The members by cause; largest groups first."""
+def by_cause(members: Sequence[Member]) -> list[Cause]:
+    """The members by cause; largest causes first."""
     ordered = sorted(members, key=lambda m: (len(m.minimal) or m.operations, m.operations, m.minimal))
     found: list[list[tuple[Member, str]]] = []
     for member in ordered:
@@ -116,11 +116,11 @@ def group(members: Sequence[Member]) -> list[Group]:
             found.append([(member, "" if member.minimal else NOT_SHRUNK)])
     found.sort(key=lambda g: (-len(g), len(g[0][0].minimal)))
     named = _named([g[0][0] for g in found])
-    groups = [
-        Group(name, tuple(m for m, _ in g), tuple(rule for _, rule in g))
+    causes = [
+        Cause(name, tuple(m for m, _ in g), tuple(rule for _, rule in g))
         for name, g in zip(named, found, strict=True)
     ]
-    return [msgspec.structs.replace(g, contains=_inside(g, groups)) for g in groups]
+    return [msgspec.structs.replace(g, contains=_inside(g, causes)) for g in causes]
 
 
 def rule_for(a: Member, b: Member) -> str:
@@ -178,15 +178,15 @@ def _matched(operation: str, other: str, names: Mapping[str, str]) -> Mapping[st
     return found if len(set(found.values())) == len(found) else None
 
 
-def _inside(group: Group, groups: Sequence[Group]) -> tuple[str, ...]:
+def _inside(cause: Cause, causes: Sequence[Cause]) -> tuple[str, ...]:
     """Groups whose workload is a part of this one's."""
-    own = group.smallest.minimal
-    others = ((g.name, g.smallest.minimal) for g in groups if g is not group)
+    own = cause.smallest.minimal
+    others = ((g.name, g.smallest.minimal) for g in causes if g is not cause)
     return tuple(name for name, part in others if part and len(part) < len(own) and contains(own, part))
 
 
 def _named(members: Sequence[Member]) -> list[str]:
-    """A name for each group: its kinds of operations, runs of one kind told once; unique."""
+    """A name for each cause: its kinds of operations, runs of one kind told once; unique."""
     names: list[str] = []
     for member in members:
         kinds = [operation.split()[0] for operation in member.minimal] or [member.workload]

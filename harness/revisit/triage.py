@@ -18,7 +18,7 @@ from typing import Protocol, Self
 import msgspec
 
 from harness.cases.pins import source_hash
-from harness.errors import NotSupported, PowercutError
+from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import find_binary
 from harness.guests.worker import find_agent
@@ -29,7 +29,7 @@ from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import shown_path
 from harness.revisit import experiment
-from harness.revisit.causes import Group, Member, Symptom, group, symptom_of
+from harness.revisit.causes import Cause, Member, Symptom, by_cause, symptom_of
 from harness.revisit.experiment import Bench, Violated, open_bench, violations
 from harness.revisit.shrink import Shrunk, workload_file
 from harness.revisit.simplify import Operations, minimal, paths_of
@@ -46,7 +46,7 @@ ATTEMPTS = 3
 class Triage(msgspec.Struct, frozen=True):
     """What a triage came to. `left_out`: number of findings that were expected, and so not looked at."""
 
-    groups: tuple[Group, ...]
+    causes: tuple[Cause, ...]
     not_again: tuple[Member, ...]
     left_out: int = 0
     schema: int = SCHEMA
@@ -56,7 +56,7 @@ class Triage(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Suspect:
     """A finding to shrink: the first of its symptom in a case."""
 
     finding: Finding
@@ -68,10 +68,10 @@ class Target:
         return self.finding.case
 
 
-def targets_of(store: RunStore, *, expected: bool) -> tuple[list[Target], int]:
+def suspects_of(store: RunStore, *, expected: bool) -> tuple[list[Suspect], int]:
     """What of a run's findings is to be shrunk, and how many expected ones were left out."""
     plan = store.plan()
-    found: dict[tuple[CaseId, Symptom], Target] = {}
+    found: dict[tuple[CaseId, Symptom], Suspect] = {}
     left_out = 0
     for finding in store.findings():
         if finding.expectation is not None and not expected:
@@ -79,7 +79,7 @@ def targets_of(store: RunStore, *, expected: bool) -> tuple[list[Target], int]:
             continue
         workload = find_workload(plan.workloads, finding.case.workload)
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
-        found.setdefault((finding.case, symptom), Target(finding, symptom, workload))
+        found.setdefault((finding.case, symptom), Suspect(finding, symptom, workload))
     return sorted(found.values(), key=lambda t: t.case.configuration), left_out
 
 
@@ -168,26 +168,24 @@ class Laboratory:
         known = self._experiments.get(text, attempt, fast)
         if known is None:
             self._progress.begin("experiments", 1)
-            shown, failed = self._shown(operations, fast)
-            known = Experiment(text, attempt, fast, shown, failed)
-            self._experiments.put(known)
+            known = self._made(operations, text, attempt, fast)
+            if not known.failed:  # what went wrong once may have been this host's fault
+                self._experiments.put(known)
             self._progress.advance("experiments", 1)
         return known
 
-    def _shown(self, operations: Operations, fast: bool) -> tuple[tuple[tuple[Symptom, str], ...], str]:
+    def _made(self, operations: Operations, text: tuple[str, ...], attempt: int, fast: bool) -> Experiment:
         self.made += 1
         bench = self._benched()
         case = CaseId(self.profile.filesystem, self.profile.mode, "candidate")
-        with_machine = bench.fast if fast else bench
+        name = f"candidate-{self.made}"
         try:
             found = violations(
-                with_machine, self.profile, case, f"candidate-{self.made}", operations, lambda _: False
+                bench.fast if fast else bench, self.profile, case, name, operations, lambda _: False
             )
-        except NotSupported as e:
-            return (), e.what
         except PowercutError as e:
-            return (), e.line
-        return _smallest(found, paths_of(operations)), ""
+            return Experiment(text, attempt, fast, failed=e.line)
+        return Experiment(text, attempt, fast, _smallest(found, paths_of(operations)))
 
     def _benched(self) -> Bench:
         if self._bench is None:
@@ -222,9 +220,9 @@ def _settings(store: RunStore, profile: Profile, named: Named) -> str:
 # --- shrinking one finding -------------------------------------------------------------------
 
 
-def examined(target: Target, run: str, kernel: str, tries: Tester) -> Member:
+def examined(suspect: Suspect, run: str, kernel: str, tries: Tester) -> Member:
     """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk."""
-    finding, operations = target.finding, target.workload.operations
+    finding, operations = suspect.finding, suspect.workload.operations
     before = tries.made
     member = Member(
         run=run,
@@ -233,23 +231,23 @@ def examined(target: Target, run: str, kernel: str, tries: Tester) -> Member:
         workload=finding.case.workload,
         point=str(finding.crash_point),
         finding=finding.id,
-        symptom=target.symptom,
+        symptom=suspect.symptom,
         summary=finding.summary,
         operations=len(operations),
     )
-    if target.workload.opaque:
+    if suspect.workload.opaque:
         return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
     for fast in (True, False):
-        if not _shown_at_all(tries, operations, target.symptom, fast):
+        if not _shown_at_all(tries, operations, suspect.symptom, fast):
             continue
         left = minimal(
             tries.profile.contract,
             operations,
-            lambda part, fast=fast: tries.experiment(part, fast=fast).shows(target.symptom),  # type: ignore[misc]
+            lambda part, fast=fast: tries.experiment(part, fast=fast).shows(suspect.symptom),  # type: ignore[misc]
         )
-        confirmed = _shown_at_all(tries, left, target.symptom, fast=False)
+        confirmed = _shown_at_all(tries, left, suspect.symptom, fast=False)
         if confirmed or not fast:
-            shown = next(t for t in _attempts(tries, left, not confirmed) if t.shows(target.symptom))
+            shown = next(t for t in _attempts(tries, left, not confirmed) if t.shows(suspect.symptom))
             return msgspec.structs.replace(
                 member,
                 minimal=tuple(map(str, left)),
@@ -257,8 +255,15 @@ def examined(target: Target, run: str, kernel: str, tries: Tester) -> Member:
                 confirmed=confirmed,
                 recordings=tries.made - before,
             )
-    reason = f"{ATTEMPTS} new recordings on each machine did not show it"
-    return msgspec.structs.replace(member, reason=reason, recordings=tries.made - before)
+    return msgspec.structs.replace(member, reason=_why_not(tries, operations), recordings=tries.made - before)
+
+
+def _why_not(tries: Tester, operations: Operations) -> str:
+    """Why a finding does not show in new recordings of its whole workload."""
+    last = tries.experiment(operations, ATTEMPTS - 1, fast=False)
+    if last.failed:
+        return f"a new recording failed: {last.failed}"
+    return f"{ATTEMPTS} new recordings on each machine did not show it"
 
 
 def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Experiment]:
@@ -285,15 +290,15 @@ def triage(
     def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, named, progress)
 
-    looked = [(store, *targets_of(store, expected=expected)) for store in stores]
-    work = [(store, target) for store, targets, _ in looked for target in targets]
+    looked = [(store, *suspects_of(store, expected=expected)) for store in stores]
+    work = [(store, suspect) for store, suspects, _ in looked for suspect in suspects]
     members: list[Member] = []
     begun = time.monotonic()
     progress.begin("findings", len(work))
-    for (store, configuration), targets in _by_mode(work).items():
+    for (store, configuration), suspects in _by_mode(work).items():
         with (tries or laboratory)(store, configuration) as opened:
-            for target in targets:
-                members.append(examined(target, shown_path(store.path), store.info.kernel.name, opened))
+            for suspect in suspects:
+                members.append(examined(suspect, shown_path(store.path), store.info.kernel.name, opened))
                 progress.say(
                     f"[{len(members)}/{len(work)}] {_words(members[-1])}"
                     f"{_left(time.monotonic() - begun, len(members), len(work))}"
@@ -301,13 +306,13 @@ def triage(
                 progress.advance("findings", 1)
     again = [m for m in members if m.minimal or m.reason.startswith("it runs")]
     lost = [m for m in members if m not in again]
-    return Triage(tuple(group(again)), tuple(lost), sum(count for *_, count in looked))
+    return Triage(tuple(by_cause(again)), tuple(lost), sum(count for *_, count in looked))
 
 
-def _by_mode(work: Sequence[tuple[RunStore, Target]]) -> dict[tuple[RunStore, str], list[Target]]:
-    found: dict[tuple[RunStore, str], list[Target]] = {}
-    for store, target in work:
-        found.setdefault((store, target.case.configuration), []).append(target)
+def _by_mode(work: Sequence[tuple[RunStore, Suspect]]) -> dict[tuple[RunStore, str], list[Suspect]]:
+    found: dict[tuple[RunStore, str], list[Suspect]] = {}
+    for store, suspect in work:
+        found.setdefault((store, suspect.case.configuration), []).append(suspect)
     return found
 
 
@@ -324,12 +329,12 @@ def _left(seconds: float, done: int, of: int) -> str:
     return f"; about {minutes} minute{'s' * (minutes != 1)} left" if minutes else ""
 
 
-def workload_of(group: Group, finding: Finding) -> str:
-    """The workload file of a group's smallest member; `finding`: that member's."""
-    member = group.smallest
+def workload_of(cause: Cause, finding: Finding) -> str:
+    """The workload file of a cause's smallest member; `finding`: that member's."""
+    member = cause.smallest
     operations = tuple(map(parse_operation, member.minimal))
     seen = next(text for symptom, text in member.shows if symptom == member.symptom)
-    shrunk = Shrunk(Workload(group.name, "", operations), member.symptom.oracle, seen, member.recordings)
+    shrunk = Shrunk(Workload(cause.name, "", operations), member.symptom.oracle, seen, member.recordings)
     return workload_file(shrunk, finding)
 
 

@@ -13,8 +13,8 @@ from harness.revisit.causes import (
     SAME_WORKLOAD,
     Member,
     Symptom,
+    by_cause,
     contains,
-    group,
     symptom_of,
 )
 
@@ -49,7 +49,7 @@ def test_a_symptom_has_neither_names_nor_numbers() -> None:
 
 def test_two_causes_that_look_alike_stay_apart() -> None:
     """Both lose a name that fsync acknowledged; findings were folded by that alone."""
-    assert [len(g.members) for g in group([member(NAMELESS), member(RENAMED)])] == [1, 1]
+    assert [len(g.members) for g in by_cause([member(NAMELESS), member(RENAMED)])] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_two_causes_that_look_alike_stay_apart() -> None:
     ],
 )
 def test_findings_come_together_by_a_rule(other: Member, rule: str) -> None:
-    groups = group([member(NAMELESS), other])
+    causes = by_cause([member(NAMELESS), other])
     if rule:
-        assert [g.rules for g in groups] == [("", rule)]
+        assert [g.rules for g in causes] == [("", rule)]
     else:
-        assert [len(g.members) for g in groups] == [1, 1]
+        assert [len(g.members) for g in causes] == [1, 1]
 
 
 def test_what_was_not_shrunk_is_joined_with_nothing() -> None:
-    groups = group([member(()), member(()), member(NAMELESS)])
-    assert sorted(g.rules for g in groups) == [("",), (NOT_SHRUNK,), (NOT_SHRUNK,)]
-    assert len({g.name for g in groups}) == 3
+    causes = by_cause([member(()), member(()), member(NAMELESS)])
+    assert sorted(g.rules for g in causes) == [("",), (NOT_SHRUNK,), (NOT_SHRUNK,)]
+    assert len({g.name for g in causes}) == 3
 
 
 LONGER = ("create foo", "tmpfile bar 77", "fsync bar", "append bar 4096", "fsync bar")
@@ -87,12 +87,12 @@ def showing(found: Member, *symptoms: Symptom) -> Member:
 def test_a_further_symptom_that_needs_the_whole_smaller_workload_is_a_consequence() -> None:
     small = showing(member(NAMELESS), MISSING)
     large = showing(member(LONGER, UNATTACHED), UNATTACHED, MISSING)
-    (group_,) = group([large, small])
-    assert (group_.smallest, group_.rules) == (small, ("", CONTAINED))
+    (cause,) = by_cause([large, small])
+    assert (cause.smallest, cause.rules) == (small, ("", CONTAINED))
 
 
 def test_one_that_does_not_show_the_smaller_ones_symptom_is_only_a_hint() -> None:
-    first, second = group(
+    first, second = by_cause(
         [showing(member(LONGER, UNATTACHED), UNATTACHED), showing(member(NAMELESS), MISSING)]
     )
     assert (first.contains, second.contains) == ((), (first.name,))
@@ -109,7 +109,7 @@ def test_a_part_has_the_same_names_in_the_same_places() -> None:
 
 
 def test_what_syncs_more_stands_for_what_syncs_less() -> None:
-    """One fault was two groups: after `fsync A` it breaks atomicity, after `sync` durability."""
+    """One fault was two causes: after `fsync A` it breaks atomicity, after `sync` durability."""
     assert contains(("mkdir A", "create foo", "fsync A", "create bar"), ("create foo", "sync", "create bar"))
     assert contains(("create foo", "fdatasync foo"), ("create bar", "fsync bar"))
     assert not contains(("create foo", "sync"), ("create foo", "fsync foo"))
@@ -118,7 +118,7 @@ def test_what_syncs_more_stands_for_what_syncs_less() -> None:
 
 def test_the_largest_group_comes_first_and_its_smallest_member_leads() -> None:
     big = [member(("tmpfile foo 5000", "fsync foo")), member(NAMELESS, UNATTACHED), member(NAMELESS)]
-    groups = group([member(RENAMED), *big])
-    assert [len(g.members) for g in groups] == [3, 1]
-    assert groups[0].symptoms == (UNATTACHED, MISSING)
-    assert groups[0].name == "ext4-ordered-tmpfile-fsync"
+    causes = by_cause([member(RENAMED), *big])
+    assert [len(g.members) for g in causes] == [3, 1]
+    assert causes[0].symptoms == (UNATTACHED, MISSING)
+    assert causes[0].name == "ext4-ordered-tmpfile-fsync"

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.cli.triage import text_of
-from harness.errors import ExitCode
+from harness.errors import ExitCode, GuestLost
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import Lines
@@ -107,18 +107,18 @@ def both(ops: list[str]) -> Mapping[str, str]:
 def test_one_cause_with_two_symptoms_in_five_cases_is_one_group(tmp_path: Path) -> None:
     names = [f"random1-{seed}-20" for seed in (1, 4, 11, 12, 15)]
     found = triaged(tmp_path, run_with(tmp_path, nameless, *names), FakeTries(nameless))
-    (group,) = found.groups
-    assert group.smallest.minimal == ("tmpfile foo 0", "fsync foo")
-    assert len(group.members) == 10
-    assert set(group.rules[1:]) == {SAME_WORKLOAD}
-    assert {s.oracle for s in group.symptoms} == {"durability", "fsck"}
+    (cause,) = found.causes
+    assert cause.smallest.minimal == ("tmpfile foo 0", "fsync foo")
+    assert len(cause.members) == 10
+    assert set(cause.rules[1:]) == {SAME_WORKLOAD}
+    assert {s.oracle for s in cause.symptoms} == {"durability", "fsck"}
 
 
 def test_two_causes_that_look_alike_stay_apart(tmp_path: Path) -> None:
     """One workload has a tmpfile and no unlink, the other an unlink and no tmpfile. Both lose a name."""
     run = run_with(tmp_path, both, "random1-1-20", "ace-unlink.A_foo+fsync.A")
     found = triaged(tmp_path, run, FakeTries(both))
-    alike = [g for g in found.groups if Symptom("durability", "NAME: missing") in g.symptoms]
+    alike = [g for g in found.causes if Symptom("durability", "NAME: missing") in g.symptoms]
     assert sorted(g.smallest.minimal[-1].split()[0] for g in alike) == ["fsync", "unlink"]
 
 
@@ -132,20 +132,20 @@ def test_shrinking_keeps_to_the_symptom(tmp_path: Path) -> None:
 
     run = run_with(tmp_path, two_complaints, "random1-12-20")
     found = triaged(tmp_path, run, FakeTries(two_complaints))
-    assert [str(s) for g in found.groups for s in g.symptoms] == ["fsck: fsck: ref count N"]
-    assert found.groups[0].smallest.minimal[-1].startswith("rename")
+    assert [str(s) for g in found.causes for s in g.symptoms] == ["fsck: fsck: ref count N"]
+    assert found.causes[0].smallest.minimal[-1].startswith("rename")
 
 
 def test_what_the_fast_machine_does_not_show_is_shrunk_on_the_other(tmp_path: Path) -> None:
     run = run_with(tmp_path, nameless, "random1-4-20")
     found = triaged(tmp_path, run, FakeTries(nameless, slow_only=True))
-    assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.groups] == [("tmpfile foo 0", True)]
+    assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.causes] == [("tmpfile foo 0", True)]
 
 
 def test_what_is_not_shown_again_is_said_and_grouped_with_nothing(tmp_path: Path) -> None:
     run = run_with(tmp_path, nameless, "random1-4-20")
     found = triaged(tmp_path, run, FakeTries(lambda ops: {}))
-    assert found.groups == ()
+    assert found.causes == ()
     assert [m.reason for m in found.not_again] == [
         f"{ATTEMPTS} new recordings on each machine did not show it"
     ] * 2
@@ -154,8 +154,8 @@ def test_what_is_not_shown_again_is_said_and_grouped_with_nothing(tmp_path: Path
 def test_known_failures_are_left_out_and_counted(tmp_path: Path) -> None:
     run = run_with(tmp_path, nameless, "random1-4-20", known=True)
     found = triaged(tmp_path, run, FakeTries(nameless))
-    assert (found.groups, found.left_out) == ((), 2)
-    assert len(triaged(tmp_path, run, FakeTries(nameless), expected=True).groups) == 1
+    assert (found.causes, found.left_out) == ((), 2)
+    assert len(triaged(tmp_path, run, FakeTries(nameless), expected=True).causes) == 1
 
 
 # --- what is kept ----------------------------------------------------------------------------
@@ -209,6 +209,23 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     assert opened == ["bench", "experiment"]
 
 
+def test_what_failed_is_tried_again_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that was lost once made a workload harmless for ever."""
+
+    def lost(*_: object) -> list[Violated]:
+        raise GuestLost("the guest is gone", "")
+
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "_settings", lambda *_: "settings")
+    monkeypatch.setattr(module, "open_bench", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None)))
+    monkeypatch.setattr(module, "violations", lost)
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    with RunStore.open(run) as store, quiet(tmp_path) as progress:
+        found = triage([store], Named(), progress)
+    assert {m.reason for m in found.not_again} == {"a new recording failed: the guest is gone"}
+    assert not list((tmp_path / "cache").rglob("*.jsonl"))
+
+
 # --- the command -----------------------------------------------------------------------------
 
 
@@ -220,13 +237,13 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("planted")
 def test_the_command_writes_workloads_and_json(tmp_path: Path) -> None:
     run = run_with(tmp_path, nameless, "random1-4-20")
-    file = tmp_path / "groups.json"
+    file = tmp_path / "causes.json"
     done = powercut("triage", run, "--json", file)
     assert done.exit_code == ExitCode.INCONSISTENT, done.output
-    (group,) = msgspec.json.decode(file.read_bytes(), type=Triage).groups
-    workload = run / "triage" / f"{group.name}.toml"
+    (cause,) = msgspec.json.decode(file.read_bytes(), type=Triage).causes
+    workload = run / "triage" / f"{cause.name}.toml"
     assert [str(op) for op in load_workload(str(workload)).operations] == ["tmpfile foo 0", "fsync foo"]
-    assert f"1. {group.name}: 2 findings in 1 case" in done.output
+    assert f"1. {cause.name}: 2 findings in 1 case" in done.output
     assert f"run it: powercut run -c ext4/fast_commit -w {workload}" in done.output
     assert f"reproduce: powercut repro ext4-fast_commit/random1-4-20@1 --from {run}" in done.output
 
@@ -245,6 +262,16 @@ def test_findings_that_do_not_show_again_are_undecided(
     done = powercut("triage", run_with(tmp_path, nameless, "random1-4-20"))
     assert done.exit_code == ExitCode.UNDECIDED
     assert "not shown again: ext4-fast_commit/random1-4-20 durability: NAME: missing" in done.output
+
+
+def test_an_interrupted_triage_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(ops: list[str]) -> Mapping[str, str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "Laboratory", lambda *_: FakeTries(stopped))
+    done = powercut("triage", run_with(tmp_path, nameless, "random1-4-20"))
+    assert done.exit_code == ExitCode.INTERRUPTED
+    assert "the same command goes on" in done.output
 
 
 def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_two_ways_to_one_fault_are_one_cause(tmp_path: Path) -> None:
     with RunStore.open(path) as store, Lines(Console(file=io.StringIO())) as progress:
         found = triage([store], Named(), progress)
         assert found.not_again == ()
-        lost = [g for g in found.groups if any(s.oracle == "durability" for s in g.symptoms)]
+        lost = [g for g in found.causes if any(s.oracle == "durability" for s in g.symptoms)]
     assert len(lost) == 1
     assert {m.workload for m in lost[0].members} == set(ways)
     assert lost[0].smallest.confirmed
