@@ -21,6 +21,7 @@ from harness.cases.casework import Casework
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import copy_base, is_kept, make_base
+from harness.cases.settle import settle
 from harness.errors import EnvironmentLacks, RunChanged, StoreError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
@@ -59,9 +60,11 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if not bases:
             _note_why_not(store, asked)
             return _report(store)
-        # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel.
+        # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel. Mount
+        #    once what writes the same at every mount.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
+        _settle(plan, able, bases, kits.recorder, store.layout, scratch)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, kits, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
@@ -132,6 +135,22 @@ def _base_images(
         except EnvironmentLacks as e:
             refused[p.name] = e.line
     return made, refused
+
+
+def _settle(
+    plan: Plan,
+    able: Sequence[Profile],
+    bases: Mapping[str, Path],
+    kit: GuestKit,
+    run: RunLayout,
+    scratch: Path,
+) -> None:
+    """Mount once the base images that need it, unless something was already recorded on them."""
+    for p in able:
+        recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
+        if p.mounted_once and p.name in bases and not recorded:
+            with Worker(kit, scratch / "settling", plan.log_bytes) as worker:
+                settle(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
 def _interrupted(progress: Progress, work: Callable[[], None]) -> bool:

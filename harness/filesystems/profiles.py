@@ -154,6 +154,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     console: ConsolePatterns
     fsck: Tool | None = None
     repair: Tool | None = None
+    mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
     toolbox: InToolbox | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
@@ -175,7 +176,8 @@ class Profile:
     `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
     exit codes mean that it succeeded. `toolbox`: None if the guest with tools has no mkfs for it. `tracing`:
     None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`: runs only
-    if it is named in full, never as one of `all` or of its file system's modes.
+    if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its base
+    image holds what a first mount writes (`harness.cases.settle`).
     """
 
     filesystem: str
@@ -195,6 +197,7 @@ class Profile:
     toolbox: InToolbox | None = None
     tracing: Tracepoints | None = None
     on_request: bool = False
+    mounted_once: bool = False
 
     @property
     def second_offset(self) -> int:
@@ -337,6 +340,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         toolbox=shared.toolbox,
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
+        mounted_once=shared.mounted_once,
     )
 
 

@@ -163,7 +163,7 @@ def _make_tree(
         shutil.rmtree(path / name, ignore_errors=True)  # of a build that was interrupted
     log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=path, prefix="unpacking-") as scratch:
-        with source_tree(source, Path(scratch), say) as (tree, version, identity):
+        with source_tree(source, flavour, Path(scratch), say) as (tree, version, identity):
             tree.rename(path / "source")
         say(f"building the unmodified kernel: minutes, once; what make prints goes to {log}")
         (path / "out").mkdir()

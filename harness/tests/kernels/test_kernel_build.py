@@ -14,7 +14,15 @@ from harness.errors import KernelError
 from harness.guests.machine import profile_of
 from harness.host.archive import Archive
 from harness.kernels import build as kernel_build
-from harness.kernels.build import Built, Flavour, built_kernels, matching_kernel, outdated_kernel
+from harness.kernels.build import (
+    Built,
+    Flavour,
+    built_kernels,
+    key_for,
+    matching_kernel,
+    outdated_kernel,
+)
+from harness.kernels.edits import Edit
 
 VERSION = "6.12.117-1~deb12u1"
 
@@ -79,9 +87,30 @@ def test_a_package_without_a_kernel_source_is_refused(
     monkeypatch.setattr(subprocess, "run", dpkg)
     with (
         pytest.raises(KernelError, match=r"the package hello 2\.10-3 holds no kernel source"),
-        kernel_build.source_tree("hello", tmp_path, lambda _: None),
+        kernel_build.source_tree("hello", flavour_of("uml"), tmp_path, lambda _: None),
     ):
         pytest.fail("there is a tree")
+
+
+def test_an_edit_for_speed_is_done_or_left_out_aloud(tmp_path: Path) -> None:
+    """A source that it does not fit still gives a kernel; only judging in it takes longer."""
+    tree = tmp_path / "fs"
+    tree.mkdir()
+    (tree / "ahead.c").write_text("int ahead(void)\n{\n\treturn 128;\n}\n")
+    said: list[str] = []
+    for pattern in ("128", "1024"):
+        kernel_build._apply(Edit("fs/ahead.c", "ahead", pattern, "0"), tmp_path, said.append)
+    assert "return 0;" in (tree / "ahead.c").read_text()
+    assert len(said) == 1
+    assert "'1024'" in said[0]
+
+
+def test_a_kernel_with_other_edits_is_another_one() -> None:
+    uml = flavour_of("uml")
+    assert [e.function for e in uml.edits] == ["do_readahead"]
+    assert key_for("linux-source-1 1.0", uml) != key_for(
+        "linux-source-1 1.0", msgspec.structs.replace(uml, edits=())
+    )
 
 
 def test_a_source_package_of_another_suite_comes_from_where_its_series_does(

@@ -114,7 +114,9 @@ def test_the_first_use_unpacks_and_builds_what_later_ones_take(
     """Interrupted before it is complete, it begins anew."""
 
     @contextlib.contextmanager
-    def unpacked(source: str, scratch: Path, say: object) -> Iterator[tuple[Path, str, str]]:
+    def unpacked(
+        source: str, flavour: Flavour, scratch: Path, say: object
+    ) -> Iterator[tuple[Path, str, str]]:
         (scratch / "tree" / "fs").mkdir(parents=True)
         (scratch / "tree" / "fs" / "main.c").write_text(PROGRAM)
         (scratch / "tree" / "Makefile").write_text(MAKEFILE)

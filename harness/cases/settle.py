@@ -1,0 +1,49 @@
+"""Base images of file systems that write the same to their disk at every mount.
+
+XFS stamps the 2 MiB of its log that lie ahead of the head (xlog_clear_stale_blocks,
+fs/xfs/xfs_log_recover.c). On a fresh image these are 513 blocks that a cut may lose, each on its own, and
+that recovery reads: more states than can ever be looked at, and none of them holds anything of the workload.
+A second mount of an image that nothing has changed writes the same bytes to the same place, so there is
+nothing left to lose.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.cases.recording import target_of
+from harness.filesystems.profiles import Profile
+from harness.guests.worker import Worker
+from harness.host.packed import pack
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
+from harness.writelog import read_log
+from harness.writelog.events import times_of
+
+
+def settle(worker: Worker, profile: Profile, base: Path, kept: Path) -> None:
+    """Mount the base image in a guest and add to it, and to `kept`, what mount wrote before any operation. A
+    kernel that tells no times leaves it as it is. Raises as `Worker.record`.
+    """
+    events = worker.record(target_of(profile, base, None), [Operation(OperationKind.SYNC)])
+    log = read_log(worker.log_device)
+    times = times_of(log.entries, events)
+    if times is None:
+        return
+    begun = min(mark.at for mark in times.marks if mark.text.startswith("begin "))
+    part = base.with_suffix(".settled")
+    shutil.copyfile(base, part)
+    add(part, worker.log_device, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
+    pack(part, kept)
+    part.replace(base)
+
+
+def add(image: Path, log: Path, entries: Iterable[LogEntry]) -> None:
+    """Write these entries of the log at `log` into an image, in this order."""
+    with log.open("rb") as source, image.open("r+b") as device:
+        for entry in entries:
+            length = entry.sectors * SECTOR_BYTES
+            source.seek(entry.data_offset)
+            device.seek(entry.sector * SECTOR_BYTES)
+            device.write(bytes(length) if EntryFlag.DISCARD in entry.flags else source.read(length))
