@@ -88,7 +88,7 @@ from harness.report.words import shown_path
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Continue a stopped campaign: try the faults that are left.",
+    help="Continue a stopped campaign: try the faults that are left, or were left undecided.",
 )
 @guarded
 def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **given: Any) -> ExitCode:
@@ -103,7 +103,8 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
     the kernel's source and builds it, which takes minutes; each fault then takes about ten seconds to build.
-    The unmodified kernel runs first, under the same workloads: what it shows too does not count.
+    The unmodified kernel runs first, under the same workloads: what it shows too does not count. Unless
+    --states says otherwise, all legal crash states are looked at, with a budget of 300 states a case.
     reports/latest keeps pointing to the last `powercut run`.
 
     Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, 2 usage,
@@ -123,15 +124,20 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     return _carry_out(plan, create(plan, given["out"]))
 
 
+DEFAULT_STATES, DEFAULT_BUDGET = ["exhaustive"], "300"
+
+
 def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
+    states = given["fault_models"] or DEFAULT_STATES
+    budget = given["budget"] or ("" if given["fault_models"] else DEFAULT_BUDGET)
     return FaultsPlan(
         names=list(names),
         modes=given["modes"],
         workloads=given["workloads"],
         source=given["source"],
         machine=given["machine"],
-        fault_models=asked_states(given["fault_models"]),
-        budget=asked_budget(given["budget"], given["fault_models"]),
+        fault_models=asked_states(states),
+        budget=asked_budget(budget, states),
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )

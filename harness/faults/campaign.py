@@ -239,12 +239,14 @@ class _Work:
     def _trial(
         self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]
     ) -> Trial:
-        """The result in the run directory if it is of the same kernel and cases, else a new one."""
+        """The result in the run directory if it is of the same kernel and cases and decided, else a new
+        one.
+        """
         folder = self._path / "trials" / name
         states = [*self._plan.fault_models, self._plan.budget.option]
         key = _key(self._kernels.key(edits), modes, workloads, states)
         done = _read(folder / _TRIAL_NAME)
-        if done and done.key == key and not done.failed:
+        if done and done.key == key and not done.failed and not done.undecided:
             return done
         if done:
             shutil.rmtree(folder)

@@ -155,6 +155,17 @@ def test_a_kernel_that_dies_or_does_not_build_is_undecided(
     assert exit_code(campaign) is ExitCode.UNDECIDED
 
 
+def test_what_was_undecided_is_tried_again(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that a busy host lost stayed undecided for good."""
+    plant(monkeypatch, fault("mortal"), fault("forgetful"))
+    plan, path = begin(tmp_path)
+    for _ in range(2):
+        carry_out(plan, path, kernels, Progress(), lambda _: None)
+    assert kernels.variants == ["mortal", "forgetful", "mortal"]
+
+
 def test_a_stopped_campaign_goes_on_where_it_was(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
