@@ -4,6 +4,7 @@
 README.md       what goes wrong, on which kernels, where in the code, and what is not claimed
 finding.toml    on which kernels reproduce.sh is run, and what it says there
 reproduce.sh    shows the bug without Powercut; its last line is `BROKEN: ...` or `KEPT: ...`
+*.patch         a few lines that mend a module, as a control
 evidence/       what reproduce.sh and the kernel printed
 ```
 """
@@ -28,18 +29,22 @@ Said = Literal["BROKEN", "KEPT"]
 class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A `[[run]]` of finding.toml: what reproduce.sh says on one kernel.
 
-    `environment`: variables of the script, such as one that chooses a control. `note`: why this run is there.
+    `environment`: variables of the script, such as one that chooses a control. `patch`: a file of the folder;
+    the module that it changes is built with it, from the kernel's source, and takes the stock module's place.
+    `note`: why this run is there.
     """
 
     kernel: str
     says: Said
     environment: dict[str, str] = {}
+    patch: str = ""
     note: str = ""
 
     @property
     def name(self) -> str:
         """What tells it from the dossier's other runs: `debian-7.3 CONTROL=1`."""
-        return " ".join([self.kernel, *(f"{k}={v}" for k, v in sorted(self.environment.items()))])
+        variables = [f"{k}={v}" for k, v in sorted(self.environment.items())]
+        return " ".join([self.kernel, *variables, *filter(None, [self.patch])])
 
 
 class Dossier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,6 +97,8 @@ def load(path: Path) -> Dossier:
     names = [r.name for r in found.run]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{toml}: two runs of {twice[0]}", "leave out one of the two")
+    if lacking := [r.patch for r in found.run if r.patch and not (path / r.patch).is_file()]:
+        raise UsageError(f"{path} has no {lacking[0]}", "a patch stands beside its finding.toml")
     if not (path / SCRIPT).is_file():
         raise UsageError(f"{path} has no {SCRIPT}", "a dossier shows its bug without Powercut: write one")
     return msgspec.structs.replace(found, path=path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.dossiers.folder import EVIDENCE, SCRIPT, Dossier, StatedRun
@@ -12,7 +12,8 @@ from harness.errors import PowercutError
 from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress
-from harness.kernels.find import find_kernel
+from harness.kernels.find import find_kernel, need_replaced
+from harness.kernels.modules import patched_module
 from harness.toolbox.guest import Ran, Toolbox, toolbox
 
 MODULES = ("loop", "dm-mod", "dm-log-writes", "dm-flakey", "dm-delay", "dm-snapshot")
@@ -62,9 +63,13 @@ def last_word(ran: Ran, errors: str) -> tuple[str, str]:
 
 
 def rerun(dossier: Dossier, stated: StatedRun, progress: Progress) -> Rerun:
-    """Run the script on one kernel, in a guest of its own. What keeps it from being run is in the answer."""
+    """Run the script on one kernel, in a guest of its own. If it cannot be run, the answer says why."""
     try:
         kernel = find_kernel(stated.kernel)
+        if stated.patch:
+            mended = patched_module(kernel, dossier.path / stated.patch, progress.say)
+            kernel = replace(kernel, replaced=(mended,))
+            need_replaced(kernel, dossier.modules)
         with (
             OwnedFolder("powercut-finding-") as folder,
             toolbox(

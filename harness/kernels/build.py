@@ -216,6 +216,16 @@ def source_tree(
             raise KernelError(f"{tree} was built in place", f"run: make -C {tree} mrproper")
         yield tree, "", _identity(tree)
         return
+    version = unpack_source(source, scratch, say)
+    for edit in flavour.edits:
+        _apply(edit, scratch / "tree", say)
+    yield scratch / "tree", version, _package_identity(source, version)
+
+
+def unpack_source(source: str, scratch: Path, say: Callable[[str], None], folder: str = "") -> str:
+    """Unpack a source package, or one folder of it, in `scratch`/tree; returns the package's version. Raises
+    KernelError if it cannot be had, or is none.
+    """
     say(f"downloading {source}")
     deb = _source_archive(source).download(source, scratch)
     field = ["dpkg-deb", "-f", str(deb), "Version"]
@@ -229,10 +239,11 @@ def source_tree(
         )
     (scratch / "tree").mkdir()
     say(f"unpacking {archive.name}, {version}")
-    subprocess.run(["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1"], check=True)
-    for edit in flavour.edits:
-        _apply(edit, scratch / "tree", say)
-    yield scratch / "tree", version, _package_identity(source, version)
+    wanted = ["--wildcards", f"*/{folder}/*"] if folder else []
+    subprocess.run(
+        ["tar", "xf", archive, "-C", scratch / "tree", "--strip-components=1", *wanted], check=True
+    )
+    return version
 
 
 def _apply(edit: Edit, tree: Path, say: Callable[[str], None]) -> None:

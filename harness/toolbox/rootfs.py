@@ -22,11 +22,11 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
 from harness.filesystems.profiles import profiles
-from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.progress import Progress
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
+from harness.kernels.headers import unpack_headers
 
 STEP = "root image"
 # What mmdebstrap or dpkg prints when a step begins, in order.
@@ -213,11 +213,7 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
     with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
         root, part = Path(scratch) / "unpacked", Path(scratch) / "part"
         part.mkdir()
-        wanted = f"linux-headers-{release}"
-        archive = _archive_of(wanted, [Archive(), *map(Archive, kernel.suites)])
-        first = _fetch(archive, wanted, version, root, Path(scratch))
-        for package in re.findall(r"linux-headers-\S+-common", first):
-            _fetch(archive, package, version, root, Path(scratch))
+        unpack_headers(kernel, root, Path(scratch))
         _merge(root, Path(scratch) / "tree" / release / "build")
         subprocess.run(
             [
@@ -235,25 +231,6 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
         if not final.exists():  # another process may have been faster
             part.rename(final)
     return final / "headers.erofs"
-
-
-def _archive_of(package: str, archives: Sequence[Archive]) -> Archive:
-    """The first that has a package. Raises KernelError, with the package's name, if none has."""
-    found = next((a for a in archives if a.offered(re.escape(package))), None)
-    if found is None:
-        raise KernelError(f"no headers: no archive has the package {package} any more")
-    return found
-
-
-def _fetch(archive: Archive, package: str, version: str, root: Path, scratch: Path) -> str:
-    """Unpack one package of that version into `root`; returns its dependencies."""
-    try:
-        found = archive.download(f"{package}={version}", scratch)
-    except EnvironmentLacks as e:
-        raise KernelError(f"no headers: {e.what}", e.next_step) from e
-    subprocess.run(["dpkg-deb", "-x", found, root], check=True)
-    asked = ["dpkg-deb", "-f", str(found), "Depends"]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
 
 def _merge(root: Path, build: Path) -> None:

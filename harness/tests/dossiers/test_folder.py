@@ -65,6 +65,14 @@ def test_a_dossier_has_a_script(tmp_path: Path) -> None:
         load(a_dossier(tmp_path, script=False))
 
 
+def test_a_patch_stands_beside_its_finding(tmp_path: Path) -> None:
+    path = a_dossier(tmp_path, WHOLE + 'patch = "mend.patch"')
+    with pytest.raises(UsageError, match=r"has no mend\.patch"):
+        load(path)
+    (path / "mend.patch").write_text("--- a\n")
+    assert [r.name for r in load(path).run][1] == "debian-6.12 B=x CONTROL=1 mend.patch"
+
+
 def test_an_unknown_slug_is_refused_with_the_near_ones(tmp_path: Path) -> None:
     a_dossier(tmp_path)
     assert [d.slug for d in select_dossiers([], tmp_path)] == ["a-bug"]

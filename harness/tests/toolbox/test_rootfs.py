@@ -146,7 +146,7 @@ def test_headers_that_no_archive_has_are_named(surroundings: Path, monkeypatch: 
         def offered(self, pattern: str) -> list[str]:
             return []
 
-    monkeypatch.setattr("harness.toolbox.rootfs.Archive", Empty)
+    monkeypatch.setattr("harness.kernels.headers.Archive", Empty)
     modules = surroundings / "lib/modules/6.17.13+deb13-amd64"
     kernel = Kernel("debian-6.17", Path("vmlinuz"), modules, "0", package_version="6.17.13-1")
     with pytest.raises(KernelError, match=r"no archive has the package linux-headers-6\.17\.13\+deb13-amd64"):

@@ -1,0 +1,93 @@
+"""One module of a distribution's kernel, built anew with a patch of a few lines: is the bug where we say?"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.host.cache import cache_dir
+from harness.kernels.build import unpack_source
+from harness.kernels.find import Kernel
+from harness.kernels.headers import unpack_headers
+
+_TOOLS = {"make": "make", "gcc": "gcc", "patch": "patch", "xz": "xz-utils"}
+
+
+def patched_folder(patch: Path) -> str:
+    """The folder of the kernel's source that a patch (`-p1`) changes: `fs/jbd2`. Raises UsageError if it is
+    not exactly one below `fs`.
+    """
+    changed = re.finditer(r"^\+\+\+ b/(fs/\w+)/\S+$", patch.read_text(), re.MULTILINE)
+    folders: list[str] = sorted({m[1] for m in changed})
+    if len(folders) != 1:
+        raise UsageError(
+            f"{patch} changes {', '.join(folders) or 'nothing below fs'}, not one module",
+            "write it with diff -u, from a/fs/MODULE/FILE to b/fs/MODULE/FILE",
+        )
+    return folders[0]
+
+
+def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> Path:
+    """The module of `kernel` that a patch changes, built with it; from the cache if it has been built before.
+
+    Raises EnvironmentLacks for a missing tool; KernelError if the source or the headers of just this version
+    cannot be had, or it does not build; UsageError if the patch does not apply.
+    """
+    if kernel.modules is None or not kernel.source or not kernel.package_version:
+        raise KernelError(f"{kernel.name} has no source package, so none of its modules can be built")
+    folder = patched_folder(patch)
+    key = hashlib.sha256(f"{kernel.package_version} {kernel.modules.name}\n".encode() + patch.read_bytes())
+    final = cache_dir("kernels", "modules") / key.hexdigest()[:24]
+    if found := sorted(final.glob("*.ko")):
+        return found[0]
+    if missing := [package for tool, package in _TOOLS.items() if not shutil.which(tool)]:
+        names = " ".join(missing)
+        raise EnvironmentLacks(f"building a module needs {names}", f"run: apt-get install {names}")
+    with tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch:
+        version, tree = unpack_source(kernel.source, Path(scratch), say, folder), Path(scratch) / "tree"
+        if version != kernel.package_version:
+            raise KernelError(
+                f"{kernel.source} is of version {version}, {kernel.name} of {kernel.package_version}",
+                "powercut kernel update looks for newer kernels",
+            )
+        _apply(patch, tree)
+        say(f"building {folder} of {kernel.name} with {patch.name}")
+        built = _make(kernel, tree / folder, Path(scratch))
+        part = Path(scratch) / "kept"
+        part.mkdir()
+        subprocess.run(["strip", "--strip-debug", "-o", part / built.name, built], check=True)
+        if not final.exists():  # another process may have been faster
+            part.rename(final)
+    return final / built.name
+
+
+def _apply(patch: Path, tree: Path) -> None:
+    words = ["patch", "-p1", "--batch", "--fuzz=0", "-d", str(tree), "-i", str(patch.resolve())]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(
+            f"{patch} does not apply: {done.stdout.strip()}", "this source differs from the one it was for"
+        )
+
+
+def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
+    """Build a folder of modules; returns the first module."""
+    root = scratch / "headers"
+    build = unpack_headers(kernel, root, scratch, build_tools=True)
+    # It includes another package's Makefile by the place where that would be installed.
+    makefile = build / "Makefile"
+    makefile.write_text(makefile.read_text().replace(" /usr/src/", f" {root}/usr/src/"))
+    (build / "vmlinux").unlink(missing_ok=True)  # only for BTF, which takes a further program
+    words = ["make", "-s", "-C", str(build), f"M={folder}", "modules"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = sorted(folder.glob("*.ko"))
+    if done.returncode or not found:
+        tail = "\n".join(done.stderr.splitlines()[-8:])
+        raise KernelError(f"{folder.name} of {kernel.name} does not build:\n{tail}")
+    return found[0]
