@@ -1,0 +1,154 @@
+#!/bin/sh
+# F2FS, fsync_mode=strict: fdatasync returns while the node block that leads to the data is still on its way to the disk.
+#
+#   FSYNC_MODE=strict   the default here
+#   FSYNC_MODE=posix    control: F2FS's default mode, which promises no more, waits
+#
+# Needs root, loop devices, dm-delay, dm-log-writes and f2fs-tools. Prints BROKEN or KEPT; exits with 2 if it could not
+# tell.
+set -u
+FSYNC_MODE=${FSYNC_MODE:-strict}
+
+fail() {
+	echo "reproduce.sh: $*" >&2
+	exit 2
+}
+
+must() { # a step without which there is nothing to be seen
+	"$@" >&2 || fail "failed: $*"
+}
+
+[ "$(id -u)" = 0 ] || fail "needs root"
+for tool in dmsetup losetup blockdev od dd cmp awk mkfs.f2fs; do
+	command -v "$tool" >/dev/null || fail "needs $tool"
+done
+modprobe -q -a loop dm-delay dm-log-writes f2fs || : # may be loaded already, or built in
+# Without udev, dmsetup itself has to make the nodes in /dev/mapper.
+[ -e /run/udev/control ] || export DM_DISABLE_UDEV=1
+
+name=cut-$$
+dir=$(mktemp -d) || fail "no temporary directory"
+clean_up() {
+	umount "$dir/mnt" 2>/dev/null
+	dmsetup remove --retry "$name-log" 2>/dev/null
+	dmsetup remove --retry "$name-slow" 2>/dev/null
+	for device in $(losetup -n -O NAME,BACK-FILE | awk -v d="$dir/" 'index($2, d) == 1 { print $1 }'); do
+		losetup -d "$device"
+	done
+	rm -rf "$dir"
+}
+trap clean_up EXIT
+trap 'exit 2' HUP INT TERM
+
+# --- a disk with a volatile write cache ----------------------------------------------------------
+
+# dm-log-writes logs a write when a flush that was sent after its completion has made it durable, a FUA write when it
+# is complete: so the log up to a mark is what is on the disk for certain if the power fails then. Below it, dm-delay
+# can take its time over writes, but not over reads and flushes: `slow 4000` makes it four seconds for each.
+disk_on() {
+	must cp --sparse=always "$dir/base" "$dir/disk"
+	must truncate -s 256M "$dir/log"
+	disk=$(losetup -f --show "$dir/disk") && log=$(losetup -f --show "$dir/log") || fail "no loop devices"
+	sectors=$(blockdev --getsz "$disk")
+	must dmsetup create "$name-slow" --table "0 $sectors delay $disk 0 0 $disk 0 0 $disk 0 0"
+	must dmsetup create "$name-log" --table "0 $sectors log-writes /dev/mapper/$name-slow $log"
+}
+
+slow() {
+	must dmsetup suspend --nolockfs "$name-slow"
+	must dmsetup reload "$name-slow" --table "0 $sectors delay $disk 0 0 $disk 0 $1 $disk 0 0"
+	must dmsetup resume "$name-slow"
+}
+
+mark() {
+	must dmsetup message "$name-log" 0 mark "$1"
+}
+
+disk_off() {
+	must umount "$dir/mnt"
+	must dmsetup remove --retry "$name-log"
+	must dmsetup remove --retry "$name-slow"
+	must losetup -d "$disk"
+	must losetup -d "$log"
+}
+
+# power_cut FROM UNTIL: $dir/after becomes what the disk held when UNTIL was logged; prints the log from FROM on.
+# The log is in sectors of 512 bytes (drivers/md/dm-log-writes.c). Sector 0: magic, version, number of entries. An
+# entry is a sector with place, length, flags (1 FLUSH, 2 FUA, 4 DISCARD, 8 MARK), length of the mark's text, and
+# that text; then, unless it is a discard, the data.
+power_cut() {
+	from=$1 until=$2 at=1 shown= later=0
+	must cp --sparse=always "$dir/base" "$dir/after"
+	for entry in $(seq 0 $(($(od -An -tu8 -j16 -N8 "$dir/log") - 1))); do
+		set -- $(od -An -v -tu8 -j$((at * 512)) -N32 "$dir/log")
+		text= what=
+		[ $(($3 & 1)) = 0 ] || what="$what FLUSH"
+		[ $(($3 & 2)) = 0 ] || what="$what FUA"
+		[ $(($3 & 4)) = 0 ] || what="$what DISCARD"
+		if [ $(($3 & 8)) != 0 ]; then
+			text=$(dd if="$dir/log" bs=1 skip=$((at * 512 + 32)) count="$4" status=none | tr -d '\0')
+		fi
+		[ "$text" != "$from" ] || shown=yes
+		if [ -n "$shown" ]; then
+			if [ -n "$text" ]; then
+				echo "  $entry: mark \"$text\""
+			else
+				echo "  $entry: sector $1, $2 sectors$what"
+			fi
+		fi
+		if [ $later = 0 ] && [ $(($3 & 12)) = 0 ] && [ "$2" != 0 ]; then
+			must dd if="$dir/log" of="$dir/after" bs=512 skip=$((at + 1)) seek="$1" count="$2" conv=notrunc status=none
+		fi
+		# What came later is shown a little, but not replayed.
+		if [ $later != 0 ] || [ "$text" = "$until" ]; then
+			later=$((later + 1))
+			[ $later -le 8 ] || return 0
+		fi
+		at=$((at + 1))
+		[ $(($3 & 4)) != 0 ] || at=$((at + $2))
+	done
+	[ $later != 0 ] || fail "the log has no mark $until"
+}
+
+# --- what is done --------------------------------------------------------------------------------
+
+mkdir "$dir/mnt"
+must truncate -s 64M "$dir/base"
+must mkfs.f2fs -q -f -t 0 "$dir/base"
+must dd if=/dev/urandom of="$dir/old" bs=4096 count=16 status=none
+must cp "$dir/old" "$dir/wanted"
+must dd if=/dev/urandom of="$dir/wanted" bs=4096 count=1 conv=notrunc status=none
+disk_on
+must mount -t f2fs -o "fsync_mode=$FSYNC_MODE" "/dev/mapper/$name-log" "$dir/mnt"
+# F2FS overwrites in place on volumes of up to 16 GiB. 16 (in place for fsync alone) is what larger ones have.
+policy=/sys/fs/f2fs/$(dmsetup info -c --noheadings -o blkdevname "$name-log")/ipu_policy
+echo 16 >"$policy" || fail "no $policy"
+# Another file's fsync comes first: the first one after a checkpoint does not wait in any mode, which is another bug.
+# f is overwritten at its beginning twice: only the first time is its inode dirty (its largest extent has changed).
+# nocache (POSIX_FADV_DONTNEED) makes the kernel write the data back, as it otherwise does on its own after a while.
+must cp "$dir/old" "$dir/mnt/f"
+must sync
+must dd if="$dir/old" of="$dir/mnt/f" bs=4096 count=1 conv=notrunc oflag=nocache status=none
+must sync
+must dd if="$dir/old" of="$dir/mnt/other" bs=4096 conv=fsync status=none
+must dd if="$dir/wanted" of="$dir/mnt/f" bs=4096 count=1 conv=notrunc oflag=nocache status=none
+sleep 2
+slow 4000
+mark fdatasync-called
+must sync -d "$dir/mnt/f"
+mark fdatasync-returned
+slow 0
+disk_off
+
+# --- what is left of it --------------------------------------------------------------------------
+
+echo "Linux $(uname -r), f2fs, fsync_mode=$FSYNC_MODE. What reached the disk, from fdatasync on:"
+power_cut fdatasync-called fdatasync-returned
+must mount -t f2fs -o loop "$dir/after" "$dir/mnt"
+if cmp -s "$dir/wanted" "$dir/mnt/f"; then
+	echo "KEPT: after the power cut, f holds what fdatasync acknowledged"
+elif cmp -s "$dir/old" "$dir/mnt/f"; then
+	echo "BROKEN: fdatasync had returned, and after the power cut f holds what it held before"
+else
+	echo "BROKEN: fdatasync had returned, and after the power cut f holds neither old nor new data"
+fi
