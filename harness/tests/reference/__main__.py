@@ -1,8 +1,9 @@
 """`python -m harness.tests.reference RUN`: every legal state of the small moments of an exhaustive run, one
 by one.
 
-For each moment with at most MAX_VOLATILE volatile blocks, every subset of them is a state; states of equal
-content are looked at once, through the memo (of which a sample is recovered anyway). What they violate, all
+For each moment with at most MAX_VOLATILE volatile blocks, every subset of them is a state (not counted: a
+block that writes what the base image holds there already, alone in its place); states of equal content are
+looked at once, through the memo (of which a sample is recovered anyway). What they violate, all
 together, has to be what the run found at that moment, no less and no more. Prints a line a case; exits 1 for
 a difference.
 """
@@ -13,9 +14,9 @@ import argparse
 import itertools
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.cases.attempts import Unseen
@@ -26,7 +27,7 @@ from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import find_chosen
-from harness.model import CaseId, CrashState, Verdict
+from harness.model import SECTOR_BYTES, CaseId, CrashState, EntryFlag, Verdict
 from harness.states import LegalStates, Moment
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
@@ -102,9 +103,9 @@ def _compare(
     store: RunStore, case: CaseId, recording: Recording, legal: LegalStates, worker: Worker
 ) -> Figures:
     figures, examiner = Figures(), Examiner(recording, memo=True)
-    explored = _explored(store, case)
+    explored, idle = _explored(store, case), _idle(recording, legal)
     for entry, stages in itertools.groupby(legal.moments, key=lambda m: m.entry):
-        moments = list(stages)
+        moments = [_without(m, idle) for m in stages]
         if any(len(m.choices.volatile) > MAX_VOLATILE for m in moments):
             figures.skipped += 1
             continue
@@ -118,6 +119,31 @@ def _compare(
     if examiner.doubt:
         figures.differences.append(f"{case}: {examiner.doubt}")
     return figures
+
+
+def _idle(recording: Recording, legal: LegalStates) -> set[int]:
+    """The chunks that change nothing: what they write is there already, and nothing else is written there."""
+    writers = Counter(s for c in legal.chunks for s in range(c.sector, c.sector + c.sectors))
+    found = set()
+    with recording.base.open("rb") as base, recording.log.open("rb") as log:
+        for number, chunk in enumerate(legal.chunks):
+            entry = recording.write_log.entries[chunk.entry]
+            if EntryFlag.DISCARD in entry.flags or any(
+                writers[s] > 1 for s in range(chunk.sector, chunk.sector + chunk.sectors)
+            ):
+                continue
+            base.seek(chunk.sector * SECTOR_BYTES)
+            log.seek(entry.data_offset + (chunk.sector - entry.sector) * SECTOR_BYTES)
+            length = chunk.sectors * SECTOR_BYTES
+            if base.read(length) == log.read(length):
+                found.add(number)
+    return found
+
+
+def _without(moment: Moment, idle: set[int]) -> Moment:
+    """The moment with idle chunks landed."""
+    volatile = tuple(n for n in moment.choices.volatile if n not in idle)
+    return replace(moment, choices=replace(moment.choices, volatile=volatile))
 
 
 def _violated(
