@@ -10,7 +10,7 @@ setup:  ## install what is missing (idempotent)
 run: setup  ## is ext4 of Debian's Linux 6.12 crash-consistent, and what does barrier=0 lose?
 	@.venv/bin/powercut run --name ext4 -w all \
 		-c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier \
-		--states exhaustive --budget 150 --expect vms/filesystems/reordering.expected
+		--states exhaustive --budget 150,4s --expect vms/filesystems/reordering.expected
 
 test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
