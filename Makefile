@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference rootfs findings clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ reference: setup  ## every legal state of small moments one by one, against what
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
 		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default || [ $$? = 1 ]; \
 	.venv/bin/python -m harness.tests.reference reports/verify/latest
+
+planted: setup  ## planted faults that no prefix of the log shows: missed by prefixes, found by all legal states
+	@for states in prefix exhaustive; do echo "$$states:"; \
+		.venv/bin/powercut faults --out reports/verify --states $$states \
+			in-place-before-commit nilfs2-no-checksum replay-ignore-csum | grep -E '^[a-z0-9-]+ +(found|missed)' || :; \
+	done
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
 	@.venv/bin/powercut rootfs
