@@ -14,7 +14,16 @@ from harness.cli.options import accel_option, listed, named_kernel, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import MeasurePlan, Result, comparison, create, load_plan, measure, said_size
+from harness.measure.run import (
+    MeasurePlan,
+    Result,
+    comparison,
+    create,
+    load_plan,
+    measure,
+    put_beside,
+    said_size,
+)
 from harness.measurements.directory import read_measurements
 from harness.model import Verdict
 from harness.report.lines import resume_measurement
@@ -82,7 +91,7 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Show this measurement of another kernel in the same report. Repeatable.",
+    help="Show this measurement of another kernel in the same report; with --resume, too. Repeatable.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of everything random.")
 @out_option("Where runs are kept.")
@@ -102,6 +111,8 @@ def measure_command(
     if resume:
         plan = _planned(resume)
         need_same_files(plan.kernel, plan.modules, [], named_kernel({**given, "replaced": ()}))
+        if given["beside"]:
+            plan = put_beside(plan, resume, given["beside"])
         return _measure(plan, resume.resolve())
     if not name:
         raise UsageError("no measurement was named", f"one of: {', '.join(COMPARISONS)}")

@@ -103,6 +103,14 @@ def load_plan(path: Path) -> MeasurePlan:
         ) from e
 
 
+def put_beside(plan: MeasurePlan, path: Path, others: Sequence[Path]) -> MeasurePlan:
+    """The plan of a run directory with other ones beside it, also on disk. Raises what `create` raises."""
+    more = msgspec.structs.replace(plan, beside=[str(other.resolve()) for other in others])
+    _beside(more)
+    write_atomically(path / "plan.json", msgspec.json.encode(more))
+    return more
+
+
 def measure(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
     """Measure what the run directory does not hold yet, and evaluate all of it.
 

@@ -25,7 +25,7 @@ from harness.measure.comparison import (
     spread_table,
 )
 from harness.measure.registry import COMPARISONS
-from harness.measure.run import MeasurePlan, Result, create, load_plan, measure, said_size
+from harness.measure.run import MeasurePlan, Result, create, load_plan, measure, put_beside, said_size
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Results
 from harness.measurements.samples import Sample, Samples
@@ -272,6 +272,16 @@ def test_another_kernels_ratios_stand_beside_in_one_report(fake: Fake, tmp_path:
     write_measurement_reports(second.path)
     text = (second.path / "summary.txt").read_text()
     assert text.index("Linux 6.17 · fake") < text.index("Linux 6.12 · fake")
+
+
+def test_finished_measurements_can_be_put_beside_each_other(fake: Fake, tmp_path: Path) -> None:
+    """Taken at the same time, so that other load on the host affects both."""
+    first, second = (measure(PLAN, create(PLAN, tmp_path), Silent()) for _ in range(2))
+    fake.taken.clear()
+    measure(put_beside(load_plan(second.path), second.path, [first.path]), second.path, Silent())
+    assert len(read_measurements(second.path)) == 2
+    assert load_plan(second.path).beside == [str(first.path)]
+    assert fake.taken == []
 
 
 def test_what_is_not_the_same_measurement_cannot_stand_beside(fake: Fake, tmp_path: Path) -> None:
