@@ -12,7 +12,7 @@ from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
-from harness.cli.findings import findings_command
+from harness.cli.findings import dossier_command, findings_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.measure import measure_command
@@ -38,6 +38,7 @@ COMMANDS: tuple[click.Command, ...] = (
     history_command,
     matrix_command,
     findings_command,
+    dossier_command,
     faults_command,
     trace_command,
     measure_command,

@@ -1,4 +1,4 @@
-"""`powercut findings`: run the scripts of `reports/findings`; do they say what their folders state?"""
+"""`powercut findings` and `powercut dossier`: the folders of `reports/findings`, run and begun."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import listed
+from harness.cli.options import Folder, listed, open_run, source_option
+from harness.dossiers.draft import draft, slug_of
 from harness.dossiers.folder import Dossier, StatedRun, findings_folder, select_dossiers
 from harness.dossiers.rerun import Rerun, rerun, write_evidence
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import Progress, progress_for
 from harness.kernels.find import look_up_pc_kernel
+from harness.report.words import shown_path
+from harness.revisit.shrink import finding_to_shrink
 
 
 @click.command("findings")
@@ -95,3 +98,33 @@ def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
     if compared and any(s.said and not s.agrees for s in seen):
         return ExitCode.INCONSISTENT
     return ExitCode.CONSISTENT if all(s.said for s in seen) else ExitCode.UNDECIDED
+
+
+@click.command("dossier")
+@click.argument("case", metavar="ID")
+@source_option
+@click.option("--oracle", default="", help="The finding of this oracle. Default: the first finding.")
+@click.option("--output", type=Folder(), metavar="DIR", help="A new folder. Default: in reports/findings.")
+@guarded
+def dossier_command(case: str, source: Path, oracle: str, output: Path | None) -> ExitCode:
+    """Begin the folder of a finding for its maintainers, as far as a program can.
+
+    \b
+    powercut shrink ext4-fast_commit/random1-7-20 --from RUN     first: fewer operations
+    powercut history ext4-fast_commit/random1-7-20 --from RUN    and: which kernels have it
+    powercut dossier ext4-fast_commit/random1-7-20 --from RUN
+
+    ID is a case or a crash point of the run. Writes README.md, finding.toml, a reproduce.sh that needs no
+    Powercut, and the evidence; what is left to do says TO DO. Then: powercut findings SLUG.
+    """
+    with open_run(source) as store:
+        finding = finding_to_shrink(store, case, oracle)
+        if finding is None:
+            raise UsageError(f"{case} has no finding", "the report names the cases that have one")
+        folder = output or Path("reports", "findings", slug_of(finding))
+        for file in draft(store, finding, folder):
+            console.say(shown_path(file))
+    console.say(
+        f"finish what says TO DO, then: powercut findings {folder.name} --folder {shown_path(folder.parent)}"
+    )
+    return ExitCode.CONSISTENT

@@ -1,0 +1,166 @@
+"""`powercut dossier`: a dossier as far as a program can write it. The rest says TO DO."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.dossiers.folder import EVIDENCE, SCRIPT
+from harness.dossiers.shell import shell_line
+from harness.errors import UsageError
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.host.files import write_atomically
+from harness.host.resources import resource
+from harness.host.text import one_line, printable
+from harness.model import Operation, Workload
+from harness.report.strip import read_strip
+from harness.report.words import history_lines
+from harness.store import RunStore
+from harness.store.records import CaseInfo, DrawnEntry, Finding
+from harness.workloads.load import find_workload, load_workload
+
+_AFTER = 12
+"""Entries shown behind the crash."""
+
+
+def slug_of(finding: Finding) -> str:
+    """`ext4-fast-commit-random1-7-20-durability`: a name until somebody finds a better one."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{finding.case} {finding.oracle}".lower()).strip("-")
+
+
+def draft(store: RunStore, finding: Finding, folder: Path) -> list[Path]:
+    """Write the dossier of a finding into a new folder; returns its files. Its workload is the shrunk one, if
+    the run has it. Raises UsageError if the folder is there, and for a workload that runs programs.
+    """
+    if folder.exists():
+        raise UsageError(f"{folder} is there already", "name another one: --output DIR")
+    (profile,) = select_profiles([finding.case.configuration])
+    workload, shrunk = _workload(store, finding)
+    record = store.case(finding.case)
+    assert record is not None  # noqa: S101 - a finding is of a case
+    operations = list(workload.operations)
+    files = {
+        "README.md": _readme(store, finding, record.info, operations, shrunk),
+        "finding.toml": _toml(store, finding, profile),
+        SCRIPT: script(profile, finding, operations),
+        f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
+    }
+    evidence = store.evidence(finding)
+    if evidence:
+        files[f"{EVIDENCE}/kernel-log.txt"] = printable(evidence.kernel_log)
+        files[f"{EVIDENCE}/fsck.txt"] = printable(evidence.fsck)
+    (folder / EVIDENCE).mkdir(parents=True)
+    for name, text in files.items():
+        write_atomically(folder / name, text, 0o755 if name == SCRIPT else 0o644)
+    return [folder / name for name in files]
+
+
+def _workload(store: RunStore, finding: Finding) -> tuple[Workload, bool]:
+    """The workload to show it with, and whether it is shrunk."""
+    short = store.path / "shrunk" / f"{finding.case.workload}-{finding.oracle}.toml"
+    found = load_workload(str(short.resolve())) if short.is_file() else None
+    found = found or find_workload(store.plan().workloads, finding.case.workload)
+    if found.opaque:
+        raise UsageError(f"{found.name} runs programs", "only lists of operations become a script")
+    return found, short.is_file()
+
+
+def script(profile: Profile, finding: Finding, operations: Sequence[Operation]) -> str:
+    """reproduce.sh from its template. What fsck or mount decides is complete; else the check is to be
+    written, and until then the script exits with 2: it could not tell.
+    """
+    if profile.second or profile.repair:
+        raise UsageError(
+            f"{profile.name} takes a second device, or a repair before it is mounted",
+            "the template knows neither: write reproduce.sh by hand",
+        )
+    title = f"{profile.name}: {one_line(finding.summary)}"
+    fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]
+    lines = [shell_line(op, i) for i, op in enumerate(operations)]
+    used = {word for line in lines for word in ("xfs_io", "setfattr") if word in line}
+    unmountable = 'echo "BROKEN: the crashed file system cannot be mounted"\n\texit 0'
+    values = {
+        "TITLE": title,
+        "CUT": str(len(operations) - 1),
+        "OPTIONS": shlex.quote(profile.mount_options),
+        "TOOLS": " ".join(sorted(used | {profile.mkfs.program, fsck[0]})),
+        "MODULES": " ".join(profile.modules),
+        "SIZE": str(profile.size_bytes),
+        "MKFS": shlex.join([profile.mkfs.program, *profile.mkfs.arguments, *profile.mkfs_arguments]),
+        "FSTYPE": profile.fstype,
+        "OPERATIONS": "\n".join(f"{line}\nmark done-{i}" for i, line in enumerate(lines)),
+        "IF_UNMOUNTABLE": unmountable
+        if finding.oracle == "mountable"
+        else 'fail "the crashed file system cannot be mounted"',
+        "CHECK": _check(finding, shlex.join(fsck)),
+    }
+    template = resource("reports", "templates", SCRIPT).read_text()
+    return re.sub(r"@([A-Z_]+)@", lambda m: values[m[1]], template)
+
+
+def _check(finding: Finding, fsck: str) -> str:
+    said = f'{fsck} "$DIR/after" >"$DIR/said" 2>&1'
+    if finding.oracle == "fsck":
+        kept, broken = "KEPT: fsck finds nothing wrong", "BROKEN: fsck finds errors"
+        return (
+            f'if {said}; then\n\techo "{kept} after recovery"\nelse\n\tcat "$DIR/said"\n'
+            f'\techo "{broken} after recovery"\nfi'
+        )
+    if finding.oracle == "mountable":
+        return 'echo "KEPT: the crashed file system can be mounted"'
+    expected = one_line(finding.violations[0].expected)
+    todo = f"# TO DO: while it is mounted, look at what was promised: {expected}"
+    return f'{said} || cat "$DIR/said"\n{todo}\nfail "TO DO: the check is not written yet"'
+
+
+def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding) -> str:
+    """The write log from the last operation that had returned before the crash to some entries behind it."""
+    cut = finding.state.prefix
+    returned = [s for s in info.steps if s.ack is not None and s.ack < cut and s.begin is not None]
+    first = returned[-1].begin if returned else max(0, cut - 2 * _AFTER)
+    lines = [f"# {finding.crash_point}", *history_lines(info, cut), ""]
+    for entry in timeline:
+        if entry.index == cut:
+            lines.append("----- the power failed here")
+        if (first or 0) <= entry.index < cut + _AFTER:
+            what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
+            lines.append(f"{entry.index:8} {entry.kind:10} {what}")
+    if finding.state.dropped or finding.state.landed:
+        lines.append(f"# of these, {finding.state} says which had landed")
+    return "\n".join(map(one_line, lines)) + "\n"
+
+
+def _toml(store: RunStore, finding: Finding, profile: Profile) -> str:
+    pin = re.sub(r"^(debian-\d+\.\d+)\..*", r"\1", store.info.kernel.name)
+    title = one_line(f"{profile.filesystem}: {finding.summary}").replace("\\", "/").replace('"', "'")
+    modules = ", ".join(f'"{m}"' for m in profile.modules)
+    return (
+        f'title = "{title}"\nmodules = [{modules}]\n\n[[run]]\nkernel = "{pin}"\nsays = "BROKEN"\n\n'
+        "# TO DO: a control that isolates it: other OPTIONS, another kernel, a patch\n"
+        f'[[run]]\nkernel = "{pin}"\nenvironment = {{ OPTIONS = "TO DO" }}\nsays = "KEPT"\n'
+    )
+
+
+def _readme(
+    store: RunStore, finding: Finding, info: CaseInfo, operations: Sequence[Operation], shrunk: bool
+) -> str:
+    strip = read_strip(store.layout, finding.id)
+    kernels = [f"{c.kernel}: {c.words}" for c in strip.cells] if strip else []
+    todo = [] if strip else ["TO DO: `powercut history` asks the other kernels."]
+    first = finding.violations[0]
+    words = [
+        f"# {finding.case.configuration}: {finding.summary}",
+        "TO DO: one paragraph: what goes wrong, and why it matters.",
+        f"**Promise.** TO DO: where it is written down. Expected: {first.expected} Found: {first.found}",
+        "**How to see it.** `sh reproduce.sh` as root. The operations"
+        + (":" if shrunk else " (TO DO: `powercut shrink` leaves those that it needs):"),
+        "\n".join(["```", *map(str, operations), "```"]),
+        f"mkfs: `{info.mkfs_options}`; mount options: `{info.mount_options or '(none)'}`",
+        "**Controls.** TO DO",
+        "**Kernels.** " + "; ".join([f"{store.info.kernel.name}: seen", *kernels, *todo]),
+        "**Code.** TO DO: the path, with the names of functions; what is only read is said to be so.",
+        "**Not claimed.** TO DO",
+    ]
+    return "\n\n".join(line if "\n" in line else one_line(line) for line in words) + "\n"

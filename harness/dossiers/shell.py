@@ -1,0 +1,91 @@
+"""Operations of a workload as shell commands, for scripts that need no Powercut.
+
+They run in the mount point. Data is one letter repeated, another one for each operation.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from harness.errors import UsageError
+from harness.model import Operation, OperationFlag, OperationKind
+
+
+def shell_line(operation: Operation, number: int) -> str:
+    """The command that does an operation; `number` chooses the letter that it writes. Raises UsageError for
+    one that runs a program: how that is done elsewhere is not known here.
+    """
+    line = _LINES.get(operation.kind)
+    if line is None:
+        raise UsageError(f"{operation} runs a program", "only lists of operations become a script")
+    return line(operation, chr(ord("A") + number % 26))
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text or ".")
+
+
+def _on_path(command: str) -> Callable[[Operation, str], str]:
+    return lambda op, _: f"{command} {_quoted(op.path)}"
+
+
+def _to_target(command: str) -> Callable[[Operation, str], str]:
+    return lambda op, _: f"{command} {_quoted(op.path)} {_quoted(op.target)}"
+
+
+def _nameless(op: Operation, letter: str) -> str:
+    write = f"-c 'pwrite -q -S {ord(letter):#x} 0 {op.length}'"
+    return f"xfs_io -T {write} -c 'flink {op.path}' {_quoted(op.path.rpartition('/')[0])}"
+
+
+def _written(op: Operation, letter: str) -> str:
+    """`put` is a function of the script."""
+    appends = op.kind is OperationKind.APPEND
+    at = f'"$(stat -c %s {_quoted(op.path)})"' if appends else str(op.offset)
+    return " ".join(["put", _quoted(op.path), at, str(op.length), letter, *op.flags])
+
+
+def _stored(op: Operation, letter: str) -> str:
+    path = _quoted(op.path)
+    store = f"-c 'mwrite -S {ord(letter):#x} {op.offset} {op.length}'"
+    msync = " -c 'msync -s'" if OperationFlag.SYNC in op.flags else ""
+    return f'xfs_io -c "mmap 0 $(stat -c %s {path})" {store}{msync} {path}'
+
+
+def _allocated(op: Operation, _: str) -> str:
+    options = {
+        OperationFlag.KEEP_SIZE: "-n",
+        OperationFlag.PUNCH_HOLE: "-p",
+        OperationFlag.ZERO_RANGE: "-z",
+    }
+    given = [options[OperationFlag(f)] for f in op.flags]
+    return " ".join(["fallocate", *given, f"-o {op.offset} -l {op.length}", _quoted(op.path)])
+
+
+def _attribute(op: Operation, _: str) -> str:
+    value = shlex.quote(op.value.decode("utf-8", "backslashreplace"))
+    return f"setfattr -n {_quoted(op.name)} -v {value} {_quoted(op.path)}"
+
+
+_LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
+    OperationKind.CREATE: _on_path(": >"),
+    OperationKind.TMPFILE: _nameless,
+    OperationKind.WRITE: _written,
+    OperationKind.APPEND: _written,
+    OperationKind.MMAP_WRITE: _stored,
+    OperationKind.TRUNCATE: lambda op, _: f"truncate -s {op.length} {_quoted(op.path)}",
+    OperationKind.FALLOCATE: _allocated,
+    OperationKind.LINK: _to_target("ln -T"),
+    OperationKind.SYMLINK: lambda op, _: f"ln -sT {_quoted(op.target)} {_quoted(op.path)}",
+    OperationKind.RENAME: _to_target("mv -fT"),
+    OperationKind.UNLINK: _on_path("unlink"),
+    OperationKind.MKDIR: _on_path("mkdir"),
+    OperationKind.RMDIR: _on_path("rmdir"),
+    OperationKind.SETXATTR: _attribute,
+    OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -x {_quoted(op.name)} {_quoted(op.path)}",
+    OperationKind.CHMOD: lambda op, _: f"chmod {op.length:o} {_quoted(op.path)}",
+    OperationKind.FSYNC: _on_path("sync"),
+    OperationKind.FDATASYNC: _on_path("sync -d"),
+    OperationKind.SYNC: lambda op, _: "sync",
+}

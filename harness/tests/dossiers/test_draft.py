@@ -1,0 +1,178 @@
+"""What `powercut dossier` writes: a script that does the operations, and what is left TO DO."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.dossiers.draft import draft, log_excerpt, script, slug_of
+from harness.dossiers.folder import load
+from harness.dossiers.shell import shell_line
+from harness.errors import UsageError
+from harness.filesystems.profiles import profiles
+from harness.host.resources import resource
+from harness.model import Operation, OperationKind
+from harness.plan import Plan
+from harness.report.strip import Strip, StripCell, write_strip
+from harness.store import RunStore
+from harness.summary import CaseVerdict
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import append_fsync, demo_run
+from harness.workloads.load import parse_operation
+
+EVERY_KIND = """
+create f
+append f 5000
+append f 300 dsync
+write f 4096 100 sync
+write f 0 10 direct
+mmap-write f 0 8 sync
+truncate f 4500
+fallocate f 0 4096 punch-hole
+fallocate f 0 8192 keep-size
+fallocate f 0 4096 zero-range
+mkdir d
+rmdir d
+link f g
+symlink s f
+rename g h
+unlink h
+setxattr f user.a it's
+removexattr f user.a
+chmod f 600
+tmpfile A/foo 5000
+fsync f
+fdatasync f
+fsync .
+sync
+""".strip().splitlines()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RunStore]:
+    with demo_run(tmp_path) as store:
+        yield store
+
+
+def put_function() -> str:
+    template = resource("reports", "templates", "reproduce.sh").read_text()
+    found = re.search(r"^put\(\) \{\n.*?^\}$", template, re.MULTILINE | re.DOTALL)
+    assert found
+    return found[0]
+
+
+def done_by_shell(folder: Path, *operations: str) -> None:
+    lines = [shell_line(parse_operation(text), i) for i, text in enumerate(operations)]
+    subprocess.run(["sh", "-euc", "\n".join([put_function(), *lines])], cwd=folder, check=True)
+
+
+def test_a_shell_does_what_the_operations_say(tmp_path: Path) -> None:
+    done_by_shell(
+        tmp_path, "create f", "append f 5000", "append f 10 dsync", "write f 4 3", "mkdir d",
+        "rename f d/g", "link d/g hard", "symlink soft hard", "truncate hard 6", "chmod hard 640",
+        "fsync hard", "fdatasync hard", "unlink hard",
+    )  # fmt: skip
+    (file,) = (tmp_path / "d").iterdir()
+    assert file.read_bytes() == b"BBBBDD"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "soft").readlink() == Path("hard")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d", "soft"]
+
+
+def test_data_of_an_append_goes_to_the_end(tmp_path: Path) -> None:
+    done_by_shell(tmp_path, "create f", "append f 3", "append f 2")
+    assert (tmp_path / "f").read_bytes() == b"BBBCC"
+
+
+def test_an_operation_of_every_kind_becomes_a_line_that_a_shell_understands() -> None:
+    operations = [parse_operation(text) for text in EVERY_KIND]
+    assert {op.kind for op in operations} == set(OperationKind) - {OperationKind.RUN}
+    lines = [shell_line(op, i) for i, op in enumerate(operations)]
+    subprocess.run(["sh", "-n", "-c", "\n".join(lines)], check=True)
+
+
+def test_a_program_becomes_no_script() -> None:
+    with pytest.raises(UsageError, match="runs a program"):
+        shell_line(Operation(OperationKind.RUN, argv=("redis",)), 0)
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered", "xfs/default", "f2fs/posix", "nilfs2/default"])
+@pytest.mark.parametrize("oracle", ["durability", "fsck", "mountable"])
+def test_the_script_is_whole(mode: str, oracle: str, run: RunStore) -> None:
+    """Every mark of the template is filled, also where the file system has no fsck."""
+    finding = replace(run.findings()[0], oracle=oracle)
+    text = script(profiles()[mode], finding, append_fsync())
+    subprocess.run(["sh", "-n", "-c", text], check=True)
+    assert not re.search(r"@[A-Z_]+@", text)
+    assert "powercut" not in text.lower()
+    assert ("TO DO" in text) == (oracle == "durability")
+
+
+def test_a_second_device_is_not_guessed_at(run: RunStore) -> None:
+    with pytest.raises(UsageError, match="second device"):
+        script(profiles()["ext4/external-journal"], run.findings()[0], append_fsync())
+
+
+def test_a_dossier_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None:
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    cells = (StripCell("debian-7.3", CaseVerdict.FAIL, "found"),)
+    write_strip(run.layout, finding.id, Strip("since ever", cells))
+    (run.path / "shrunk").mkdir()
+    short = 'summary = "short"\noperations = ["create a", "append a 4096", "fsync a"]\n'
+    (run.path / "shrunk" / f"append-fsync-{finding.oracle}.toml").write_text(short)
+
+    folder = tmp_path / "found"
+    names = sorted(str(p.relative_to(folder)) for p in draft(run, finding, folder))
+    assert names == [
+        "README.md", "evidence/fsck.txt", "evidence/kernel-log.txt", "evidence/write-log.txt", "finding.toml",
+        "reproduce.sh",
+    ]  # fmt: skip
+    readme = (folder / "README.md").read_text()
+    assert finding.summary in readme
+    assert "debian-7.3: found" in readme
+    assert "create a\nappend a 4096\nfsync a\n" in readme
+    assert "powercut shrink" not in readme
+    assert "recovery complete" in (folder / "evidence/kernel-log.txt").read_text()
+    assert (folder / "reproduce.sh").stat().st_mode & 0o111
+    with pytest.raises(UsageError, match="is there already"):
+        draft(run, finding, folder)
+
+
+def test_the_excerpt_begins_with_the_last_operation_that_returned(run: RunStore) -> None:
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    record = run.case(finding.case)
+    assert record is not None
+    lines = log_excerpt(run.timeline(finding.case), record.info, finding).splitlines()
+    cut = lines.index("----- the power failed here")
+    entries = [line.split() for line in lines if re.match(r" +\d+ (mark|write|flush)", line)]
+    assert entries[0][2] == "begin"
+    assert int(lines[cut + 1].split()[0]) == finding.state.prefix
+    assert any(words[2:3] == ["ack"] for words in entries if int(words[0]) < finding.state.prefix)
+
+
+def test_the_command_writes_a_folder_and_says_what_is_next(run: RunStore, tmp_path: Path) -> None:
+    run.put_plan(Plan(configurations=["ext4/writeback-nodelalloc"], workloads=["rename-replace"]))
+    (run.path / "shrunk").mkdir()
+    short = 'summary = "short"\noperations = ["create a", "sync"]\n'
+    (run.path / "shrunk/rename-replace-fsck.toml").write_text(short)
+    args = ("dossier", "ext4-writeback-nodelalloc/rename-replace", "--from", run.path, "--oracle", "fsck")
+    done = powercut(*args, "--output", tmp_path / "new")
+    assert done.exit_code == 0, done.stderr
+    assert "powercut findings new --folder" in done.output.splitlines()[-1]
+    # What is left to do keeps nobody from loading it.
+    assert [r.says for r in load(tmp_path / "new").run] == ["BROKEN", "KEPT"]
+
+
+def test_a_case_without_a_finding_has_no_dossier(run: RunStore) -> None:
+    done = powercut("dossier", "xfs-default/append-fsync", "--from", run.path)
+    assert done.exit_code == 2
+    assert "has no finding" in done.stderr
+
+
+def test_a_slug_is_a_name_of_a_folder(run: RunStore) -> None:
+    assert {bool(re.fullmatch(r"[a-z0-9-]+", slug_of(f))) for f in run.findings()} == {True}
