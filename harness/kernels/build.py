@@ -19,6 +19,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir
+from harness.host.locks import exclusive
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.find import Pin, pins
@@ -102,13 +103,14 @@ def build(
     source: str, machine: str, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None]
 ) -> tuple[Path, Built]:
     """Build for a machine from `source`: a source package's name (linux-source-6.12) or a user's tree.
-    Returns the image, from the cache if it has been built before.
+    Returns the image, from the cache if it has been built before. One process builds at a time.
 
     The output of make goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError if the source
     cannot be downloaded, is not clean, or does not build.
     """
     need_tools(flavour)
     with (
+        exclusive(cache_dir("kernels") / "building.lock", "the kernels in the cache", say),
         tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch,
         source_tree(source, flavour, Path(scratch), say) as (tree, version, identity),
     ):

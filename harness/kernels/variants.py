@@ -20,7 +20,6 @@ one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -33,6 +32,7 @@ import msgspec
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir
 from harness.host.files import write_atomically
+from harness.host.locks import exclusive
 from harness.kernels.build import (
     Built,
     Flavour,
@@ -138,21 +138,10 @@ def kept_tree(
     need_tools(flavour)
     path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
     path.mkdir(exist_ok=True)
-    with _locked(path, say):
+    with exclusive(path / "lock", str(path), say):
         if not (path / "built.json").exists():
             _make_tree(path, source, machine, flavour, jobs, say)
         yield KeptTree(path, flavour, jobs)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    with (path / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another process is using {path}: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _make_tree(

@@ -23,6 +23,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, KernelError
 from harness.filesystems.profiles import profiles
 from harness.host.cache import cache_dir
+from harness.host.locks import exclusive
 from harness.host.progress import Progress
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
@@ -86,7 +87,13 @@ def root_image(progress: Progress, *, again: bool = False) -> Path:
         return found
     _need_tools(recipe().tools)
     final = cache_dir("rootfs") / f"root-{recipe_hash()}"
-    with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
+    with (
+        exclusive(cache_dir("rootfs") / "making.lock", "the root images in the cache", progress.say),
+        tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch,
+    ):
+        found = cached_root()
+        if found and not again:  # the process that was waited for has made it
+            return found
         part = Path(scratch) / "root"
         part.mkdir()
         progress.say(
