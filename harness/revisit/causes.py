@@ -179,10 +179,13 @@ def _matched(operation: str, other: str, names: Mapping[str, str]) -> Mapping[st
 
 
 def _inside(cause: Cause, causes: Sequence[Cause]) -> tuple[str, ...]:
-    """Groups whose workload is a part of this one's."""
-    own = cause.smallest.minimal
-    others = ((g.name, g.smallest.minimal) for g in causes if g is not cause)
-    return tuple(name for name, part in others if part and len(part) < len(own) and contains(own, part))
+    """Causes in the same mode whose workload is a part of this one's."""
+    own = cause.smallest
+    others = [(c.name, c.smallest) for c in causes if c is not cause]
+    alike = [(name, m.minimal) for name, m in others if m.configuration == own.configuration]
+    return tuple(
+        name for name, part in alike if part and len(part) < len(own.minimal) and contains(own.minimal, part)
+    )
 
 
 def _named(members: Sequence[Member]) -> list[str]:

@@ -99,6 +99,12 @@ def test_one_that_does_not_show_the_smaller_ones_symptom_is_only_a_hint() -> Non
     assert first.smallest.minimal == NAMELESS
 
 
+def test_another_modes_cause_is_no_hint() -> None:
+    """Without barriers `mkdir A, sync` fails already; that says nothing about a mode with them."""
+    causes = by_cause([member(LONGER, UNATTACHED), member(NAMELESS, mode="ext4/nobarrier")])
+    assert [c.contains for c in causes] == [(), ()]
+
+
 def test_a_part_has_the_same_names_in_the_same_places() -> None:
     assert contains(LONGER, NAMELESS)
     assert contains(NAMELESS, NAMELESS)
