@@ -88,7 +88,7 @@ def root_image(progress: Progress, *, again: bool = False) -> Path:
     _need_tools(recipe().tools)
     final = cache_dir("rootfs") / f"root-{recipe_hash()}"
     with (
-        exclusive(cache_dir("rootfs") / "making.lock", "the root images in the cache", progress.say),
+        exclusive(cache_dir() / "rootfs.lock", "the root images in the cache", progress.say),
         tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch,
     ):
         found = cached_root()
