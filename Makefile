@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings wheel clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ rootfs: setup  ## build the root image of the guest with tools, for powercut tra
 
 findings: setup  ## reproduce the bugs in reports/findings by their scripts, each with its control
 	@.venv/bin/powercut findings
+
+wheel: setup  ## build dist/powercut-*.whl, which runs without this checkout and without Rust
+	@.venv/bin/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 clean:  ## delete what was built; keep runs and the cache
 	rm -rf target .venv

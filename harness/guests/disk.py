@@ -25,10 +25,10 @@ from harness.errors import DiskError, EnvironmentLacks
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
+from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
 
-_BINARY_VARIABLE = "POWERCUT_DISK"
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
 _CLOSE_TIMEOUT_S = 2.0
@@ -42,15 +42,10 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 def find_binary() -> Path:
-    """The disk's program: the one POWERCUT_DISK names, or the one that `cargo build --release` built."""
-    named = os.environ.get(_BINARY_VARIABLE)
-    built = Path(__file__).resolve().parents[2] / "target" / "release" / "powercut-disk"
-    binary = Path(named) if named else built
+    """The disk's program. Raises EnvironmentLacks if it does not exist or cannot be run."""
+    binary = built_part("POWERCUT_DISK", "release", "powercut-disk")
     if not os.access(binary, os.X_OK):
-        raise EnvironmentLacks(
-            f"the disk's program {binary} is not there or cannot be run",
-            f"cargo build --release -p powercut-disk, or set {_BINARY_VARIABLE} to the program",
-        )
+        raise EnvironmentLacks(f"{binary} cannot be run", f"chmod +x {binary}")
     return binary
 
 

@@ -29,13 +29,15 @@ def resource(*parts: str) -> Path:
 
 
 def built_part(variable: str, *parts: str) -> Path:
-    """A Rust program or library that `make setup` built; the environment variable `variable` may name another
-    file.
+    """A program or library in Rust: the file that the environment variable `variable` names; else, in a
+    source checkout, what `make setup` built, at `parts` below `target/`; in an installed wheel, its own.
 
     Raises EnvironmentLacks if it does not exist.
     """
-    configured = os.environ.get(variable)
-    path = Path(configured) if configured else _PACKAGE.parent.joinpath("target", *parts)
+    checkout = (_PACKAGE.parent / "pyproject.toml").exists()
+    built = _PACKAGE.parent / "target" if checkout else _PACKAGE / "_data" / "parts"
+    path = Path(os.environ.get(variable) or built.joinpath(*(parts if checkout else parts[-1:])))
     if not path.is_file():
-        raise EnvironmentLacks(f"{path} is not there", f"run: make setup, or set {variable} to the file")
+        again = "run: make setup" if checkout else "install powercut again"
+        raise EnvironmentLacks(f"{path} is not there", f"{again}, or set {variable} to the file")
     return path

@@ -28,3 +28,26 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(EnvironmentLacks, match="reports/none is part of powercut") as caught:
         resources.resource("reports", "none")
     assert "install powercut again" in caught.value.next_step
+
+
+def test_an_installed_package_uses_the_programs_that_it_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked for `make setup`, which is not there."""
+    package = tmp_path / "site-packages" / "harness"
+    (package / "_data" / "parts").mkdir(parents=True)
+    monkeypatch.setattr(resources, "_PACKAGE", package)
+    monkeypatch.delenv("POWERCUT_AGENT", raising=False)
+    with pytest.raises(EnvironmentLacks) as caught:
+        resources.built_part("POWERCUT_AGENT", "gnu", "release", "powercut-agent")
+    assert "install powercut again" in caught.value.next_step
+    program = package / "_data" / "parts" / "powercut-agent"
+    program.touch()
+    assert resources.built_part("POWERCUT_AGENT", "gnu", "release", "powercut-agent") == program
+
+
+def test_a_variable_names_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mine"
+    program.touch()
+    monkeypatch.setenv("POWERCUT_AGENT", str(program))
+    assert resources.built_part("POWERCUT_AGENT", "gnu", "release", "powercut-agent") == program
