@@ -39,15 +39,20 @@ class OperationKind(enum.StrEnum):
     LINK = "link"
     SYMLINK = "symlink"
     RENAME = "rename"
+    EXCHANGE = "exchange"
     UNLINK = "unlink"
     MKDIR = "mkdir"
     RMDIR = "rmdir"
+    MKFIFO = "mkfifo"
+    MKNOD = "mknod"
     SETXATTR = "setxattr"
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
+    SYNC_FILE_RANGE = "sync-file-range"
     SYNC = "sync"
+    DROP_CACHES = "drop-caches"
     RUN = "run"
 
 
@@ -60,19 +65,25 @@ class OperationFlag(enum.StrEnum):
     KEEP_SIZE = "keep-size"
     PUNCH_HOLE = "punch-hole"
     ZERO_RANGE = "zero-range"
+    SYNC_RANGE = "sync-range"
+    ASYNC = "async"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step of a workload. Fields that its kind does not use are empty.
 
-    `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME and
-    the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
+    `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME, the other
+    name of EXCHANGE, and the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission
+    bits of CHMOD.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
-    of FALLOCATE; `sync` of MMAP_WRITE. `argv`: the program of RUN.
+    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
+    RUN.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
-    whole file follows. TMPFILE: open(O_TMPFILE) in the directory of `path`, write `length` bytes, linkat to
-    `path`.
+    whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
+    directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
+    SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
+    DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 
@@ -90,7 +101,7 @@ class Operation:
         k = OperationKind
         path = self.path or "."
         match self.kind:
-            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE:
+            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE | k.SYNC_FILE_RANGE:
                 words = [path, str(self.offset), str(self.length), *self.flags]
             case k.APPEND:
                 words = [path, str(self.length), *self.flags]
@@ -98,7 +109,7 @@ class Operation:
                 words = [path, str(self.length)]
             case k.CHMOD:
                 words = [path, f"{self.length:o}"]
-            case k.LINK | k.SYMLINK | k.RENAME:
+            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE:
                 words = [path, self.target]
             case k.SETXATTR:
                 words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
@@ -106,7 +117,7 @@ class Operation:
                 words = [path, self.name]
             case k.RUN:
                 words = list(self.argv)
-            case k.SYNC:
+            case k.SYNC | k.DROP_CACHES:
                 words = []
             case _:
                 words = [path]
@@ -378,14 +389,18 @@ class Call(enum.StrEnum):
     LINKAT = "linkat"
     SYMLINK = "symlink"
     RENAME = "rename"
+    RENAMEAT2 = "renameat2"
     UNLINK = "unlink"
     MKDIR = "mkdir"
     RMDIR = "rmdir"
+    MKNODAT = "mknodat"
     SETXATTR = "setxattr"
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
+    SYNC_FILE_RANGE = "sync-file-range"
+    DROP_CACHES = "drop-caches"
     MMAP = "mmap"
     MSYNC = "msync"
     MUNMAP = "munmap"

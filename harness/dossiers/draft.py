@@ -79,7 +79,7 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation]) 
     title = f"{profile.name}: {one_line(finding.summary)}"
     fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]
     lines = [shell_line(op, i) for i, op in enumerate(operations)]
-    used = {word for line in lines for word in ("xfs_io", "setfattr") if word in line}
+    used = {word for line in lines for word in ("xfs_io", "setfattr", "perl") if word in line}
     unmountable = 'echo "BROKEN: the crashed file system cannot be mounted"\n\texit 0'
     values = {
         "TITLE": title,

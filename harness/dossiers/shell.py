@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable
 
 from harness.errors import UsageError
-from harness.model import Operation, OperationFlag, OperationKind
+from harness.model import BLOCK_BYTES, Operation, OperationFlag, OperationKind
 
 
 def shell_line(operation: Operation, number: int) -> str:
@@ -50,7 +50,21 @@ def _stored(op: Operation, letter: str) -> str:
     path = _quoted(op.path)
     store = f"-c 'mwrite -S {ord(letter):#x} {op.offset} {op.length}'"
     msync = " -c 'msync -s'" if OperationFlag.SYNC in op.flags else ""
+    if OperationFlag.SYNC_RANGE in op.flags:
+        start = op.offset // BLOCK_BYTES * BLOCK_BYTES
+        msync = f" -c 'msync -s {start} {op.offset + op.length - start}'"
     return f'xfs_io -c "mmap 0 $(stat -c %s {path})" {store}{msync} {path}'
+
+
+def _written_back(op: Operation, _: str) -> str:
+    options = "-w" if OperationFlag.ASYNC in op.flags else "-b -w -a"
+    return f"xfs_io -c 'sync_range {options} {op.offset} {op.length}' {_quoted(op.path)}"
+
+
+def _exchanged(op: Operation, _: str) -> str:
+    """coreutils has it since 9.5 only. System call 316 of x86-64 is renameat2, -100 is AT_FDCWD."""
+    call = "exit(syscall(316, -100, $ARGV[0], -100, $ARGV[1], 2) ? 1 : 0)"
+    return f"perl -e '{call}' {_quoted(op.path)} {_quoted(op.target)}"
 
 
 def _allocated(op: Operation, _: str) -> str:
@@ -79,13 +93,18 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.LINK: _to_target("ln -T"),
     OperationKind.SYMLINK: lambda op, _: f"ln -sT {_quoted(op.target)} {_quoted(op.path)}",
     OperationKind.RENAME: _to_target("mv -fT"),
+    OperationKind.EXCHANGE: _exchanged,
     OperationKind.UNLINK: _on_path("unlink"),
     OperationKind.MKDIR: _on_path("mkdir"),
     OperationKind.RMDIR: _on_path("rmdir"),
+    OperationKind.MKFIFO: _on_path("mkfifo"),
+    OperationKind.MKNOD: lambda op, _: f"mknod {_quoted(op.path)} c 1 3",
     OperationKind.SETXATTR: _attribute,
     OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -x {_quoted(op.name)} {_quoted(op.path)}",
     OperationKind.CHMOD: lambda op, _: f"chmod {op.length:o} {_quoted(op.path)}",
     OperationKind.FSYNC: _on_path("sync"),
     OperationKind.FDATASYNC: _on_path("sync -d"),
+    OperationKind.SYNC_FILE_RANGE: _written_back,
     OperationKind.SYNC: lambda op, _: "sync",
+    OperationKind.DROP_CACHES: lambda op, _: "echo 3 >/proc/sys/vm/drop_caches",
 }

@@ -25,7 +25,7 @@ from msgspec import Meta
 from harness.errors import PowercutError
 from harness.model import Call, CrashState, FileKind, OperationFlag, OperationKind, RunKind
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.

@@ -2,7 +2,8 @@
 
 The file's history is cut by four numbers (`Cut`): events that a persistence point made durable, events
 whose operations lie within the recovered namespace's j operations (*committed*), whether operation j
-itself, of which some steps may be committed, is an event of this file, and events begun.
+itself, of which some steps may be committed, is an event of this file, events begun, and events whose
+operations have returned.
 
 Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesystems/CONTRACTS.md):
 
@@ -39,6 +40,9 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
     in front of it may not be written yet. Not judged once anything has cut, zeroed or extended the file.
  8. `allocations-stay`: fallocate's blocks are there once the file was synced. A truncate that leaves the size
     may free what lies beyond it. [code] ext4_setattr
+
+ 9. msync of some pages: once it has returned, the bytes of those pages, as far as the file reaches, are what
+    they were then, or what a later write put there. [code] mm/msync.c: vfs_fsync_range of that range
 """
 
 from __future__ import annotations
@@ -69,13 +73,15 @@ ANYTHING: Origins = frozenset({-2})
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Counts of one file's events; see the module's head. `partly`: event `committed` belongs to operation j,
-    of which some steps may be committed.
+    of which some steps may be committed. `returned`: whether the last event begun has returned decides it, so
+    there are at most two values for one `begun`.
     """
 
     durable: int
     committed: int
     partly: bool
     begun: int
+    returned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,13 @@ class _Cells:
         for i in range(self.index[start], self.index[end]):
             self.origins[i] = origins
 
+    def hold(self, start: int, end: int, content: Content) -> None:
+        """Bytes `start` to `end` are those of `content`."""
+        self.put(start, end, frozenset({ZERO}))
+        for low, high, origin in content:
+            if low < end and high > start:
+                self.put(max(low, start), min(high, end), frozenset({origin}))
+
     def add(self, start: int, end: int, origin: int) -> None:
         for i in range(self.index[start], self.index[end]):
             if self.origins[i] is not ANYTHING:
@@ -144,6 +157,8 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
             cells.put(event.size_before, event.size_after, frozenset({ZERO}))
         elif event.kind is EventKind.ZERO:
             _zero(contract, cells, event, committed)
+        elif event.kind is EventKind.FLUSH and k < cut.returned:
+            cells.hold(event.start, event.end, file.content(k))
     return Allowance(
         *_sizes(contract, file, cut),
         tuple(cells.starts),

@@ -100,7 +100,7 @@ class ContentsJudge:
         committed = file.before(j)
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
-        cut = Cut(durable, committed, partly, begun)
+        cut = Cut(durable, committed, partly, begun, file.before(position.acked))
         key = (file.inode, cut, entry.path, entry.size, entry.blocks, entry.runs)
         known = self._judged.get(key)
         if known is not None:
@@ -294,6 +294,11 @@ class _Subject:
             return _stretch(
                 "durability", path, start, end, told, f"{path}: {lost} lost", self._origin(durable)
             )
+        flush = self.file.flushed(self.cut.returned, start)
+        if flush is not None and order <= self.file.before(flush):
+            told = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
+            promised = " or ".join(map(self._origin, sorted(origins)))
+            return _stretch("durability", path, start, end, told, f"{path}: data of {flush} lost", promised)
         expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
         kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
         told = f"{words}, where only {expected} can be"

@@ -100,6 +100,7 @@ RULES: Mapping[str, str] = {
     "allocations-stay": "blocks that fallocate allocated are durable once the file was synced",
     "only-sync": "nothing but sync is judged, and that only as long as nothing has begun since",
     "reused-name-loses": "fsync of a file may remove one that had its name before and was renamed",
+    "exchange-leaves-inodes": "an exchange of names changes the directories only, not what they name",
     "rename-commits": "fsync of a file made after a rename into its directory covers the rename",
 }
 """Rules that only some modes have, each with what it says."""

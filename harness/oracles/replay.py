@@ -6,6 +6,8 @@ later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 
 - a new inode (ialloc.c, __ext4_new_inode), its directory (namei.c, add_dirent_to_buf);
 - link, rename, unlink: the inode's ctime or link count, and the directories (namei.c);
+- an exchange of two names: both directories, and both inodes unless the contract has the rule
+  `exchange-leaves-inodes` (namei.c, ext4_cross_rename);
 - chmod, setxattr and removexattr that change something;
 - a write that grows the file or fills a hole (inode.c, ext4_do_update_inode: i_disksize; extents.c).
   An overwrite in place dirties the inode only if the clock has ticked since (inode_needs_update_time),
@@ -47,6 +49,7 @@ from harness.oracles.timeline import (
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 _SETGID = 0o2000
+_NO_DIRECTORY = ("file", "symlink", "fifo", "char")
 
 
 @dataclass(slots=True)
@@ -189,7 +192,7 @@ def _raw(path: str) -> bytes:
 
 
 def _link(m: _Model, i: int, op: Operation) -> None:
-    inode = m.inode(op.path, "file", "symlink")
+    inode = m.inode(op.path, *_NO_DIRECTORY)
     m.absent(op.target)
     parent = m.parent(op.target)
     m.add(op.target, inode)
@@ -197,7 +200,7 @@ def _link(m: _Model, i: int, op: Operation) -> None:
 
 
 def _unlink(m: _Model, i: int, op: Operation) -> None:
-    m.inode(op.path, "file", "symlink")
+    m.inode(op.path, *_NO_DIRECTORY)
     m.touch(i, m.remove(op.path), m.parent(op.path))
 
 
@@ -234,6 +237,27 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
     m.renamed_into[parents[1]] = i
 
 
+def _exchange(m: _Model, i: int, op: Operation) -> None:
+    """One transaction swaps the two entries; what lies below a directory goes with it."""
+    one, other = m.inode(op.path), m.inode(op.target)
+    if one == other:
+        return  # renameat2(2) between two names of one file does nothing
+    for path, beside in ((op.path, op.target), (op.target, op.path)):
+        if not path or path.startswith(f"{beside}/"):
+            raise _Misfit(f"{path or '.'} and {beside or '.'} cannot change places")
+    moved: dict[str, int] = {}
+    for path, target in ((op.path, op.target), (op.target, op.path)):
+        moved |= {target + p.removeprefix(path): m.inodes[p] for p in (path, *m.below(path))}
+    parents = (m.parent(op.path), m.parent(op.target))
+    for path in moved.keys() & m.inodes.keys() | {*m.below(op.path), *m.below(op.target)}:
+        m.remove(path)
+    for path, inode in moved.items():
+        m.add(path, inode)
+    m.touch(i, *parents)
+    if "exchange-leaves-inodes" not in m.contract.rules:
+        m.touch(i, one, other)
+
+
 def _settle(m: _Model, i: int, inode: int) -> None:
     """[doc] ext4.rst, auto_da_alloc; [code] ext4_rename: ext4_alloc_da_blocks comes before the handle."""
     if m.contract.replace_is_safe and inode in m.files:
@@ -242,7 +266,7 @@ def _settle(m: _Model, i: int, inode: int) -> None:
 
 
 def _chmod(m: _Model, i: int, op: Operation) -> None:
-    inode = m.inode(op.path, "file", "directory")
+    inode = m.inode(op.path, "file", "directory", "fifo", "char")
     if m.nodes[inode].mode != op.length & 0o7777:
         m.nodes[inode].mode = op.length & 0o7777
         m.show(inode)
@@ -290,12 +314,21 @@ def _write(m: _Model, i: int, op: Operation) -> None:
 
 
 def _mmap_write(m: _Model, i: int, op: Operation) -> None:
-    """[code] mm/msync.c: vfs_fsync_range with datasync, here over the whole file."""
+    """[code] mm/msync.c: vfs_fsync_range with datasync: over the whole file or, with `sync-range`, over the
+    pages stored into. Of the latter only their data counts: what else the file has in memory need not be
+    written, so neither its size nor any other operation is promised.
+    """
     size = m.files[m.inode(op.path, "file")].size
     if op.offset + op.length > size:
         raise _Misfit(f"{op.path} has {size} bytes, and a mapping cannot make it longer")
-    flags = ("dsync",) if op.flags else ()
-    _write(m, i, dataclasses.replace(op, flags=flags))
+    ranged = "sync-range" in op.flags
+    # A commit of contents as part of the transaction has all of them: ext4_sync_file, ext4_force_commit.
+    whole = op.flags and (not ranged or m.contract.data == "journal")
+    _write(m, i, dataclasses.replace(op, flags=("dsync",) if whole else ()))
+    if ranged and m.contract.persists != "nothing":
+        pages = blocks_of(op.offset, op.offset + op.length)
+        start, end = pages.start * BLOCK_BYTES, pages.stop * BLOCK_BYTES
+        m.happened(m.inode(op.path), FileEvent(i, EventKind.FLUSH, start, end, size, size))
 
 
 def _truncate(m: _Model, i: int, op: Operation) -> None:
@@ -372,6 +405,17 @@ def _sync(m: _Model, i: int, op: Operation) -> None:
         file.persists.append((i, len(file.events)))
 
 
+def _write_back(m: _Model, i: int, op: Operation) -> None:
+    """[doc] sync_file_range(2): "none of these operations writes out the file's metadata", and there is no
+    flush. Dirty pages may be written at any time anyway.
+    """
+    m.inode(op.path, "file")
+
+
+def _nothing(m: _Model, i: int, op: Operation) -> None:
+    """What is clean can be evicted at any time anyway."""
+
+
 def _run(m: _Model, i: int, op: Operation) -> None:
     """Programs are not modelled; `ModelTimeline.opaque` keeps names and contents from being judged."""
 
@@ -385,6 +429,9 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.UNLINK: _unlink,
     OperationKind.RMDIR: _rmdir,
     OperationKind.RENAME: _rename,
+    OperationKind.EXCHANGE: _exchange,
+    OperationKind.MKFIFO: _make("fifo", FILE_MODE),
+    OperationKind.MKNOD: _make("char", FILE_MODE),
     OperationKind.CHMOD: _chmod,
     OperationKind.SETXATTR: _setxattr,
     OperationKind.REMOVEXATTR: _removexattr,
@@ -395,7 +442,9 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.FALLOCATE: _fallocate,
     OperationKind.FSYNC: _fsync,
     OperationKind.FDATASYNC: _fsync,
+    OperationKind.SYNC_FILE_RANGE: _write_back,
     OperationKind.SYNC: _sync,
+    OperationKind.DROP_CACHES: _nothing,
     OperationKind.RUN: _run,
 }
 
@@ -410,6 +459,9 @@ _OF_NAMES = frozenset(
         OperationKind.UNLINK,
         OperationKind.RMDIR,
         OperationKind.RENAME,
+        OperationKind.EXCHANGE,
+        OperationKind.MKFIFO,
+        OperationKind.MKNOD,
     }
 )
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""

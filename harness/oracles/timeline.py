@@ -47,6 +47,7 @@ class EventKind(enum.Enum):
     RELEASE = (
         "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
     )
+    FLUSH = "flush"  # the range's data is durable once the operation has returned; its size need not be
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class FileEvent:
     @property
     def changes_nothing(self) -> bool:
         """Whether contents and size stay as they were: only which blocks are allocated may change."""
-        return self.kind in (EventKind.RESERVE, EventKind.RELEASE)
+        return self.kind in (EventKind.RESERVE, EventKind.RELEASE, EventKind.FLUSH)
 
 
 Extent = tuple[int, int, int]
@@ -110,6 +111,11 @@ class FileHistory:
     def before(self, index: int) -> int:
         """The number of events of operations before `index`."""
         return bisect.bisect_left(self.events, index, key=_index_of)
+
+    def flushed(self, events: int, at: int) -> int | None:
+        """The last operation among so many events that made the byte at that offset durable by itself."""
+        flushes = (e for e in reversed(self.events[:events]) if e.kind is EventKind.FLUSH)
+        return next((e.index for e in flushes if e.start <= at < e.end), None)
 
     def durable(self, acked: int) -> tuple[int, int]:
         """(persistence point, number of events it made durable) when `acked` operations had returned;

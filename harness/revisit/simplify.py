@@ -118,6 +118,10 @@ def _of_another_kind(op: Operation) -> Iterator[Operation]:
     match op.kind:
         case K.TMPFILE:
             yield Operation(K.CREATE, op.path)
+        case K.EXCHANGE:
+            yield replace(op, kind=K.RENAME)
+        case K.MKFIFO | K.MKNOD:
+            yield Operation(K.CREATE, op.path)
         case K.MMAP_WRITE:
             yield replace(op, kind=K.WRITE, flags=())
         case K.WRITE:
@@ -142,7 +146,8 @@ def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:
 def directories_of(operations: Sequence[Operation]) -> frozenset[str]:
     """The paths that are, at some time, directories."""
     made = {op.path for op in operations if op.kind is K.MKDIR}
-    moved = {op.target for op in operations if op.kind is K.RENAME and op.path in made}
+    moved = {op.target for op in operations if op.kind in (K.RENAME, K.EXCHANGE) and op.path in made}
+    moved |= {op.path for op in operations if op.kind is K.EXCHANGE and op.target in made}
     return frozenset(made | moved | {p.rpartition("/")[0] for p in paths_of(operations)} - {""})
 
 
@@ -167,7 +172,7 @@ def _free_name(path: str, operations: Operations) -> str:
 def canonical(operations: Operations) -> Operations:
     """The same operations on names in order of appearance: directories A, B, ...; others foo, bar, ..."""
     paths, directories = paths_of(operations), directories_of(operations)
-    moved = any(op.kind is K.RENAME and op.path in directories for op in operations)
+    moved = any(op.kind in (K.RENAME, K.EXCHANGE) and directories & {op.path, op.target} for op in operations)
     kinds = {True: _numbered(_DIRECTORIES), False: _numbered(_FILES)}
     names: dict[str, str] = {}
     leaves: dict[str, str] = {}

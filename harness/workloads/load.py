@@ -30,7 +30,8 @@ MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vm
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.WRITE: ("sync", "dsync", "direct"),
     OperationKind.APPEND: ("sync", "dsync", "direct"),
-    OperationKind.MMAP_WRITE: ("sync",),
+    OperationKind.MMAP_WRITE: ("sync", "sync-range"),
+    OperationKind.SYNC_FILE_RANGE: ("async",),
     OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
 }
 
@@ -46,15 +47,20 @@ _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.LINK: ("path", "target"),
     OperationKind.SYMLINK: ("path", "target"),
     OperationKind.RENAME: ("path", "target"),
+    OperationKind.EXCHANGE: ("path", "target"),
     OperationKind.UNLINK: ("path",),
     OperationKind.MKDIR: ("path",),
     OperationKind.RMDIR: ("path",),
+    OperationKind.MKFIFO: ("path",),
+    OperationKind.MKNOD: ("path",),
     OperationKind.SETXATTR: ("path", "name", "value"),
     OperationKind.REMOVEXATTR: ("path", "name"),
     OperationKind.CHMOD: ("path", "length"),
     OperationKind.FSYNC: ("path",),
     OperationKind.FDATASYNC: ("path",),
+    OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
     OperationKind.SYNC: (),
+    OperationKind.DROP_CACHES: (),
 }
 
 

@@ -32,15 +32,21 @@ append f 300 dsync
 write f 4096 100 sync
 write f 0 10 direct
 mmap-write f 0 8 sync
+mmap-write f 0 8 sync-range
+sync-file-range f 0 4096
+sync-file-range f 0 4096 async
 truncate f 4500
 fallocate f 0 4096 punch-hole
 fallocate f 0 8192 keep-size
 fallocate f 0 4096 zero-range
 mkdir d
 rmdir d
+mkfifo p
+mknod n
 link f g
 symlink s f
 rename g h
+exchange f h
 unlink h
 setxattr f user.a it's
 removexattr f user.a
@@ -50,6 +56,7 @@ fsync f
 fdatasync f
 fsync .
 sync
+drop-caches
 """.strip().splitlines()
 
 

@@ -118,6 +118,16 @@ def dice(seed: object) -> Random:
     return Random(str(seed))  # noqa: S311  # for variety, not for secrets
 
 
+_MADE = {
+    K.CREATE: "file",
+    K.TMPFILE: "file",
+    K.MKDIR: "directory",
+    K.SYMLINK: "symlink",
+    K.MKFIFO: "fifo",
+    K.MKNOD: "char",
+}
+
+
 class Writer:
     """Writes down operations that can succeed, one after the other, on few names so that they meet."""
 
@@ -152,15 +162,17 @@ class Writer:
             return None
         if kind is K.SYNC:
             return Operation(kind) if random.random() < 0.3 else None
-        if kind in (K.CREATE, K.TMPFILE, K.MKDIR, K.SYMLINK):
+        if kind is K.DROP_CACHES:
+            return Operation(kind)
+        if kind in _MADE:
             path = random.choice(["f", "g", "d/f", "d/g", "s"])
             if path in self.kinds:
                 return None
-            self.kinds[path] = {K.MKDIR: "directory", K.SYMLINK: "symlink"}.get(kind, "file")
+            self.kinds[path] = _MADE[kind]
             self.inodes[path] = len(self.operations)
             length = self.length() if kind is K.TMPFILE else 0
             return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
-        if kind in (K.LINK, K.RENAME, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
+        if kind in (K.LINK, K.RENAME, K.EXCHANGE, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
@@ -181,6 +193,12 @@ class Writer:
         if kind is K.RENAME and not inner and "directory" not in (self.kinds[path], self.kinds.get(target)):
             if self.inodes[path] != self.inodes.get(target):
                 self.kinds[target], self.inodes[target] = self.kinds.pop(path), self.inodes.pop(path)
+            return Operation(kind, path, target)
+        if kind is K.EXCHANGE and target in self.kinds:
+            # Nothing is ever made in a directory but `d`, which keeps its name.
+            kinds, inodes = self.kinds, self.inodes
+            kinds[path], kinds[target] = kinds[target], kinds[path]
+            inodes[path], inodes[target] = inodes[target], inodes[path]
             return Operation(kind, path, target)
         if (kind is K.UNLINK and self.kinds[path] != "directory") or (
             kind is K.RMDIR and self.kinds[path] == "directory" and not inner
@@ -203,7 +221,7 @@ class Writer:
             if not (size := self.size(path)):
                 return None
             offset = min(offset, size - 1)
-            flags = random.choice([(), ("sync",)])
+            flags = random.choice([(), ("sync",), ("sync-range",)])
             return Operation(kind, path, offset=offset, length=min(length, size - offset), flags=flags)
         if kind in (K.WRITE, K.APPEND):
             flags = random.choice([(), (), (), (), ("sync",), ("dsync",)])
@@ -211,6 +229,8 @@ class Writer:
             flags = random.choice(
                 [(), ("keep-size",), ("punch-hole",), ("zero-range",), ("zero-range", "keep-size")]
             )
+        elif kind is K.SYNC_FILE_RANGE:
+            flags = random.choice([(), ("async",)])
         elif kind is K.TRUNCATE:
             length = random.choice([0, 0, 3, 100, 4096, 5000, 9000, 20000])
         elif kind is K.CHMOD:

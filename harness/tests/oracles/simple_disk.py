@@ -222,7 +222,10 @@ class SimpleDisk:
             self.write_chunk(inode, at, fill(index, at, n))
             at += n
             yield
-        if op.flags and "msync-does-nothing" not in self.bugs:
+        if "sync-range" in op.flags and "ranged-msync-does-nothing" not in self.bugs:
+            pages = range(op.offset // PAGE, -(-end // PAGE))
+            yield from self.persist(inode, data_only=True, pages=pages)
+        elif "sync" in op.flags and "msync-does-nothing" not in self.bugs:
             yield from self.persist(inode, data_only=True)
 
     def do_mkdir(self, index: int, op: Operation) -> Iterator[None]:
@@ -280,6 +283,35 @@ class SimpleDisk:
             self.meta.names[op.target + path.removeprefix(op.path)] = there
         for changed in (inode, self.parent(op.path), self.parent(op.target)):
             self.touch(changed)
+        yield
+
+    def do_exchange(self, index: int, op: Operation) -> Iterator[None]:
+        names = self.meta.names
+        one, other = names[op.path], names[op.target]
+        if one == other:
+            return
+        names[op.path] = other
+        if "exchange-forgets-one" not in self.bugs:
+            names[op.target] = one
+        for changed in (one, other, self.parent(op.path), self.parent(op.target)):
+            self.touch(changed)
+        yield
+
+    def do_mkfifo(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "fifo", 0o644)
+        yield
+
+    def do_mknod(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "char", 0o644)
+        yield
+
+    def do_writeback(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.meta.names[op.path]
+        for key in sorted(k for k in self.dirty if k[0] == inode):
+            self.write_page(*key)
+            yield
+
+    def do_nothing(self, index: int, op: Operation) -> Iterator[None]:
         yield
 
     def do_chmod(self, index: int, op: Operation) -> Iterator[None]:
@@ -428,11 +460,12 @@ class SimpleDisk:
 
     # --- persistence ---
 
-    def persist(self, inode: int, data_only: bool) -> Iterator[None]:
+    def persist(self, inode: int, data_only: bool, pages: range | None = None) -> Iterator[None]:
+        """fsync or fdatasync; where `pages` are given, only they are written first."""
         if "fsync-does-nothing" in self.bugs:
             yield
             return
-        for key in sorted(k for k in self.dirty if k[0] == inode):
+        for key in sorted(k for k in self.dirty if k[0] == inode and (pages is None or k[1] in pages)):
             self.write_page(*key)
             yield
         self.finish(inode)
@@ -487,7 +520,13 @@ class SimpleDisk:
         return bytes(content)
 
 
-_METHOD = {K.APPEND: "write", K.FDATASYNC: "fsync", K.MMAP_WRITE: "mmap"}
+_METHOD = {
+    K.APPEND: "write",
+    K.FDATASYNC: "fsync",
+    K.MMAP_WRITE: "mmap",
+    K.SYNC_FILE_RANGE: "writeback",
+    K.DROP_CACHES: "nothing",
+}
 
 
 def poison(block: int) -> bytes:

@@ -29,7 +29,7 @@ SIZES = st.integers(0, 1 << 40)
 def operations(draw: st.DrawFn) -> Operation:
     kind = draw(st.sampled_from([k for k in OperationKind if k is not OperationKind.RUN]))
     k = OperationKind
-    if kind is k.SYNC:
+    if kind in (k.SYNC, k.DROP_CACHES):
         return Operation(kind)
     path = draw(NAMES)
     match kind:
@@ -38,13 +38,16 @@ def operations(draw: st.DrawFn) -> Operation:
             flags = tuple(draw(st.lists(st.sampled_from(known), unique=True)))
             return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
         case k.MMAP_WRITE:
-            flags = draw(st.sampled_from([(), ("sync",)]))
+            flags = draw(st.sampled_from([(), ("sync",), ("sync-range",)]))
+            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+        case k.SYNC_FILE_RANGE:
+            flags = draw(st.sampled_from([(), ("async",)]))
             return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
         case k.APPEND | k.TRUNCATE | k.TMPFILE:
             return Operation(kind, path, length=draw(SIZES))
         case k.CHMOD:
             return Operation(kind, path, length=draw(st.integers(0, 0o7777)))
-        case k.LINK | k.SYMLINK | k.RENAME:
+        case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE:
             return Operation(kind, path, draw(NAMES))
         case k.SETXATTR:
             return Operation(kind, path, name="user.a", value=draw(NAMES).encode())

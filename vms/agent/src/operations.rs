@@ -1,7 +1,7 @@
 //! The operations of a workload, each done as a user would: open, act, close.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr,
     time::Instant,
 };
@@ -11,8 +11,8 @@ use powercut_protocol::{
 };
 use rustix::{
     fs::{
-        self, fallocate, fdatasync, fstat, fsync, AtFlags, FallocateFlags, Mode, OFlags,
-        XattrFlags, CWD,
+        self, fallocate, fdatasync, fstat, fsync, makedev, AtFlags, FallocateFlags, FileType, Mode,
+        OFlags, RenameFlags, XattrFlags, CWD,
     },
     io::{pwrite, Errno},
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
@@ -24,6 +24,13 @@ use crate::{failure::errno_of, mounts::MOUNT_POINT, program};
 const WRITE_BYTES: u64 = 16 << 20;
 /// The largest alignment of memory, offset and length that O_DIRECT requires.
 const DIRECT_BYTES: usize = 4096;
+const PAGE_BYTES: u64 = 4096;
+/// The permissions of new files.
+const FILE_MODE: u32 = 0o644;
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+/// Pages, then names and inodes (Documentation/admin-guide/sysctl/vm.rst). An inode that still has pages in
+/// the cache is not on the list of those that can be evicted (`mapping_shrinkable`).
+const PAGES_AND_INODES: &str = "3";
 
 /// A call that failed.
 type Failed = (Call, Errno);
@@ -104,6 +111,9 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
         Kind::Link => fs::link(path, &below_mount(&op.target)?).map_err(of(Call::Link)),
         Kind::Symlink => fs::symlink(&op.target, path).map_err(of(Call::Symlink)),
         Kind::Rename => fs::rename(path, &below_mount(&op.target)?).map_err(of(Call::Rename)),
+        Kind::Exchange => exchange(path, &below_mount(&op.target)?),
+        Kind::Mkfifo => make_node(path, FileType::Fifo, 0),
+        Kind::Mknod => make_node(path, FileType::CharacterDevice, makedev(1, 3)),
         Kind::Unlink => fs::unlink(path).map_err(of(Call::Unlink)),
         Kind::Mkdir => fs::mkdir(path, Mode::from_raw_mode(0o755)).map_err(of(Call::Mkdir)),
         Kind::Rmdir => fs::rmdir(path).map_err(of(Call::Rmdir)),
@@ -118,10 +128,13 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
         }
         Kind::Fsync => fsync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fsync)),
         Kind::Fdatasync => fdatasync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fdatasync)),
+        Kind::SyncFileRange => sync_file_range(op, path),
         Kind::Sync => {
             fs::sync();
             Ok(())
         }
+        Kind::DropCaches => std::fs::write(DROP_CACHES, PAGES_AND_INODES)
+            .map_err(|e| (Call::DropCaches, errno_of(&e))),
         // Programs run before, with a deadline.
         Kind::Run => Err((Call::Request, Errno::INVAL)),
     }
@@ -129,7 +142,8 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
 
 /// open(2), close-on-exec; a file that it creates gets mode 644.
 fn open(path: &str, flags: OFlags) -> Result<OwnedFd, Failed> {
-    fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644)).map_err(of(Call::Open))
+    let mode = Mode::from_raw_mode(FILE_MODE);
+    fs::open(path, flags | OFlags::CLOEXEC, mode).map_err(of(Call::Open))
 }
 
 /// The path in the guest of a path in the file system under test, which it cannot leave.
@@ -138,6 +152,45 @@ fn below_mount(path: &str) -> Result<String, Failed> {
         return Err((Call::Request, Errno::INVAL));
     }
     Ok(format!("{MOUNT_POINT}/{path}"))
+}
+
+/// renameat2(2) with RENAME_EXCHANGE. A file system that does not have it returns EINVAL, as for a name below
+/// the other one, which the host does not ask for.
+fn exchange(path: &str, other: &str) -> Result<(), Failed> {
+    fs::renameat_with(CWD, path, CWD, other, RenameFlags::EXCHANGE).map_err(|errno| match errno {
+        Errno::INVAL => (Call::Renameat2, Errno::OPNOTSUPP),
+        other => (Call::Renameat2, other),
+    })
+}
+
+/// mknod(2) with the permissions of a new file.
+fn make_node(path: &str, kind: FileType, device: fs::Dev) -> Result<(), Failed> {
+    fs::mknodat(CWD, path, kind, Mode::from_raw_mode(FILE_MODE), device).map_err(of(Call::Mknodat))
+}
+
+/// sync_file_range(2), which makes nothing durable: it writes dirty pages, and nothing else.
+fn sync_file_range(op: &Operation, path: &str) -> Result<(), Failed> {
+    const INVALID: Failed = (Call::Request, Errno::INVAL);
+    let flags = match op.flags[..] {
+        [] => {
+            libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER
+        }
+        [OperationFlag::Async] => libc::SYNC_FILE_RANGE_WRITE,
+        _ => return Err(INVALID),
+    };
+    let offset = i64::try_from(op.offset).map_err(|_| INVALID)?;
+    let length = i64::try_from(op.length).map_err(|_| INVALID)?;
+    let file = open(path, OFlags::RDONLY)?;
+    // SAFETY: the call takes a descriptor, which is open, and numbers.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) } {
+        0 => Ok(()),
+        _ => Err((
+            Call::SyncFileRange,
+            errno_of(&std::io::Error::last_os_error()),
+        )),
+    }
 }
 
 fn truncate(path: &str, length: u64) -> Result<(), Errno> {
@@ -242,12 +295,14 @@ fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> 
     fs::linkat(&file, "", CWD, path, AtFlags::EMPTY_PATH).map_err(of(Call::Linkat))
 }
 
-/// Store the pattern into a shared mapping of the whole file; with `sync`, msync all of it.
+/// Store the pattern into a shared mapping of the whole file; with `sync`, msync all of it, with `sync-range`
+/// the pages stored into.
 fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
     const INVALID: Failed = (Call::Request, Errno::INVAL);
-    let sync = match op.flags[..] {
-        [] => false,
-        [OperationFlag::Sync] => true,
+    let sync_whole = match op.flags[..] {
+        [] => None,
+        [OperationFlag::Sync] => Some(true),
+        [OperationFlag::SyncRange] => Some(false),
         _ => return Err(INVALID),
     };
     let file = open(path, OFlags::RDWR)?;
@@ -282,12 +337,15 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
             data.len(),
         );
     }
-    let synced = if sync {
-        // SAFETY: this is the mapping made above.
-        unsafe { msync(mapped, size as usize, MsyncFlags::SYNC).map_err(of(Call::Msync)) }
-    } else {
-        Ok(())
-    };
+    let first_page = op.offset / PAGE_BYTES * PAGE_BYTES;
+    let synced = sync_whole.map_or(Ok(()), |whole| {
+        let (start, end) = if whole { (0, size) } else { (first_page, end) };
+        // SAFETY: this lies within the mapping made above, and `start` is a multiple of the page size.
+        unsafe {
+            let from = mapped.cast::<u8>().add(start as usize).cast();
+            msync(from, (end - start) as usize, MsyncFlags::SYNC).map_err(of(Call::Msync))
+        }
+    });
     // SAFETY: nothing refers to the mapping any more.
     unsafe { munmap(mapped, size as usize).map_err(of(Call::Munmap))? };
     synced
@@ -323,6 +381,7 @@ mod tests {
             (Kind::Write, OperationFlag::PunchHole),
             (Kind::Fallocate, OperationFlag::Direct),
             (Kind::MmapWrite, OperationFlag::Dsync),
+            (Kind::SyncFileRange, OperationFlag::Sync),
         ] {
             let refused = perform_call(&op(kind, flag), 0);
             assert_eq!(refused, Err((Call::Request, Errno::INVAL)), "{kind:?}");

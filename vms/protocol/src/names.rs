@@ -32,16 +32,21 @@ words! {
         Link,
         Symlink,
         Rename,
+        Exchange,
         Unlink,
         Mkdir,
         Rmdir,
+        Mkfifo,
+        Mknod,
         Setxattr,
         Removexattr,
         Chmod,
         Fsync,
         Fdatasync,
+        SyncFileRange,
         #[default]
         Sync,
+        DropCaches,
         Run,
     }
 }
@@ -61,6 +66,10 @@ words! {
         PunchHole,
         /// `fallocate`: FALLOC_FL_ZERO_RANGE.
         ZeroRange,
+        /// `mmap-write`: msync(2) of the pages written.
+        SyncRange,
+        /// `sync-file-range`: SYNC_FILE_RANGE_WRITE alone.
+        Async,
     }
 }
 
@@ -126,14 +135,18 @@ words! {
         Linkat,
         Symlink,
         Rename,
+        Renameat2,
         Unlink,
         Mkdir,
         Rmdir,
+        Mknodat,
         Setxattr,
         Removexattr,
         Chmod,
         Fsync,
         Fdatasync,
+        SyncFileRange,
+        DropCaches,
         Mmap,
         Msync,
         Munmap,

@@ -1,0 +1,6 @@
+"""Tests of generated workloads."""
+
+from harness.model import OperationKind as K
+
+NOT_GENERATED = {K.EXCHANGE, K.MKFIFO, K.MKNOD, K.SYNC_FILE_RANGE, K.DROP_CACHES, K.RUN, K.CHMOD}
+"""What only lists of operations have. A name of a generated workload means the same for ever."""

@@ -1,0 +1,188 @@
+"""Operations beyond those of the first workloads: what each does to the model, promised and broken."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.errors import UsageError
+from harness.model import FileKind, TreeEntry, Verdict
+from harness.oracles.replay import need_possible, replay
+from harness.tests.oracles.cases import (
+    EACH,
+    JOURNAL,
+    ORDERED,
+    directory,
+    file,
+    history,
+    judged,
+    oracles,
+    tree,
+    written,
+    zeros,
+)
+from harness.workloads.load import parse_operation
+
+PASS = Verdict.PASS
+LEFT = dataclasses.replace(ORDERED, rules=("exchange-leaves-inodes",))
+
+
+def special(path: str, kind: FileKind) -> TreeEntry:
+    return dataclasses.replace(file(path), kind=kind)
+
+
+def paths(*operations: str) -> dict[str, int]:
+    return replay(ORDERED, history(operations)).snapshots[-1].inodes
+
+
+# --- exchange ---
+
+TWO = ("create a", "append a 4096", "create b", "append b 100", "sync")
+A, B = written(1, 0, 4096), written(3, 0, 100)
+
+
+def test_an_exchange_takes_what_lies_below_a_directory_along() -> None:
+    assert paths("mkdir d", "create d/f", "mkdir e", "create e/g", "exchange d e") == {
+        "": -1, "e": 0, "e/f": 1, "d": 2, "d/g": 3,
+    }  # fmt: skip
+    assert paths("mkdir d", "create d/f", "create g", "exchange g d") == {"": -1, "g": 0, "g/f": 1, "d": 2}
+    assert paths("mkdir d", "create d/f", "create g", "exchange d/f g") == {"": -1, "d": 0, "g": 1, "d/f": 2}
+    assert paths("create f", "link f g", "exchange f g") == {"": -1, "f": 0, "g": 0}
+
+
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        (("mkdir d", "create d/f", "exchange d d/f"), "d/f and d cannot change places"),
+        (("mkdir d", "create d/f", "exchange d/f d"), "d/f and d cannot change places"),
+        (("mkdir d", "exchange . d"), "cannot change places"),
+        (("create f", "exchange f g"), "g does not exist"),
+    ],
+)
+def test_an_exchange_that_the_kernel_refuses_is_told(operations: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        need_possible([parse_operation(op) for op in operations])
+    assert says in caught.value.what
+
+
+def test_both_names_change_at_once_or_not_at_all() -> None:
+    operations = [*TWO, "exchange a b", "create c"]
+    before = [file("a", A, inode=7), file("b", B, inode=8)]
+    after = [file("a", B, inode=8), file("b", A, inode=7)]
+    assert judged(operations, tree(*before)).verdict is PASS
+    assert judged(operations, tree(*after)).verdict is PASS
+    half = [file("a", B, inode=8), file("b", B, inode=8)]
+    assert oracles(judged(operations, tree(*half))) == {"atomicity"}
+    assert oracles(judged(operations, tree(after[0]))) == {"durability"}
+    other_file = [file("a", B, inode=8), file("b", B, inode=7)]
+    assert "stale" in oracles(judged(operations, tree(*other_file)))
+
+
+def test_fsync_of_an_exchanged_file_makes_the_exchange_durable() -> None:
+    operations = [*TWO, "exchange a b", "fsync a"]
+    before = tree(file("a", A), file("b", B))
+    assert oracles(judged(operations, before)) == {"durability"}
+    assert oracles(judged(operations, before, EACH)) == {"durability"}
+
+
+def test_where_an_exchange_leaves_the_inodes_only_a_directory_makes_it_durable() -> None:
+    before = tree(file("a", A), file("b", B))
+    assert judged([*TWO, "exchange a b", "fsync a"], before, LEFT).verdict is PASS
+    assert oracles(judged([*TWO, "exchange a b", "fsync ."], before, LEFT)) == {"durability"}
+
+
+def test_each_name_by_itself_is_what_it_was_or_what_it_became() -> None:
+    operations = [*TWO, "exchange a b"]
+    old, new = file("a", A, inode=7), file("a", B, inode=8)
+    assert judged(operations, tree(new, file("b", A, inode=7)), EACH).verdict is PASS
+    assert judged(operations, tree(old, file("b", B, inode=8)), EACH).verdict is PASS
+    assert oracles(judged(operations, tree(new), EACH)) == {"durability"}
+    swapped = ["mkdir d", "create d/f", "mkdir e", "create e/g", "sync", "exchange d e"]
+    moved = tree(directory("d"), file("d/g", inode=8), directory("e"), file("e/f", inode=9))
+    assert judged(swapped, moved, EACH).verdict is PASS
+    lost = tree(directory("d"), file("d/g"), directory("e"))
+    assert oracles(judged(swapped, lost, EACH)) == {"durability"}
+
+
+# --- special files, eviction, writeback ---
+
+
+def test_special_files_are_of_the_kind_that_they_were_made() -> None:
+    operations = ["mkfifo p", "mknod n", "sync"]
+    fifo, null = special("p", FileKind.FIFO), special("n", FileKind.CHAR)
+    assert judged(operations, tree(fifo, null)).verdict is PASS
+    assert judged(operations, tree(fifo, null), EACH).verdict is PASS
+    for contract in (ORDERED, EACH):
+        assert judged(operations, tree(fifo), contract).verdict is Verdict.FAIL
+        assert judged(operations, tree(fifo, file("n")), contract).verdict is Verdict.FAIL
+
+
+def test_special_files_are_linked_and_removed_but_have_no_contents() -> None:
+    assert paths("mkfifo p", "link p q", "unlink p", "chmod q 600") == {"": -1, "q": 0}
+    for op in ("append p 1", "fsync p"):
+        with pytest.raises(UsageError, match="p is a fifo"):
+            need_possible([parse_operation("mkfifo p"), parse_operation(op)])
+
+
+@pytest.mark.parametrize("op", ["sync-file-range f 0 4096", "sync-file-range f 0 4096 async", "drop-caches"])
+def test_what_promises_nothing_promises_nothing(op: str) -> None:
+    operations = ["create f", "append f 4096", op]
+    assert judged(operations, tree()).verdict is PASS
+    assert judged(operations, tree(file("f"))).verdict is PASS
+    assert judged(operations, tree(file("f", written(1, 0, 4096)))).verdict is PASS
+
+
+# --- msync of a range ---
+
+STORED = ("create f", "append f 12288", "sync", "mmap-write f 0 12288", "mmap-write f 4100 8 sync-range")
+OLD, NEW = 1, 3
+
+
+def pages(*origins: int) -> TreeEntry:
+    """`f` with a page of each of these operations; if the second is NEW, with the small store in it."""
+    runs = []
+    for n, origin in enumerate(origins):
+        start = 4096 * n
+        if n == 1 and origin == NEW:
+            runs += [written(NEW, start, 4), written(4, start + 4, 8), written(NEW, start + 12, 4084)]
+        else:
+            runs.append(written(origin, start, 4096))
+    return file("f", *runs)
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH])
+def test_msync_of_a_range_keeps_its_pages_and_promises_no_others(contract: object) -> None:
+    for first in (OLD, NEW):
+        for last in (OLD, NEW):
+            assert judged(STORED, tree(pages(first, NEW, last)), contract).verdict is PASS  # type: ignore[arg-type]
+    lost = judged(STORED, tree(pages(NEW, OLD, NEW)), contract)  # type: ignore[arg-type]
+    assert oracles(lost) == {"durability"}
+    assert "acknowledged by `mmap-write f 4100 8 sync-range` (operation 4)" in lost.violations[0].summary
+
+
+def test_msync_of_a_range_counts_from_its_return_on() -> None:
+    assert judged(STORED, tree(pages(OLD, OLD, OLD)), begun=5).verdict is PASS
+    later = [*STORED, "create g"]
+    assert oracles(judged(later, tree(pages(OLD, OLD, OLD)), begun=6)) == {"durability"}
+
+
+def test_what_is_written_after_msync_of_a_range_may_be_there() -> None:
+    later = [*STORED, "write f 4096 4096"]
+    assert judged(later, tree(file("f", *pages(NEW).runs, written(5, 4096, 4096), written(1, 8192, 4096))))
+    assert oracles(judged(later, tree(pages(OLD, OLD, OLD)))) == {"durability"}
+    zeroed = [*STORED, "truncate f 0"]
+    assert judged(zeroed, tree(file("f"))).verdict is PASS
+    assert judged(zeroed, tree(pages(OLD, NEW, OLD))).verdict is PASS
+
+
+def test_msync_of_a_range_promises_no_size_and_no_other_file() -> None:
+    operations = ["create g", "create f", "append f 8192", "mmap-write f 0 8 sync-range"]
+    assert judged(operations, tree()).verdict is PASS
+    assert judged(operations, tree(file("g"), file("f"))).verdict is PASS
+    assert oracles(judged(operations, tree(file("g"), file("f", zeros(0, 8192))))) == {"durability"}
+
+
+def test_msync_of_a_range_commits_everything_where_contents_are_in_the_transaction() -> None:
+    assert oracles(judged(STORED, tree(pages(NEW, OLD, NEW)), JOURNAL)) == {"durability"}
+    assert judged(STORED, tree(pages(NEW, NEW, NEW)), JOURNAL).verdict is PASS

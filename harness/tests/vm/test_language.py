@@ -1,0 +1,33 @@
+"""Operations that only lists of operations have, in real guests: no false alarm, whatever the file system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.plan import Plan
+from harness.summary import CaseVerdict
+from harness.tests.vm.conftest import run_plan
+
+NAMES = ("exchange", "special-files")
+CONTENTS = ("async-writeback", "msync-range")
+
+
+@pytest.mark.parametrize("workloads", [NAMES, CONTENTS], ids=["names", "contents"])
+@pytest.mark.parametrize("configuration", ["ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix"])
+def test_what_the_operations_leave_is_legal(
+    configuration: str, workloads: tuple[str, ...], tmp_path: Path
+) -> None:
+    plan = Plan(configurations=[configuration], workloads=list(workloads), jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    assert [(c.case.workload, c.verdict, c.findings) for c in summary.cases] == [
+        (name, CaseVerdict.PASS, ()) for name in workloads
+    ]
+
+
+def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext2/default"], workloads=["exchange"], jobs=1)
+    (case,) = run_plan(plan, tmp_path)[0].cases
+    assert case.verdict is CaseVerdict.NOT_RUN
+    assert "does not support `exchange a b`" in case.reason
