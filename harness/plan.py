@@ -113,6 +113,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     completions: Completions = Completions.HOLD
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
+    only: tuple[str, ...] = ()  # these cases, by name; empty: all
+    match: str = ""  # cases whose names this expression selects (`harness.workloads.match`)
+    oracles: tuple[str, ...] = ()  # judge by these alone; empty: all
+    minutes: float | None = None  # stop in good order after so long
+    max_failures: int | None = None  # stop in good order once so many cases have failed
     argv: list[str] = []
 
     @property

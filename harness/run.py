@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import __version__
-from harness.cases.casework import Casework
+from harness.cases.casework import Casework, EnoughDone
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.settle import settle
-from harness.errors import EnvironmentLacks, RunChanged, StoreError
+from harness.errors import EnvironmentLacks, RunChanged, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
@@ -38,6 +38,7 @@ from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
 from harness.summary import Summary, summarise
 from harness.workloads.load import select_workloads
+from harness.workloads.match import matcher
 
 
 def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
@@ -73,22 +74,31 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         with _pool(kits, scratch, plan) as pool:
             # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
             # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.
-            interrupted = _interrupted(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
-        store.finish(interrupted=interrupted)
+            end = _end_of(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
+        store.finish(interrupted=end.interrupted, stopped=end.stopped)
         # 9. Report.
         return _report(store)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The objects a plan names. `lacking`: why a mode or workload, by name, cannot be run on this host with
-    this kernel.
+    """The objects a plan names. `cases`: which modes under which workloads. `lacking`: why a mode or
+    workload, by name, cannot be run on this host with this kernel.
     """
 
-    profiles: Sequence[Profile]
-    workloads: Sequence[Workload]
+    cases: Sequence[tuple[Profile, Workload]]
     kernel: Kernel
     lacking: Mapping[str, str]
+
+    @property
+    def profiles(self) -> list[Profile]:
+        """The modes of the cases."""
+        return list({p.name: p for p, _ in self.cases}.values())
+
+    @property
+    def workloads(self) -> list[Workload]:
+        """The workloads of the cases."""
+        return list({w.name: w for _, w in self.cases}.values())
 
     @property
     def able(self) -> list[Profile]:
@@ -100,23 +110,40 @@ class Asked:
         """The workloads that can be run."""
         return [w for w in self.workloads if w.name not in self.lacking]
 
-    @property
-    def cases(self) -> list[tuple[Profile, Workload]]:
-        """Every mode under every workload."""
-        return list(itertools.product(self.profiles, self.workloads))
-
 
 def _look_up(plan: Plan) -> Asked:
     """Raises UsageError or KernelError for what does not exist, or would not be tested."""
-    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     kernel = find_chosen(plan.kernel_choice)
-    lacking = {p.name: reason for p in profiles if (reason := missing_for(p, kernel))}
-    lacking |= {w.name: reason for w in workloads if (reason := missing_program(w))}
-    asked = Asked(profiles, workloads, kernel, lacking)
+    asked = Asked(select_cases(plan), kernel, {})
+    lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
+    lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
+    asked = replace(asked, lacking=lacking)
     if kernel.replaced and asked.able:
         machine = profile_of(recording_machine(plan.machine, kernel))
         need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
     return asked
+
+
+def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
+    """Every mode of the plan under every workload, as far as the plan selects the case by its name. Raises
+    UsageError for names that do not exist, and if no case is left.
+    """
+    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
+    every = [(CaseId(p.filesystem, p.mode, w.name), p, w) for p, w in itertools.product(profiles, workloads)]
+    selects = matcher(plan.match) if plan.match else None
+    named = set(plan.only)
+    chosen = [
+        (p, w)
+        for case, p, w in every
+        if (not named or str(case) in named) and (selects is None or selects(str(case)))
+    ]
+    if not chosen and every:
+        what = repr(plan.match) if plan.match else ", ".join(plan.only)
+        raise UsageError(
+            f"{what} selects none of {len(every)} cases",
+            f"they are named like {every[0][0]}",
+        )
+    return chosen
 
 
 def _base_images(
@@ -153,14 +180,25 @@ def _settle(
                 settle(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
-def _interrupted(progress: Progress, work: Callable[[], None]) -> bool:
-    """Whether the user stopped the work before its end."""
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How the work ended before it was complete, if it did."""
+
+    interrupted: bool = False
+    stopped: str = ""
+
+
+def _end_of(progress: Progress, work: Callable[[], None]) -> _End:
+    """Do the work until its end, until the plan's limits stop it, or until the user does."""
     try:
         work()
+    except EnoughDone as e:
+        progress.say(f"{e}: stopping guests and saving the verdicts so far")
+        return _End(stopped=str(e))
     except KeyboardInterrupt:
         progress.say("interrupted: stopping guests and saving the verdicts so far")
-        return True
-    return False
+        return _End(interrupted=True)
+    return _End()
 
 
 def _report(store: RunStore) -> Summary:
@@ -211,10 +249,10 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
 
     Raises UsageError, KernelError or StoreError for a plan that cannot be run.
     """
-    profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
+    cases = select_cases(plan)
     look_up_chosen(plan.kernel_choice)
     if plan.recordings:
-        _need_recordings(Path(plan.recordings), profiles, workloads)
+        _need_recordings(Path(plan.recordings), cases)
     asked = profile_of(default_name() if plan.machine == "auto" else plan.machine)
     info = RunInfo(
         name=name,
@@ -248,6 +286,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
         ),
         finished=None,
         interrupted=False,
+        stopped="",
         jobs=plan.jobs,
     )
 
@@ -269,11 +308,11 @@ def _git_head() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _need_recordings(source: Path, profiles: Sequence[Profile], workloads: Sequence[Workload]) -> None:
+def _need_recordings(source: Path, cases: Sequence[tuple[Profile, Workload]]) -> None:
     """Raises StoreError if `source` has none of the recordings to judge again."""
     with RunStore.open(source) as store:
         kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source))]
-    wanted = {CaseId(p.filesystem, p.mode, w.name) for p in profiles for w in workloads}
+    wanted = {CaseId(p.filesystem, p.mode, w.name) for p, w in cases}
     if wanted.isdisjoint(kept):
         has = ", ".join(map(str, kept[:6])) or "none"
         raise StoreError(

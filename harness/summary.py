@@ -201,7 +201,11 @@ def exit_code(summary: Summary) -> ExitCode:
 
 
 def shell_code(summary: Summary) -> ExitCode:
-    """The exit code of `powercut`: INTERRUPTED, or `exit_code`."""
+    """The exit code of `powercut`: INTERRUPTED; TIME_UP for a run that was stopped as asked and had found
+    nothing; or `exit_code`.
+    """
+    if summary.info.stopped:
+        return ExitCode.INCONSISTENT if summary.unexpected else ExitCode.TIME_UP
     return ExitCode.INTERRUPTED if summary.info.interrupted else exit_code(summary)
 
 

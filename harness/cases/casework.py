@@ -114,6 +114,10 @@ class _Work:
         return self.case.id
 
 
+class EnoughDone(Exception):
+    """The run has done as much as its plan asks for. Its text says what that was."""
+
+
 class Casework:
     """Steps 5 to 8, from the thread that owns the store. Stations only record, recover and judge."""
 
@@ -133,6 +137,8 @@ class Casework:
         self._scratch = scratch
         self._bases = bases
         self._recorded_files = recorded
+        self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
+        self._failures = 0  # cases that ended with a finding that nobody expects
         self._unrecorded: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callback], None] = {}
         self._arrived: queue.SimpleQueue[Callback] = queue.SimpleQueue()  # from tasks that still run
@@ -141,7 +147,8 @@ class Casework:
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
     ) -> None:
         """Work on all cases until every task, and every task that it led to, is done. `lacking`: modes and
-        workloads that cannot be run here, by name, with the reason.
+        workloads that cannot be run here, by name, with the reason. Raises EnoughDone if there is work left
+        when the plan's time is up, or when as many cases have failed as it allows.
         """
         known = {record_.case: record_ for record_ in self._store.cases()}
         for profile, workload in wanted:
@@ -152,7 +159,7 @@ class Casework:
                 files = before.info.files or case.files
                 case = replace(case, doubt=before.doubt, settled=settled, files=files, before=before.info)
             else:  # an existing row stays: it tells whether the recording is still the same
-                self._store.add_case(_info(case))
+                self._store.add_case(self._info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 continue
@@ -169,6 +176,16 @@ class Casework:
             for future in done:
                 del self._waiting[future]
                 future.result()()
+            if self._waiting:
+                self._need_more()
+
+    def _need_more(self) -> None:
+        plan = self._plan
+        if plan.max_failures is not None and self._failures >= plan.max_failures:
+            cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
+            raise EnoughDone(f"{cases} failed, and no more were asked for")
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise EnoughDone(f"the time given, {plan.minutes:g} min, is up")
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None
@@ -226,6 +243,7 @@ class Casework:
             sample_rate=1.0 if every else self._plan.sample_rate,
             doubt=case.doubt,
             on_doubt=lambda doubt: self._store.set_case_doubt(case.id, doubt),
+            oracles=self._plan.oracles,
         )
 
     def _not_recorded(self, pool: Pool, case: _Case, status: CaseStatus, reason: str) -> None:
@@ -239,7 +257,7 @@ class Casework:
         recording = work.examiner.recording
         generated = sum(len(g.states) for g in groups)
         info = replace(
-            _info(work.case),
+            self._info(work.case),
             generated=generated,
             distinct=len(groups),
             log_hash=recording.digest(),
@@ -338,7 +356,7 @@ class Casework:
         return bool(doubt)
 
     def _smallest(self, work: _Work) -> dict[tuple[str, str], CrashState]:
-        return {(f.oracle, f.signature): f.state for f in self._store.findings() if f.case == work.id}
+        return {(f.oracle, f.signature): f.state for f in self._store.findings_of(work.id)}
 
     def _keep_evidence(self, work: _Work, seen: JudgedGroup) -> None:
         """Store the evidence of each finding's smallest state; the store itself folds violations into
@@ -467,6 +485,16 @@ class Casework:
         work.pending -= 1
         self._go_on(pool, work)
 
+    def _info(self, case: _Case) -> CaseInfo:
+        profile = case.profile
+        return CaseInfo(
+            case=case.id,
+            mkfs_options=profile.mkfs_line,
+            mount_options=profile.mount_options,
+            workload_summary=case.workload.summary,
+            oracles=self._plan.oracles or tuple(ORACLES),
+        )
+
     # --- finish -------------------------------------------------------------------------------
 
     def _finish(self, pool: Pool, work: _Work) -> None:
@@ -477,18 +505,8 @@ class Casework:
         status = CaseStatus.UNKNOWN if doubted else CaseStatus.DONE
         self._store.set_case_status(work.id, status, work.case.doubt)
         work.examiner.recording.log.unlink(missing_ok=True)
+        self._failures += any(f.expectation is None for f in self._store.findings_of(work.id))
         self._next_recording(pool)
-
-
-def _info(case: _Case) -> CaseInfo:
-    profile = case.profile
-    return CaseInfo(
-        case=case.id,
-        mkfs_options=profile.mkfs_line,
-        mount_options=profile.mount_options,
-        workload_summary=case.workload.summary,
-        oracles=tuple(ORACLES),
-    )
 
 
 # --- crash states ----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.guests.worker import Worker
 from harness.model import CrashState, Judgement, Outcome, Position
-from harness.oracles import Judge
+from harness.oracles import ORACLES, Judge
 from harness.plan import SAMPLE_RATE
 from harness.store.records import How, JudgedState
 
@@ -64,7 +64,8 @@ class Examiner:
     `memo`: whether outcomes may be recalled. `sample_rate`: the share of the states that could be recalled
     but are recovered in a guest anyway, to test the memo. `doubt`: about the memo, from an earlier part of
     the run; it turns the memo off. `on_doubt`: stores a new doubt; it is called in the thread in which the
-    doubt arises, before any result that depends on it is returned.
+    doubt arises, before any result that depends on it is returned. `oracles`: judge by these alone, by name;
+    by all if there are none.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Examiner:
         sample_rate: float = SAMPLE_RATE,
         doubt: str = "",
         on_doubt: Callable[[str], None] = _ignore,
+        oracles: Sequence[str] = (),
     ) -> None:
         self.recording = recording
         profile = recording.profile
@@ -88,6 +90,7 @@ class Examiner:
             recording.history,
             checks=recording.workload.checks,
             error_patterns=tuple(profile.console.errors),
+            oracles={name: oracle for name, oracle in ORACLES.items() if not oracles or name in oracles},
         )
         self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ from click.core import ParameterSource
 
 from harness.errors import UsageError
 from harness.guests.machine import accelerators, names
-from harness.plan import LEGAL, Budget
+from harness.model import CaseId
+from harness.oracles import ORACLES
+from harness.plan import LEGAL, Budget, Plan
 from harness.revisit.trust import Named
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
@@ -200,6 +203,70 @@ states_options = [
         "are looked at whatever it says. Default: no limit.",
     ),
 ]
+
+
+selection_options = [
+    click.option(
+        "-k",
+        "match",
+        default="",
+        metavar="EXPR",
+        help="Only cases whose names it selects: 'rename and not (xfs or btrfs)'.",
+    ),
+    click.option(
+        "--failed-from",
+        type=click.Path(path_type=Path),
+        metavar="RUN",
+        help="Only the cases that failed in RUN and were not expected to, recorded anew.",
+    ),
+    click.option(
+        "--oracle",
+        "oracles",
+        multiple=True,
+        callback=listed,
+        metavar="NAME,...",
+        help="Judge by these oracles alone: durability, fsck, ... The result says so. Default: all.",
+    ),
+]
+
+stopping_options = [
+    click.option(
+        "-x",
+        "--maxfail",
+        "max_failures",
+        type=click.IntRange(1),
+        is_flag=False,
+        flag_value=1,
+        metavar="[N]",
+        help="Stop in good order once N cases have failed (-x: the first).",
+    ),
+    click.option(
+        "--minutes",
+        type=click.FloatRange(0, min_open=True),
+        metavar="N",
+        help="Stop in good order after N minutes; --resume continues. Exits with 5 if nothing had failed.",
+    ),
+]
+
+
+def failed_cases(path: Path) -> tuple[list[CaseId], Plan]:
+    """The cases of a run that failed, but for expected failures, and the run's plan, which tells where its
+    workloads are. Raises UsageError if there are none.
+    """
+    with open_run(path) as store:
+        failed = dict.fromkeys(f.case for f in store.findings() if f.expectation is None)
+        if not failed:
+            raise UsageError(f"no case of {path} failed, but as expected", "there is nothing to run again")
+        return list(failed), store.plan()
+
+
+def asked_oracles(names: Sequence[str]) -> list[str]:
+    """The oracles that --oracle names, in their own order. Raises UsageError for an unknown one."""
+    for name in names:
+        if name not in ORACLES:
+            near = difflib.get_close_matches(name, ORACLES, n=3) or list(ORACLES)
+            raise UsageError(f"no oracle is called {name!r}", f"one of: {', '.join(near)}")
+    return [name for name in ORACLES if name in names]
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:

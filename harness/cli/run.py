@@ -21,37 +21,44 @@ from harness.cli.bisect import (
     verdict_code,
 )
 from harness.cli.console import console
+from harness.cli.estimate import estimate
 from harness.cli.guard import guarded
 from harness.cli.options import (
     asked_budget,
+    asked_oracles,
     asked_states,
+    failed_cases,
     kernel_options,
     listed,
     named_kernel,
     need_run,
     open_run,
     out_option,
+    selection_options,
     states_options,
+    stopping_options,
     with_options,
 )
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
-from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
+from harness.model import CaseId
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
+from harness.report.words import plural
 from harness.revisit.trust import need_resumable
-from harness.run import create_run, execute
+from harness.run import create_run, execute, select_cases
 from harness.store import RunStore
 from harness.summary import Summary, shell_code
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import select_workloads, workload_files
+from harness.workloads.load import workload_files
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
+NAMED_CASES = 20  # of one mode; more are counted by -n, unless -v names them
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 
@@ -130,6 +137,8 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="PERCENT",
     help="Share of the states answered by the memo that are recovered anyway, to check it.",
 )
+@with_options(selection_options)
+@with_options(stopping_options)
 @click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -161,8 +170,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Continue a stopped run.",
 )
 @click.option(
-    "-n", "--no-action", is_flag=True, help="Print what would be run and a guest's command line; run nothing."
+    "-n",
+    "--no-action",
+    is_flag=True,
+    help="Print how much would be run, about how long it takes, and a guest's command line; run nothing.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="With -n: name every case.")
 @click.option(
     FLAG,
     "bisect",
@@ -183,8 +196,8 @@ def run_command(**given: Any) -> ExitCode:
         powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error, 4 nothing was run or
-    a required case was not, 130 interrupted. A case is not required if the file system itself lacks an
-    operation of the workload.
+    a required case was not, 5 nothing was inconsistent when the time was up (--minutes), 130 interrupted. A
+    case is not required if the file system itself lacks an operation of the workload.
     """
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
@@ -193,15 +206,16 @@ def run_command(**given: Any) -> ExitCode:
         with open_run(given["resume"]) as store:
             plan = store.plan()
             need_resumable(plan, named_kernel(given))
-            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs)
+            limits = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
+            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **limits)
             return shell_code(_execute(plan, store))
     plan = _plan(given)
     if given["no_action"]:
-        return _show(plan)
+        return _show(plan, names=given["verbose"])
     return shell_code(_run(plan, given))
 
 
-KEPT_BESIDE_RESUME = ("resume", "jobs", "kernel", "modules", "replaced")
+KEPT_BESIDE_RESUME = ("resume", "jobs", "minutes", "max_failures", "kernel", "modules", "replaced")
 """A kernel's files only to say that they may be used: the run goes on with those that it was begun with."""
 
 
@@ -240,10 +254,21 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:
+    configurations, workloads, shard = given["configurations"], given["workloads"], given["shard"]
+    again: list[CaseId] = []
+    if given["failed_from"]:
+        again, before = failed_cases(given["failed_from"])
+        configurations = configurations or list(before.configurations)
+        workloads, shard = workloads or list(before.workloads), shard or before.shard
     return Plan(
-        configurations=given["configurations"] or SMOKE[0],
-        workloads=_wanted(given["workloads"], given["random_count"], given["seed"]),
-        shard=given["shard"],
+        configurations=configurations or SMOKE[0],
+        workloads=_wanted(workloads, given["random_count"], given["seed"]),
+        only=tuple(map(str, again)),
+        match=given["match"],
+        oracles=tuple(asked_oracles(given["oracles"])),
+        minutes=given["minutes"],
+        max_failures=given["max_failures"],
+        shard=shard,
         kernel=_absolute(given["kernel"]),
         modules=str(given["modules"].resolve()) if given["modules"] else None,
         replaced=[str(p.resolve()) for p in given["replaced"]],
@@ -253,7 +278,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
-        require_all=_required(given["require_all"], given["configurations"] or SMOKE[0]),
+        require_all=_required(given["require_all"], configurations or SMOKE[0]),
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"], given["fault_models"]),
         log_bytes=given["log_mib"] << 20,
@@ -267,21 +292,30 @@ def _execute(plan: Plan, store: RunStore) -> Summary:
         summary = execute(plan, store, progress)
     print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:
-        console.say(f"interrupted; continue with: {resume(plan, shown_path(store.path))}")
+        how = "stopped" if summary.info.stopped else "interrupted"
+        console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
     return summary
 
 
-def _show(plan: Plan) -> ExitCode:
+def _show(plan: Plan, *, names: bool) -> ExitCode:
     """Print what a run would do (--no-action)."""
     kernel = find_chosen(plan.kernel_choice)
-    chosen, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
+    cases = select_cases(plan)
     console.say(f"kernel: {kernel.name} ({kernel.image})")
-    for profile in chosen:
-        names = ", ".join(w.name for w in workloads)
-        console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {names}")
+    by_mode: dict[str, list[str]] = {}
+    for profile, workload in cases:
+        by_mode.setdefault(profile.name, []).append(workload.name)
+    for profile in {p.name: p for p, _ in cases}.values():
+        of = by_mode[profile.name]
+        told = (
+            ", ".join(of) if names or len(of) <= NAMED_CASES else f"{plural(len(of), 'workload')} (-v: names)"
+        )
+        console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {told}")
+    machine_name = recording_machine(plan.machine, kernel)
+    console.say(estimate(plan, [w for _, w in cases], machine_name).text)
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
-    machine = machine_of(recording_machine(plan.machine, kernel), "" if plan.accel == "auto" else plan.accel)
+    machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
     console.print(machine.preview(boot), highlight=False, markup=False)
     return ExitCode.CONSISTENT
 

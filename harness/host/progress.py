@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,6 +13,8 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 PLAIN_INTERVAL_S = 5.0
+ETA_AFTER_S = 20.0
+"""Before that, booting guests would be taken for the pace of the work."""
 
 
 class Progress(Protocol):
@@ -110,7 +113,18 @@ class Lines:
         parts = [f"{what} {self._done.get(what, 0)}/{total}" for what, total in self._totals.items()]
         if "states" in self._totals:
             parts.append(f"{self._done.get('states', 0) / max(seconds, 1e-9):.1f} states/s")
+        if left := self._left(seconds):
+            parts.append(left)
         self.say(f"{seconds:5.0f} s  {', '.join(parts)}")
+
+    def _left(self, seconds: float) -> str:
+        """How long the work will take if it goes on as it went; empty until that can be told."""
+        shares = [self._done.get(what, 0) / total for what, total in self._totals.items() if total]
+        share = math.prod(shares)
+        if seconds < ETA_AFTER_S or not 0 < share < 1:
+            return ""
+        minutes = seconds * (1 - share) / share / 60
+        return "less than a minute left" if minutes < 1 else f"about {minutes:.0f} min left"
 
 
 def _indented(text: str) -> str:

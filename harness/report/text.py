@@ -269,7 +269,8 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
     if by[CaseVerdict.UNKNOWN]:
         yield _line(STYLES[CaseVerdict.UNKNOWN], "Undecided: " + _names(by[CaseVerdict.UNKNOWN], limits))
     if summary.interrupted:
-        yield _line(STYLES[CaseVerdict.UNKNOWN], "The run was interrupted before it was complete.")
+        how = f"stopped: {summary.info.stopped}" if summary.info.stopped else "interrupted"
+        yield _line(STYLES[CaseVerdict.UNKNOWN], f"Before it was complete, the run was {how}.")
     if by[CaseVerdict.FAIL]:
         yield _line(STYLES[CaseVerdict.FAIL], "Failures: " + _names(by[CaseVerdict.FAIL], limits))
     yield _line("bold", _last(summary, by))

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.errors import ExitCode
 from harness.expectations import Expectation
 from harness.model import CrashState
+from harness.oracles import ORACLES
 from harness.store.records import CaseInfo, Coverage, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
@@ -27,6 +28,7 @@ EXIT_WORDS = {
     ExitCode.INCONSISTENT: "inconsistent",
     ExitCode.UNDECIDED: "undecided",
     ExitCode.NOTHING_RUN: "nothing was run",
+    ExitCode.TIME_UP: "stopped as asked, undecided",
     ExitCode.INTERRUPTED: "interrupted",
 }
 HOW_WORDS = {
@@ -42,6 +44,7 @@ def code_words(code: ExitCode, summary: Summary) -> str:
     return "not everything was run" if part else EXIT_WORDS[code]
 
 
+_NAMED_ORACLES = 3  # more than this many are counted
 _NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
 
 
@@ -203,6 +206,7 @@ def headline(summary: Summary) -> str:
             parts += [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
     if missing := summary.missing:
         parts.append(f"{plural(len(missing), 'required case')} not run")
+    parts += _judged_by(summary)
     needed = {c.case.configuration for c in missing}
     left_out = [name for name in by_mode if name not in run and name not in needed]
     if len(left_out) > _NAMED_MODES:
@@ -210,6 +214,21 @@ def headline(summary: Summary) -> str:
     else:
         parts += [f"{name} was not run" for name in left_out]
     return f"{subject}: {'; '.join(parts)}."
+
+
+def _judged_by(summary: Summary) -> list[str]:
+    """What to say of a run that only some oracles judged: less than all of them promise less."""
+    used = {oracle for c in summary.cases for oracle in c.info.oracles} or set(ORACLES)
+    if used >= set(ORACLES):
+        return []
+    names = [name for name in ORACLES if name in used]
+    who = f"{len(names)} of {len(ORACLES)} oracles" if len(names) > _NAMED_ORACLES else enumerated(names)
+    return [f"judged by {who} alone"]
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """`fsck`, `fsck and size`, `fsck, size and stale`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _did(verdict: CaseVerdict, oracles: str) -> str:
@@ -280,7 +299,7 @@ def state_words(state: CrashState) -> str:
     if landed is None:
         return f"the first {state.prefix} entries of the write log are on the platter"
     parts = [f"#{part}" for part in landed.parts]
-    named = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    named = enumerated(parts)
     if landed.only:
         what = f"only {named}" if parts else "nothing"
         fate = f"of what no flush had made durable, {what} had been written"

@@ -59,6 +59,7 @@ class MachineInfo:
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """The contents of run.json. Times carry a time zone; `finished` None: the run is in progress, or died.
+    `stopped`: why it ended early as the user had asked; then it is `interrupted`, too.
     `require_all`: a case for which this host or kernel lacks something gives the run its own exit code.
     `pins`: hashes of what the verdicts depend on (`harness.cases.pins`). `plan`: digest of plan.json; `seal`:
     digest of the cases and verdicts of a finished run; `digest`: of all other fields
@@ -77,6 +78,7 @@ class RunInfo:
     require_all: bool = False
     finished: datetime | None = None
     interrupted: bool = False
+    stopped: str = ""
     pins: dict[str, str] = field(default_factory=dict)
     plan: str = ""
     seal: str = ""

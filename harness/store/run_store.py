@@ -125,15 +125,20 @@ class RunStore:
     def info(self) -> RunInfo:
         return self._info
 
-    def finish(self, finished: datetime | None = None, *, interrupted: bool = False) -> None:
-        """Record when the run ended (default: now) and whether it was interrupted, and seal its contents. Any
-        later judgement breaks the seal.
+    def finish(
+        self, finished: datetime | None = None, *, interrupted: bool = False, stopped: str = ""
+    ) -> None:
+        """Record when the run ended (default: now), whether it was interrupted, and why it was `stopped`, and
+        seal its contents. Any later judgement breaks the seal.
         """
         self._database.settle()
-        finished = finished or datetime.now(UTC)
-        self.update_info(
-            replace(self._info, finished=finished, interrupted=interrupted), root(self._database)
+        info = replace(
+            self._info,
+            finished=finished or datetime.now(UTC),
+            interrupted=interrupted or bool(stopped),
+            stopped=stopped,
         )
+        self.update_info(info, root(self._database))
 
     def update_info(self, info: RunInfo, seal: str = "") -> None:
         """Replace run.json, when more is known (a guest's release) or the run is resumed."""
@@ -378,6 +383,12 @@ class RunStore:
             with self._reading():
                 found.extend(self._findings_of(number, CaseId.parse(name), known))
         return tuple(found)
+
+    def findings_of(self, case: CaseId) -> tuple[Finding, ...]:
+        """The findings of one case: oracle, then signature."""
+        known = self.expectations()
+        with self._reading():
+            return tuple(self._findings_of(self._number(case), case, known))
 
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""

@@ -39,6 +39,7 @@ def summary_of(
     generated: int | None = None,
     finished: bool = True,
     interrupted: bool = False,
+    stopped: str = "",
     oracles: tuple[str, ...] = (),
     require_all: bool = False,
 ) -> Summary:
@@ -57,7 +58,7 @@ def summary_of(
             store.put_judgements(case, states)
             store.set_case_status(case, status, "because")
         if finished:
-            store.finish(datetime(2026, 1, 2, tzinfo=UTC), interrupted=interrupted)
+            store.finish(datetime(2026, 1, 2, tzinfo=UTC), interrupted=interrupted, stopped=stopped)
         return summarise(store)
 
 
@@ -315,3 +316,14 @@ def test_an_expected_oracle_with_much_to_say_does_not_hide_another(tmp_path: Pat
     assert [f.oracle for f in summary.unexpected] == ["stale"]
     assert summary.cases[0].verdict is CaseVerdict.FAIL
     assert exit_code(summary) is ExitCode.INCONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"), [(OK, ExitCode.TIME_UP), (LOST, ExitCode.TIME_UP), (BAD, ExitCode.INCONSISTENT)]
+)
+def test_a_run_that_was_stopped_as_asked_has_a_code_of_its_own_unless_it_found_something(
+    seen: Judgement, code: ExitCode, tmp_path: Path
+) -> None:
+    summary = summary_of(tmp_path, {CASE: (DONE, [seen])}, stopped="the time given, 5 min, is up")
+    assert shell_code(summary) is code
+    assert summary.interrupted

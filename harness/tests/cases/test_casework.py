@@ -15,11 +15,12 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unseen
-from harness.cases.casework import Casework, enumerate_states
+from harness.cases.casework import Casework, EnoughDone, enumerate_states
 from harness.cases.examine import Look
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError
+from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.guests.worker import Worker
 from harness.model import (
@@ -174,6 +175,8 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         stopped: bool = False,
         recordings: str | None = None,
         chunk: int = 32,
+        minutes: float | None = None,
+        max_failures: int | None = None,
     ) -> Silent:
         progress = Silent()
 
@@ -189,6 +192,8 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             workloads=[w.name for w in workloads],
             jobs=jobs,
             recordings=recordings,
+            minutes=minutes,
+            max_failures=max_failures,
         )
         bases = {PROFILE.name: tmp_path / "base"}
         judge = cast(Worker, cast(Any, FakeWorker(script, "uml")))
@@ -631,3 +636,34 @@ def test_states_of_several_fault_models_come_once_each(tmp_path: Path) -> None:
     states = enumerate_states(["prefix", "drop", "torn", "prefix"], recording)
     assert len(states) == len(set(states)) == 3 + 1 + 14
     assert [str(s) for s in states[:4]] == ["@0", "@1", "@2", "@2-0"]
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def test_the_run_stops_once_as_many_cases_have_failed_as_it_allows(store: RunStore, run: Run) -> None:
+    script = Script(says=lambda prefix, _: ("x",) if prefix == 3 else ())
+    with pytest.raises(EnoughDone, match="2 cases failed"):
+        run(script, "a", "b", "c", "d", max_failures=2)
+    assert script.recorded[:2] == ["a", "b"]
+    assert "d" not in script.recorded
+    assert status(store, "d")[0] is CaseStatus.PLANNED
+
+
+def test_a_failure_that_somebody_expects_stops_nothing(store: RunStore, run: Run) -> None:
+    store.set_expectations([Expectation("ext4/ordered", "*", "*", "known")])
+    script = Script(says=lambda prefix, _: ("x",) if prefix == 3 else ())
+    run(script, "a", "b", max_failures=1)
+    assert script.recorded == ["a", "b"]
+
+
+def test_the_last_failure_of_all_is_no_reason_to_call_the_run_incomplete(store: RunStore, run: Run) -> None:
+    run(Script(says=lambda prefix, _: ("x",) if prefix == 3 else ()), max_failures=1)
+    assert status(store) == (CaseStatus.DONE, "")
+
+
+def test_the_run_stops_when_its_time_is_up(store: RunStore, run: Run) -> None:
+    script = Script()
+    with pytest.raises(EnoughDone, match="the time given, 1e-09 min, is up"):
+        run(script, "a", "b", "c", minutes=1e-9)
+    assert status(store, "c")[0] is CaseStatus.PLANNED

@@ -8,8 +8,12 @@ import pytest
 
 from harness.cli import run
 from harness.errors import ExitCode, UsageError
+from harness.kernels.find import Kernel
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
+from harness.run import select_cases
 from harness.store import RunStore
+from harness.store.records import CaseInfo, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.store.samples import INFO
 
@@ -160,3 +164,88 @@ def test_a_resumed_run_takes_another_number_of_guests(
     powercut("run", "--resume", tmp_path / "latest", "-j", "5")
     powercut("run", "--resume", tmp_path / "latest")
     assert [p.jobs for p in plans] == [5, 2]
+
+
+# --- which cases, and how long ---------------------------------------------------------------
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Plan:
+    """The plan that these arguments make."""
+    seen: list[Plan] = []
+
+    def keep(plan: Plan, *_: object) -> None:
+        seen.append(plan)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(run, "create_run", keep)
+    done = powercut("run", *arguments)
+    assert seen, done.stderr
+    return seen[0]
+
+
+def test_cases_are_selected_by_an_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(monkeypatch, "-c", "ext4/ordered,xfs/default", "-w", "quick", "-k", "rename and not xfs")
+    assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == [
+        "ext4/ordered rename-new",
+        "ext4/ordered replace-rename",
+    ]
+
+
+def test_an_expression_that_selects_nothing_is_an_error_with_an_example(tmp_path: Path) -> None:
+    done = powercut("run", "-c", "ext4/ordered", "-w", "quick", "-k", "nothing", "--out", tmp_path)
+    assert done.exit_code == ExitCode.USAGE
+    assert "'nothing' selects none of 8 cases" in done.stderr
+    assert "ext4-ordered/append-fsync" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workloads that are files of one's own are found where the run found them."""
+    own = tmp_path / "own.toml"
+    own.write_text('summary = ""\noperations = ["create f"]\n')
+    lost = Judgement((Violation("durability", "f", "lost", "f", "nothing", "f"),))
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=[str(own), "stale"]))
+        for mode, judgement in (("ordered", Judgement()), ("journal", lost)):
+            case = CaseId("ext4", mode, "own")
+            store.add_case(CaseInfo(case, generated=1, distinct=1))
+            store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
+    plan = planned(monkeypatch, "--failed-from", tmp_path / "latest")
+    assert plan.only == ("ext4-journal/own",)
+    assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == ["ext4/journal own"]
+
+
+def test_a_run_without_failures_has_none_to_run_again(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "t", INFO):
+        pass
+    done = powercut("run", "--failed-from", tmp_path / "latest")
+    assert done.exit_code == ExitCode.USAGE
+    assert "nothing to run again" in done.stderr
+
+
+def test_oracles_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(monkeypatch, "--oracle", "fsck,durability").oracles == ("fsck", "durability")
+    done = powercut("run", "--oracle", "durabilty")
+    assert done.exit_code == ExitCode.USAGE
+    assert "one of: durability" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "failures", "minutes"),
+    [([], None, None), (["-x"], 1, None), (["--maxfail", "3"], 3, None), (["--minutes", "0.5"], None, 0.5)],
+)
+def test_limits_stand_in_the_plan(
+    options: list[str], failures: int | None, minutes: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(monkeypatch, *options)
+    assert (plan.max_failures, plan.minutes) == (failures, minutes)
+
+
+def test_no_action_counts_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It printed 6 MB of names for ace2."""
+    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, ""))
+    shown = powercut("run", "-n", "-w", "ace1").stdout
+    assert "ext4/ordered (mount -o data=ordered): 207 workloads (-v: names)" in shown
+    assert "207 recordings, about " in shown
+    assert len(shown) < 2_000
+    assert len(powercut("run", "-n", "-v", "-w", "ace1").stdout) > 5_000

@@ -189,7 +189,7 @@ def test_an_interrupted_run_does_not_say_passed(summary: Summary) -> None:
     assert summary_text(green, SOURCE).splitlines()[-1] == "Passed all 3 cases"
     stopped = replace(green, info=replace(green.info, interrupted=True))
     lines = summary_text(stopped, SOURCE).splitlines()
-    assert "The run was interrupted before it was complete." in lines
+    assert "Before it was complete, the run was interrupted." in lines
     assert lines[-1] == "Undecided 0 of 3 cases"
 
 

@@ -1,0 +1,66 @@
+"""How much a run will be: what `powercut run -n` says before anything is done.
+
+The figures are those of `quick` on ext4, XFS, btrfs and F2FS of Linux 6.12 and of `ace1` on ext4, with two
+guests at once on an idle machine of two cores (2026-11-22). They tell a minute from an hour, not more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model import Workload
+from harness.plan import Plan
+from harness.report.words import number, plural, seconds
+
+STATES_PER_OPERATION = 6
+"""Prefixes of the log. All legal states are more, of which about as many need a guest."""
+OPERATIONS_OF_A_PROGRAM = 60
+"""How many operations a program, such as fio or SQLite, is taken for."""
+RECORDING_S = 0.3
+STATE_S = {"uml": 0.005, "qemu": 0.07}
+"""Seconds of a guest for each state, most of which the memo answers."""
+START_S = 6.0
+CASE_MIB = 0.1
+"""What a case leaves in the run directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """About how much a run is. `seconds`: by the clock."""
+
+    cases: int
+    states: int
+    seconds: float
+    mib: float
+    limited: str = ""
+
+    @property
+    def text(self) -> str:
+        """`207 recordings, about 12,000 crash states, 2 minutes, 20 MiB`, and what may end it earlier."""
+        parts = [
+            plural(self.cases, "recording"),
+            f"about {number(_rounded(self.states))} crash states",
+            f"{seconds(_rounded(round(self.seconds)))} on an idle machine",
+            f"{number(max(1, _rounded(round(self.mib))))} MiB",
+        ]
+        return ", ".join(parts) + (f"; {self.limited}" if self.limited else "")
+
+
+def estimate(plan: Plan, workloads: Sequence[Workload], judge: str) -> Estimate:
+    """About how much a run with one case for each of `workloads` is, judged on the machine `judge`."""
+    operations = sum(OPERATIONS_OF_A_PROGRAM if w.opaque else len(w.operations) for w in workloads)
+    states = operations * STATES_PER_OPERATION
+    guest_s = len(workloads) * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
+    limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
+    if plan.unit_sectors is not None:
+        limits.append(f"all legal states may be many more; budget: {plan.budget.text}")
+    return Estimate(
+        len(workloads), states, START_S + guest_s / plan.jobs, len(workloads) * CASE_MIB, "; ".join(limits)
+    )
+
+
+def _rounded(value: int) -> int:
+    """To two digits."""
+    digits = max(0, len(str(value)) - 2)
+    return round(value, -digits)
