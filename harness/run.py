@@ -41,8 +41,11 @@ from harness.workloads.load import select_workloads
 from harness.workloads.match import matcher
 
 
-def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
-    """Carry out the part of `plan` that `store` does not hold yet. Findings are data: see Summary.
+def execute(
+    plan: Plan, store: RunStore, progress: Progress, on_done: Callable[[CaseId], None] = lambda case: None
+) -> Summary:
+    """Carry out the part of `plan` that `store` does not hold yet. Findings are data: see Summary. `on_done`
+    is told of each case that has come to its end.
 
     On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
@@ -70,7 +73,7 @@ def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         pin(store, pins_of(asked.kernel, kits, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
         progress.say(f"{asked.kernel.name}: {kits.description}, {plan.jobs} at once")
-        casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan))
+        casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan), on_done)
         with _pool(kits, scratch, plan) as pool:
             # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
             # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.

@@ -27,7 +27,7 @@ import queue
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -129,14 +129,18 @@ class Casework:
         scratch: Path,
         bases: dict[str, Path],
         recorded: Mapping[CaseId, Mapping[str, str]] = MappingProxyType({}),
+        on_done: Callable[[CaseId], None] = lambda case: None,
     ) -> None:
-        """`recorded`: of another run's recordings, if there are any to be judged again, the files' hashes."""
+        """`recorded`: of another run's recordings, if there are any to be judged again, the files' hashes.
+        `on_done` is told of each case that has come to its end, in the store's thread.
+        """
         self._plan = plan
         self._store = store
         self._progress = progress
         self._scratch = scratch
         self._bases = bases
         self._recorded_files = recorded
+        self._on_done = on_done
         self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
         self._failures = 0  # cases that ended with a finding that nobody expects
         self._unrecorded: deque[_Case] = deque()
@@ -162,6 +166,7 @@ class Casework:
                 self._store.add_case(self._info(case))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
+                self._on_done(case.id)
                 continue
             self._unrecorded.append(case)
         self._progress.begin("recorded", len(self._unrecorded))
@@ -250,6 +255,7 @@ class Casework:
         self._progress.say(f"{case.id}: {reason}")
         self._progress.advance("recorded", 1)
         self._store.set_case_status(case.id, status, reason)
+        self._on_done(case.id)
         self._next_recording(pool)
 
     def _recorded(self, pool: Pool, work: _Work, groups: Sequence[Group], seconds: float) -> None:
@@ -453,6 +459,7 @@ class Casework:
         work.pending -= 1
         self._progress.say(f"{work.id}: {reason}")
         self._store.set_case_status(work.id, CaseStatus.UNKNOWN, reason)
+        self._on_done(work.id)
         self._next_recording(pool)
 
     # --- confirm: findings once more, on the machine that people run ----------------------------
@@ -505,6 +512,7 @@ class Casework:
         status = CaseStatus.UNKNOWN if doubted else CaseStatus.DONE
         self._store.set_case_status(work.id, status, work.case.doubt)
         work.examiner.recording.log.unlink(missing_ok=True)
+        self._on_done(work.id)
         self._failures += any(f.expectation is None for f in self._store.findings_of(work.id))
         self._next_recording(pool)
 

@@ -14,8 +14,10 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
 from harness.guests.worker import EVENTS_BYTES_MAX
+from harness.host.files import json_bytes
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
+from harness.model import LogEntry
 from harness.plan import LOG_BYTES
 from harness.writelog import WriteLog, read_log, select
 from harness.writelog.events import times_of
@@ -52,8 +54,9 @@ def log_group() -> None:
     metavar="MIB",
     help="Refuse a packed log that would unpack to more.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each entry.")
 @guarded
-def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
+def log_ls(file: Path, log_mib: int, as_json: bool, **selection: Any) -> None:
     """List the entries of a write log: a run's log.zst, or any log device.
 
     Where the run has the events of the log, each write and flush shows the numbers of the events in which it
@@ -63,10 +66,24 @@ def log_ls(file: Path, log_mib: int, **selection: Any) -> None:
         log = replace(read_log(path), path=file)
         times = _times(log, file.with_name("events.zst"))
         for entry in select(log, **selection):
+            if as_json:
+                console.say(json_bytes(_row(entry, times)).decode())
+                continue
             flags = "|".join(f.name or "" for f in entry.flags) or "-"
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
             when = f"{times.get(entry.index, ''):>13} " if times else ""
             console.say(f"{entry.index:8} {flags:12} {when}{what}")
+
+
+def _row(entry: LogEntry, times: dict[int, str]) -> dict[str, object]:
+    return {
+        "entry": entry.index,
+        "flags": [(f.name or "").lower() for f in entry.flags],
+        "sector": entry.sector,
+        "sectors": entry.sectors,
+        "mark": entry.mark,
+        "times": times.get(entry.index, ""),
+    }
 
 
 def _times(log: WriteLog, events: Path) -> dict[int, str]:

@@ -10,15 +10,17 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, open_run, out_option
-from harness.errors import ExitCode
+from harness.cli.options import REPORTS, NewFile, open_run, out_option
+from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
 from harness.guests.kernel_list import HEAD, row_of
+from harness.host.files import json_bytes, write_atomically
 from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
+from harness.report.changes import Change, Changes, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
-from harness.revisit.compare import Comparison, compare
+from harness.revisit.compare import Comparison, compare, same_recordings
 from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -57,25 +59,64 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
 @click.command("compare")
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    type=click.Choice(["states", "findings"]),
+    help="Default: states, if both runs judged the same recordings; else findings.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", type=NewFile(), metavar="FILE", help="With findings: write a page.")
 @guarded
-def compare_command(first: Path, second: Path) -> ExitCode:
-    """Compare the verdicts of two runs of the same recordings, state by state.
+def compare_command(first: Path, second: Path, by: str | None, as_json: bool, html: Path | None) -> ExitCode:
+    """Compare two runs: of the same recordings state by state, of others finding by finding.
 
     \b
     powercut run --recordings reports/latest --machine uml
-    powercut compare FIRST SECOND
+    powercut compare FIRST SECOND                        # do both judge every crash state alike?
+    powercut compare BEFORE AFTER --html patch.html      # what did a patch fix, what did it break?
 
-    A case or state that only one run has counts as a difference. Exits 0 if the runs agree on everything, 1
-    if not, 4 if there was nothing to compare.
+    By states, a case or state that only one run has counts as a difference. Exits 0 if the runs agree on
+    everything, 1 if not, 4 if there was nothing to compare. By findings, exits 0 if the second run has none
+    that the first had not, 1 if it has, 3 if a case was not decided in both, 4 if none was.
     """
     with open_run(first) as one, open_run(second) as two:
+        if (by or ("states" if same_recordings(one, two) else "findings")) == "findings":
+            return _compare_findings(changes(summarise(one), summarise(two)), as_json, html)
+        if html:
+            raise UsageError("a page is made of findings only", "add --by findings")
         found = compare(one, two)
-    for difference in (*found.cases, *found.differences):
-        console.say(str(difference))
-    console.say(_compared(found))
+    if as_json:
+        console.say(json_bytes(_comparison(found)).decode())
+    else:
+        for difference in (*found.cases, *found.differences):
+            console.say(str(difference))
+        console.say(_compared(found))
     if found.differences or found.cases:
         return ExitCode.INCONSISTENT
     return ExitCode.CONSISTENT if found.states else ExitCode.NOTHING_RUN
+
+
+def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitCode:
+    if html:
+        write_atomically(html, changes_html(found))
+    if as_json:
+        console.say(json_bytes(changes_json(found)).decode())
+    else:
+        for line in changes_text(found):
+            console.say(line)
+    if found.of(Change.NEW):
+        return ExitCode.INCONSISTENT
+    if not found.cases:
+        return ExitCode.NOTHING_RUN
+    return ExitCode.UNDECIDED if found.undecided else ExitCode.CONSISTENT
+
+
+def _comparison(found: Comparison) -> dict[str, object]:
+    return {
+        "states": found.states,
+        "differences": [{"crash_point": str(d.point), "text": str(d)} for d in found.differences],
+        "cases": [str(c) for c in found.cases],
+    }
 
 
 def _compared(found: Comparison) -> str:
@@ -88,8 +129,9 @@ def _compared(found: Comparison) -> str:
 @click.command("list")
 @click.argument("what", type=click.Choice(["filesystems", "workloads", "kernels", "runs"]))
 @out_option()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
-def list_command(what: str, out: Path) -> None:
+def list_command(what: str, out: Path, as_json: bool) -> None:
     """List what can be named: file systems and modes, workloads, kernels, and stored runs.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
@@ -100,10 +142,23 @@ def list_command(what: str, out: Path) -> None:
     powercut list kernels
     powercut list runs --out /mnt/large/reports
     """
-    if what == "kernels":
+    if as_json:
+        rows = [row_of(pin).words for pin in pins().values()] if what == "kernels" else _rows(what, out)
+        named = [dict(zip(COLUMNS[what], row, strict=True)) for row in rows]
+        console.say(json_bytes(named).decode())
+    elif what == "kernels":
         _list_kernels()
     else:
         _say_table(_rows(what, out))
+
+
+COLUMNS = {
+    "filesystems": ("name", "mount_options", "summary"),
+    "workloads": ("name", "summary"),
+    "kernels": ("name", "newest", "cached", "judged_natively", "summary"),
+    "runs": ("path", "kernel", "state", "command"),
+}
+"""What the columns of each list are called in JSON."""
 
 
 def _list_kernels() -> None:

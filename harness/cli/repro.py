@@ -20,7 +20,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode, UsageError
-from harness.host.files import write_atomically
+from harness.host.files import json_bytes, write_atomically
 from harness.model import Verdict
 from harness.report import shown_path
 from harness.report.lines import run_again
@@ -52,6 +52,7 @@ _CODES = {
     metavar="FILE",
     help="Write the crashed disk as a raw image.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--bisect", is_flag=True, hidden=True)  # git would read 2, "no such option", as "bad"
 @guarded
 def repro_command(
@@ -60,6 +61,7 @@ def repro_command(
     accel: str,
     want_shell: bool,
     export_file: Path | None,
+    as_json: bool,
     bisect: bool,
     **given: Any,
 ) -> ExitCode:
@@ -88,7 +90,12 @@ def repro_command(
                 return ExitCode.CONSISTENT
             if want_shell:
                 return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
-            return _print(reproduce(shown))
+            seen = reproduce(shown)
+            if as_json:
+                console.say(json_bytes(_as_json(seen)).decode())
+            else:
+                _print(seen)
+            return _CODES[seen.judgement.verdict]
 
 
 def _no_bisect() -> ExitCode:
@@ -101,7 +108,23 @@ def _no_bisect() -> ExitCode:
     return ExitCode.BISECT_STOP
 
 
-def _print(seen: Reproduction) -> ExitCode:
+def _as_json(seen: Reproduction) -> dict[str, object]:
+    outcome = None if isinstance(seen.outcome, Unseen) else seen.outcome
+    return {
+        "crash_point": str(seen.point),
+        "kernel": seen.kernel.name,
+        "recorded_on": seen.recorded_on,
+        "verdict": seen.judgement.verdict.value,
+        "violations": [
+            {"oracle": v.oracle, "summary": v.summary, "expected": v.expected, "found": v.found}
+            for v in seen.judgement.violations
+        ],
+        "undecided": list(seen.judgement.unknown),
+        "kernel_log": list(outcome.kernel_log) if outcome else [],
+    }
+
+
+def _print(seen: Reproduction) -> None:
     verdict = seen.judgement.verdict
     console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
     if seen.recorded_on:
@@ -117,7 +140,6 @@ def _print(seen: Reproduction) -> ExitCode:
     if not isinstance(seen.outcome, Unseen):
         for line in seen.outcome.kernel_log:
             console.say(f"  kernel: {line}")
-    return _CODES[verdict]
 
 
 @click.command("shrink")

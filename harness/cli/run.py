@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -20,8 +20,9 @@ from harness.cli.bisect import (
     refuse_beside_bisect,
     verdict_code,
 )
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.estimate import estimate
+from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
     asked_budget,
@@ -161,6 +162,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="MIB",
     help="Size of the log device.",
 )
+@click.option(
+    "--events",
+    type=click.File("w", lazy=False),
+    metavar="FILE",
+    help="Write a line of JSON when the run begins, when a case is done, and at the end; -: standard output.",
+)
 @out_option("Where runs are kept.")
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
 @click.option(
@@ -208,14 +215,14 @@ def run_command(**given: Any) -> ExitCode:
             need_resumable(plan, named_kernel(given))
             limits = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
             plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **limits)
-            return shell_code(_execute(plan, store))
+            return shell_code(_execute(plan, store, given["events"]))
     plan = _plan(given)
     if given["no_action"]:
         return _show(plan, names=given["verbose"])
     return shell_code(_run(plan, given))
 
 
-KEPT_BESIDE_RESUME = ("resume", "jobs", "minutes", "max_failures", "kernel", "modules", "replaced")
+KEPT_BESIDE_RESUME = ("resume", "jobs", "events", "minutes", "max_failures", "kernel", "modules", "replaced")
 """A kernel's files only to say that they may be used: the run goes on with those that it was begun with."""
 
 
@@ -250,7 +257,7 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     expectations = [e for file in given["expect"] for e in read_expectations(file)]
     with create_run(plan, given["out"], given["name"]) as store:
         store.set_expectations(expectations)
-        return _execute(plan, store)
+        return _execute(plan, store, given["events"])
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:
@@ -287,9 +294,14 @@ def _plan(given: Mapping[str, Any]) -> Plan:
     )
 
 
-def _execute(plan: Plan, store: RunStore) -> Summary:
-    with progress_for(console) as progress:
-        summary = execute(plan, store, progress)
+def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summary:
+    stream = EventStream(store, events)
+    stream.began(plan)
+    with progress_for(errors if stream.is_output else console) as progress:
+        summary = execute(plan, store, progress, stream.done)
+    stream.ended(summary)
+    if stream.is_output:  # for a program: no words between the lines
+        return summary
     print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:
         how = "stopped" if summary.info.stopped else "interrupted"

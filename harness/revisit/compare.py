@@ -103,6 +103,12 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int,
     )
 
 
+def same_recordings(first: RunStore, second: RunStore) -> bool:
+    """Whether no case that both runs have was recorded differently: then crash points name the same disks."""
+    others = {c.case: c.info.log_hash for c in second.cases()}
+    return not any(_other_recording(c.info.log_hash, others.get(c.case, "")) for c in first.cases())
+
+
 def _other_recording(first: str, second: str) -> bool:
     """An empty hash means not recorded in that run; then every state of the other is a difference."""
     return bool(first and second and first != second)

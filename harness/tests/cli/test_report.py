@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.store import RunStore
-from harness.store.records import CaseInfo, How, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 
@@ -28,7 +29,12 @@ def test_list_runs_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
     assert (done.exit_code, done.output) == (0, "")
 
 
-def recorded(root: Path, *verdicts: Violation | None, log_hash: str = "log") -> Path:
+def recorded(
+    root: Path,
+    *verdicts: Violation | None,
+    log_hash: str = "log",
+    status: CaseStatus = CaseStatus.DONE,
+) -> Path:
     """A run of one case with a state for each of `verdicts`; None passes."""
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
@@ -40,9 +46,11 @@ def recorded(root: Path, *verdicts: Violation | None, log_hash: str = "log") -> 
                 for i, v in enumerate(verdicts)
             ],
         )
+        store.set_case_status(case, status)
         return store.path
 
 
+FSCK = Violation("fsck", "file system", "dirty", "clean", "dirty", "dirty")
 LOST = Violation("durability", "f", "f is gone", "f", "nothing", "gone f")
 STALE = Violation("stale", "f", "f holds poison", "data", "poison", "poison f")
 
@@ -89,12 +97,72 @@ def test_list_runs_shows_what_it_cannot_trust_as_text(tmp_path: Path) -> None:
     assert len(done.output.splitlines()) == 1
 
 
-def test_compare_refuses_recordings_that_differ(tmp_path: Path) -> None:
-    done = powercut(
-        "compare", recorded(tmp_path / "a", None), recorded(tmp_path / "b", None, log_hash="other")
-    )
+def test_compare_by_states_refuses_recordings_that_differ(tmp_path: Path) -> None:
+    sides = recorded(tmp_path / "a", None), recorded(tmp_path / "b", None, log_hash="other")
+    done = powercut("compare", *sides, "--by", "states")
     assert done.exit_code == ExitCode.USAGE
     assert "--recordings" in done.stderr
+
+
+# --- by findings -----------------------------------------------------------------------------
+
+
+def test_recordings_of_their_own_are_compared_by_finding(tmp_path: Path) -> None:
+    """Before and after a patch could not be compared: "judged different recordings"."""
+    before = recorded(tmp_path / "a", None, LOST, STALE)
+    after = recorded(tmp_path / "b", STALE, FSCK, None, None, log_hash="other")
+    done = powercut("compare", before, after)
+    assert done.exit_code == ExitCode.INCONSISTENT
+    new, still, fixed, headline = done.output.splitlines()
+    assert new.startswith("new: ext4-ordered/append-fsync fsck: dirty, 1 state")
+    assert still.startswith("still there: ext4-ordered/append-fsync stale: f holds poison")
+    assert fixed.startswith("fixed: ext4-ordered/append-fsync durability: f is gone")
+    assert headline == "1 new, 1 still there, 1 fixed in 1 case that both runs decided"
+    assert powercut("compare", after, before, "--oracle").exit_code == ExitCode.USAGE
+
+
+def test_a_patch_that_breaks_nothing_new_is_consistent(tmp_path: Path) -> None:
+    before, after = recorded(tmp_path / "a", LOST), recorded(tmp_path / "b", None, log_hash="other")
+    done = powercut("compare", before, after)
+    assert (done.exit_code, done.output.splitlines()[0][:5]) == (ExitCode.CONSISTENT, "fixed")
+
+
+def test_what_the_second_run_did_not_decide_is_not_fixed(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", LOST)
+    after = recorded(tmp_path / "b", None, log_hash="other", status=CaseStatus.UNKNOWN)
+    done = powercut("compare", before, after)
+    assert done.exit_code == ExitCode.NOTHING_RUN
+    assert "not looked at again: ext4-ordered/append-fsync durability" in done.output
+    assert "decided in the first, undecided in the second" in done.output
+
+
+def test_a_comparison_is_json_and_a_page_too(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", LOST)
+    after = recorded(tmp_path / "b", STALE, log_hash="other")
+    done = powercut("compare", before, after, "--json", "--html", tmp_path / "page.html")
+    told = json.loads(done.output)
+    assert [(f["change"], f["oracle"]) for f in told["findings"]] == [
+        ("new", "stale"),
+        ("fixed", "durability"),
+    ]
+    page = (tmp_path / "page.html").read_text()
+    assert "f holds poison" in page
+    assert "1 new, 0 still there, 1 fixed" in page
+
+
+def test_a_comparison_by_states_is_json_too(tmp_path: Path) -> None:
+    done = powercut("compare", recorded(tmp_path / "a", LOST), recorded(tmp_path / "b", None), "--json")
+    told = json.loads(done.output)
+    assert told["states"] == 1
+    assert told["differences"][0]["crash_point"] == "ext4-ordered/append-fsync@0"
+
+
+@pytest.mark.parametrize(
+    ("what", "column"), [("filesystems", "mount_options"), ("workloads", "summary"), ("kernels", "newest")]
+)
+def test_lists_are_json_too(what: str, column: str) -> None:
+    rows = json.loads(powercut("list", what, "--json").output)
+    assert all(row["name"] and column in row for row in rows)
 
 
 def test_compare_of_nothing_is_no_agreement(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_resumed_run_takes_another_number_of_guests(
 ) -> None:
     plans: list[Plan] = []
 
-    def note(plan: Plan, _: object) -> object:
+    def note(plan: Plan, *_: object) -> object:
         plans.append(plan)
         raise UsageError("enough")
 

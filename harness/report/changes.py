@@ -1,0 +1,161 @@
+"""Compares two runs by finding: what is fixed, new, or still there, as before and after a patch.
+
+The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
+crash points are not compared, since those of two recordings name different disks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+
+from harness.errors import UsageError
+from harness.host.resources import resource
+from harness.host.text import printable
+from harness.model import CaseId
+from harness.report.words import number, plural
+from harness.store.records import Finding
+from harness.summary import CaseSummary, Summary
+
+
+class Change(enum.StrEnum):
+    """What became of a finding. GONE is not FIXED: the second run has not decided its case."""
+
+    NEW = "new"
+    STILL = "still there"
+    FIXED = "fixed"
+    GONE = "not looked at again"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One finding of either run, as the later of the runs that have it saw it."""
+
+    change: Change
+    finding: Finding
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All findings of two runs, and the cases that only one of them has, or decided. `cases`: those that both
+    decided.
+    """
+
+    first: str
+    second: str
+    cases: int
+    found: tuple[Changed, ...]
+    undecided: tuple[str, ...]
+
+    def of(self, change: Change) -> list[Changed]:
+        return [c for c in self.found if c.change is change]
+
+    @property
+    def headline(self) -> str:
+        """`2 new, 1 still there, 3 fixed in 14 cases that both runs decided`."""
+        counts = ", ".join(f"{len(self.of(c))} {c}" for c in Change if c is not Change.GONE or self.of(c))
+        return f"{counts} in {plural(self.cases, 'case')} that both runs decided"
+
+
+def changes(first: Summary, second: Summary) -> Changes:
+    """Compare the findings of two runs, expected ones too. Raises UsageError if they share no case."""
+    mine, others = ({c.case: c for c in s.cases} for s in (first, second))
+    if mine.keys().isdisjoint(others):
+        raise UsageError(f"{first.run} and {second.run} share no case", "compare runs of the same workloads")
+    before, after = _findings(first.cases), _findings(second.cases)
+    found = [
+        Changed(Change.STILL if key in before else Change.NEW, f, second.run) for key, f in after.items()
+    ]
+    for key, f in before.items():
+        if key not in after:
+            change = Change.FIXED if _decided(others.get(f.case)) else Change.GONE
+            found.append(Changed(change, f, first.run))
+    order = list(Change)
+    found.sort(key=lambda c: order.index(c.change))
+    both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
+    return Changes(first.run, second.run, len(both), tuple(found), tuple(_undecided(mine, others)))
+
+
+def _findings(cases: Sequence[CaseSummary]) -> dict[tuple[CaseId, str, str], Finding]:
+    return {(f.case, f.oracle, f.signature): f for c in cases for f in c.findings}
+
+
+def _decided(case: CaseSummary | None) -> bool:
+    return case is not None and not case.was_not_run and not case.undecided
+
+
+def _undecided(mine: Mapping[CaseId, CaseSummary], others: Mapping[CaseId, CaseSummary]) -> list[str]:
+    """The cases that one run has and the other does not, or has not decided."""
+    lines = []
+    for case in dict.fromkeys([*mine, *others]):
+        told = [_state(cases.get(case)) for cases in (mine, others)]
+        if told != ["", ""]:
+            lines.append(f"{case}: {told[0] or 'decided'} in the first, {told[1] or 'decided'} in the second")
+    return lines
+
+
+def _state(case: CaseSummary | None) -> str:
+    """Why a case says nothing; empty if it is decided."""
+    if case is None:
+        return "no such case"
+    return "not run" if case.was_not_run else ("undecided" if case.undecided else "")
+
+
+def changes_text(found: Changes) -> Iterator[str]:
+    """Line by line for the terminal."""
+    for c in found.found:
+        expected = f" (expected: {c.finding.expectation.reason})" if c.finding.expectation else ""
+        what = f"{c.finding.case} {c.finding.oracle}: {c.finding.summary}"
+        yield f"{c.change}: {what}{expected}, {plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
+    yield from found.undecided
+    yield found.headline
+
+
+def changes_json(found: Changes) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "first": found.first,
+        "second": found.second,
+        "cases": found.cases,
+        "headline": found.headline,
+        "findings": [
+            {
+                "change": str(c.change),
+                "case": str(c.finding.case),
+                "oracle": c.finding.oracle,
+                "signature": c.finding.signature,
+                "summary": c.finding.summary,
+                "states": c.finding.states,
+                "crash_point": str(c.finding.crash_point),
+                "run": c.run,
+                "expected_reason": c.finding.expectation.reason if c.finding.expectation else None,
+            }
+            for c in found.found
+        ],
+        "undecided": list(found.undecided),
+    }
+
+
+def changes_html(found: Changes) -> str:
+    """As one page that needs no network."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.filters.update(number=number)
+    return environment.get_template("changes.html").render(
+        first=found.first,
+        second=found.second,
+        headline=found.headline,
+        found={str(c): found.of(c) for c in Change},
+        undecided=found.undecided,
+    )

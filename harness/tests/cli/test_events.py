@@ -1,0 +1,59 @@
+"""`powercut run --events`: lines of JSON for other programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from harness.cli.events import EventStream
+from harness.model import CrashState, Judgement, Violation
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.summary import summarise
+from harness.tests.cli.runner import powercut
+from harness.tests.store.samples import CASE, INFO
+
+LOST = Judgement((Violation("durability", "f", "gone", "data", "nothing", "s"),))
+
+
+def told(root: Path) -> list[dict[str, object]]:
+    """The events of a run with one case, which failed."""
+    text = io.StringIO()
+    with RunStore.create(root, "t", INFO) as store:
+        stream = EventStream(store, text)
+        stream.began(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        store.add_case(CaseInfo(CASE, generated=2, distinct=2))
+        store.put_judgements(
+            CASE, [JudgedState(CrashState(n), f"{n}", j) for n, j in enumerate((Judgement(), LOST))]
+        )
+        store.set_case_status(CASE, CaseStatus.DONE)
+        stream.done(CASE)
+        store.finish()
+        stream.ended(summarise(store))
+    return [json.loads(line) for line in text.getvalue().splitlines()]
+
+
+def test_a_run_is_told_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    begin, case, end = told(tmp_path)
+    assert (begin["event"], begin["cases"]) == ("begin", ["ext4-ordered/append-fsync"])
+    assert (case["event"], case["case"], case["status"]) == ("case", str(CASE), "done")
+    assert (case["states"], case["failed"], case["unknown"]) == (2, 1, 0)
+    assert case["findings"] == [
+        {"oracle": "durability", "summary": "gone", "crash_point": f"{CASE}@1", "expected": False}
+    ]
+    assert (end["event"], end["exit_code"], end["verdict"]) == ("end", 1, "inconsistent")
+
+
+def test_without_a_file_nothing_is_told(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        stream = EventStream(store, None)
+        stream.done(CASE)  # the store does not even know this case
+        assert not stream.is_output
+
+
+def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    done = powercut("run", "--events", tmp_path / "none" / "events", "-w", "append-fsync")
+    assert done.exit_code == 2
+    assert "none/events" in done.stderr
