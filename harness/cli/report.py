@@ -27,6 +27,8 @@ from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import folder_sets, select_workloads
 
+FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list workloads`
+
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path), default=REPORTS / "latest")
@@ -184,8 +186,15 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
                 for p in profiles().values()
             ]
         case "workloads":
-            written = [(w.name, w.summary) for w in select_workloads(["all", *folder_sets(), "applications"])]
-            sets = [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
+            folders = folder_sets()
+            shown = [name for name, files in folders.items() if len(files) <= FOLDER_ROWS]
+            written = [(w.name, w.summary) for w in select_workloads(["all", *shown, "applications"])]
+            sets = [
+                (name, f"set: {len(files)} workloads, the files of workloads/{name}")
+                for name, files in folders.items()
+                if name not in shown
+            ]
+            sets += [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
             return [*written, *sets, (random_name(17, 20), "random: 20 operations from seed 17")]
         case _:
             return [_run_row(path) for path in sorted(runs(out).glob(f"*/{RUN}"))]

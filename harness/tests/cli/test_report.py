@@ -13,6 +13,7 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
+from harness.workloads.load import workload_sets
 
 
 @pytest.mark.parametrize("what", ["filesystems", "workloads", "kernels"])
@@ -22,6 +23,14 @@ def test_list_names_what_there_is(what: str) -> None:
     assert {"filesystems": "ext4/ordered", "workloads": "append-fsync", "kernels": "debian-6.12"}[
         what
     ] in done.output
+
+
+def test_a_folder_of_many_workloads_is_one_row() -> None:
+    """A hundred rows of one folder pushed the workloads of `all` off the screen."""
+    rows = [line.split()[0] for line in powercut("list", "workloads").output.splitlines()]
+    assert "fstests" in rows
+    assert "journal-wrap" in rows
+    assert not set(workload_sets()["fstests"]) & set(rows)
 
 
 def test_list_runs_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
