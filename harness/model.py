@@ -31,6 +31,9 @@ class OperationKind(enum.StrEnum):
 
     CREATE = "create"
     TMPFILE = "tmpfile"
+    OPEN = "open"
+    OPEN_TMPFILE = "open-tmpfile"
+    CLOSE = "close"
     WRITE = "write"
     APPEND = "append"
     MMAP_WRITE = "mmap-write"
@@ -53,6 +56,7 @@ class OperationKind(enum.StrEnum):
     SYNC_FILE_RANGE = "sync-file-range"
     SYNC = "sync"
     DROP_CACHES = "drop-caches"
+    REMOUNT = "remount"
     RUN = "run"
 
 
@@ -74,8 +78,9 @@ class Operation:
     """One step of a workload. Fields that its kind does not use are empty.
 
     `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME, the other
-    name of EXCHANGE, and the contents of a SYMLINK. `length`: bytes; the new size of TRUNCATE; permission
-    bits of CHMOD.
+    name of EXCHANGE, and the contents of a SYMLINK. A `path` that begins with `@` is a handle: what OPEN of a
+    file or directory, or OPEN_TMPFILE in a directory, holds open as `target` until CLOSE, whatever becomes of
+    its name. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
     of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
     RUN.
@@ -83,7 +88,8 @@ class Operation:
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
     SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
-    DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes.
+    DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
+    file system and mounts it again.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 
@@ -109,7 +115,7 @@ class Operation:
                 words = [path, str(self.length)]
             case k.CHMOD:
                 words = [path, f"{self.length:o}"]
-            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE:
+            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE | k.OPEN | k.OPEN_TMPFILE:
                 words = [path, self.target]
             case k.SETXATTR:
                 words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
@@ -117,7 +123,7 @@ class Operation:
                 words = [path, self.name]
             case k.RUN:
                 words = list(self.argv)
-            case k.SYNC | k.DROP_CACHES:
+            case k.SYNC | k.DROP_CACHES | k.REMOUNT:
                 words = []
             case _:
                 words = [path]
@@ -401,6 +407,8 @@ class Call(enum.StrEnum):
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
     DROP_CACHES = "drop-caches"
+    UNMOUNT = "unmount"
+    MOUNT = "mount"
     MMAP = "mmap"
     MSYNC = "msync"
     MUNMAP = "munmap"

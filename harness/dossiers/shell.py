@@ -14,11 +14,11 @@ from harness.model import BLOCK_BYTES, Operation, OperationFlag, OperationKind
 
 def shell_line(operation: Operation, number: int) -> str:
     """The command that does an operation; `number` chooses the letter that it writes. Raises UsageError for
-    one that runs a program: how that is done elsewhere is not known here.
+    one that runs a program, mounts, or needs a file held open: how that is done elsewhere is not known here.
     """
     line = _LINES.get(operation.kind)
-    if line is None:
-        raise UsageError(f"{operation} runs a program", "only lists of operations become a script")
+    if line is None or operation.path.startswith("@"):
+        raise UsageError(f"`{operation}` is no line of a shell script", "write reproduce.sh by hand")
     return line(operation, chr(ord("A") + number % 26))
 
 

@@ -22,7 +22,9 @@ synced before it: fsck removes a name whose inode was never written.
 
 What a persistence point covers: fsync of a file, the entry by which it was opened and the file itself, as of
 the last operation that changed it; fsync of a directory, every entry in it, but not what lies in its
-subdirectories; sync, everything. None of them promises what a directory above is called.
+subdirectories; sync and remount, everything. None of them promises what a directory above is called. By a
+handle, the entry is that by which it was opened, as renames have changed it; fsync of what has no name covers
+nothing.
 """
 
 from __future__ import annotations
@@ -96,12 +98,11 @@ class _Each:
             if only_sync:
                 continue
             self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
-            for entry in self._covered(point.index, point.inode):
+            for entry in self._covered(point.index, point.inode, point.path):
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
-    def _covered(self, index: int, inode: int) -> Iterator[Entry]:
-        """The entries that the persistence point of operation `index` covers."""
-        path = self._timeline.operations[index].path
+    def _covered(self, index: int, inode: int, path: str) -> Iterator[Entry]:
+        """The entries that the persistence point of operation `index` covers; `path`: the name used."""
         if path:
             yield entry_of(self._timeline.snapshots[index + 1], path)
         if self._timeline.kinds[inode] == "directory":

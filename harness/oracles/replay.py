@@ -54,7 +54,9 @@ _NO_DIRECTORY = ("file", "symlink", "fifo", "char")
 
 @dataclass(slots=True)
 class _Node:
-    """An inode. `allocated`: every block that may be allocated by now."""
+    """An inode. `allocated`: every block that may be allocated by now. `linkable`: it has no name yet, and
+    link may give it the first one.
+    """
 
     kind: str
     mode: int
@@ -62,6 +64,17 @@ class _Node:
     paths: set[str] = field(default_factory=set)
     xattrs: dict[str, bytes] = field(default_factory=dict)
     allocated: set[int] = field(default_factory=set)
+    linkable: bool = False
+
+
+@dataclass(slots=True)
+class _Handle:
+    """What an open file is of: an inode, and the name by which it was opened, as renames have changed it;
+    empty if there was none or it is gone.
+    """
+
+    inode: int
+    path: str
 
 
 class _Model:
@@ -77,6 +90,7 @@ class _Model:
         self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
         self.renamed_into: dict[int, int] = {}  # directory to the last rename into it
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
+        self.handles: dict[str, _Handle] = {}
         self.persistence: list[PersistencePoint] = []
         self.snapshots = [Snapshot({}, {"": ROOT}, frozenset())]
         self.dirty = False
@@ -84,7 +98,9 @@ class _Model:
     # --- finding ---
 
     def inode(self, path: str, *kinds: str) -> int:
-        found = self.inodes.get(path)
+        if path.startswith("@") and path not in self.handles:
+            raise _Misfit(f"{path} is not open")
+        found = self.handles[path].inode if path in self.handles else self.inodes.get(path)
         if found is None:
             raise _Misfit(f"{path or '.'} does not exist")
         if kinds and self.nodes[found].kind not in kinds:
@@ -126,6 +142,21 @@ class _Model:
         self.nodes[inode].paths.discard(path)
         self.show(inode)
         return inode
+
+    def drop(self, path: str) -> int:
+        """Remove a name for good."""
+        for handle in self.handles.values():
+            handle.path = "" if handle.path == path else handle.path
+        return self.remove(path)
+
+    def follow(self, moved: Mapping[str, str]) -> None:
+        """Names have become others: so have those of what is open."""
+        for handle in self.handles.values():
+            handle.path = moved.get(handle.path, handle.path)
+
+    def opened_by(self, path: str) -> str:
+        """The name that a path stands for: a handle's, or itself."""
+        return self.handles[path].path if path in self.handles else path
 
     def show(self, inode: int) -> None:
         """Bring the names of an inode up to date."""
@@ -187,28 +218,58 @@ def _tmpfile(m: _Model, i: int, op: Operation) -> None:
     m.data_changed[i] = i - 1
 
 
+def _open(m: _Model, i: int, op: Operation) -> None:
+    inode = m.inode(op.path, "file", "directory")
+    _hold(m, op.target, _Handle(inode, op.path))
+
+
+def _open_tmpfile(m: _Model, i: int, op: Operation) -> None:
+    """[code] ext4_tmpfile: a new inode without a name, on the orphan list; its directory does not change."""
+    m.inode(op.path, "directory")
+    _hold(m, op.target, _Handle(i, ""))
+    m.nodes[i] = _Node("file", FILE_MODE, linkable=True)
+    m.files[i] = FileHistory(i, op.target)
+    m.touch_data(i, i)
+
+
+def _hold(m: _Model, name: str, handle: _Handle) -> None:
+    if name in m.handles:
+        raise _Misfit(f"{name} is open already")
+    m.handles[name] = handle
+
+
+def _close(m: _Model, i: int, op: Operation) -> None:
+    """What has no name is then freed, which nothing shows."""
+    m.inode(op.path)
+    del m.handles[op.path]
+
+
 def _raw(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
 def _link(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path, *_NO_DIRECTORY)
+    node = m.nodes[inode]
+    if not node.paths and not node.linkable:
+        raise _Misfit(f"{op.path} has lost its last name, and link cannot give it another")
     m.absent(op.target)
     parent = m.parent(op.target)
+    node.linkable = False
     m.add(op.target, inode)
     m.touch(i, inode, parent)
 
 
 def _unlink(m: _Model, i: int, op: Operation) -> None:
     m.inode(op.path, *_NO_DIRECTORY)
-    m.touch(i, m.remove(op.path), m.parent(op.path))
+    m.touch(i, m.drop(op.path), m.parent(op.path))
 
 
 def _rmdir(m: _Model, i: int, op: Operation) -> None:
     m.inode(op.path, "directory")
     if not op.path or m.below(op.path):
         raise _Misfit(f"{op.path or '.'} is not empty")
-    m.touch(i, m.remove(op.path), m.parent(op.path))
+    m.touch(i, m.drop(op.path), m.parent(op.path))
 
 
 def _rename(m: _Model, i: int, op: Operation) -> None:
@@ -224,7 +285,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
             m.nodes[replaced].kind == "directory"
         ):
             raise _Misfit(f"{op.target} cannot be replaced")
-        m.touch(i, m.remove(op.target))
+        m.touch(i, m.drop(op.target))
         _settle(m, i, inode)
     inner = [(path, m.inodes[path]) for path in m.below(op.path)]
     for path, _ in inner:
@@ -233,6 +294,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
     m.add(op.target, inode)
     for path, there in inner:
         m.add(op.target + path.removeprefix(op.path), there)
+    m.follow({p: op.target + p.removeprefix(op.path) for p in (op.path, *(p for p, _ in inner))})
     m.touch(i, inode, *parents)
     m.renamed_into[parents[1]] = i
 
@@ -245,14 +307,14 @@ def _exchange(m: _Model, i: int, op: Operation) -> None:
     for path, beside in ((op.path, op.target), (op.target, op.path)):
         if not path or path.startswith(f"{beside}/"):
             raise _Misfit(f"{path or '.'} and {beside or '.'} cannot change places")
-    moved: dict[str, int] = {}
+    moved: dict[str, str] = {}
     for path, target in ((op.path, op.target), (op.target, op.path)):
-        moved |= {target + p.removeprefix(path): m.inodes[p] for p in (path, *m.below(path))}
+        moved |= {p: target + p.removeprefix(path) for p in (path, *m.below(path))}
     parents = (m.parent(op.path), m.parent(op.target))
-    for path in moved.keys() & m.inodes.keys() | {*m.below(op.path), *m.below(op.target)}:
-        m.remove(path)
-    for path, inode in moved.items():
-        m.add(path, inode)
+    inodes = {path: m.remove(path) for path in moved}
+    for path, inode in inodes.items():
+        m.add(moved[path], inode)
+    m.follow(moved)
     m.touch(i, *parents)
     if "exchange-leaves-inodes" not in m.contract.rules:
         m.touch(i, one, other)
@@ -310,7 +372,7 @@ def _write(m: _Model, i: int, op: Operation) -> None:
         if new or grown > size or overwrites:
             m.touch_data(i, inode)
     if op.length and {"sync", "dsync"} & set(op.flags):
-        _persist(m, i, inode, data_only="sync" not in op.flags)
+        _persist(m, i, op.path, data_only="sync" not in op.flags)
 
 
 def _mmap_write(m: _Model, i: int, op: Operation) -> None:
@@ -375,14 +437,17 @@ def _fallocate(m: _Model, i: int, op: Operation) -> None:
 # --- persistence -----------------------------------------------------------------------------
 
 
-def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
+def _persist(m: _Model, i: int, path: str, data_only: bool) -> None:
     """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
-    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable.
+    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable; under `inode` nothing of what has
+    no name, since nobody could find it (btrfs_log_inode_parent: BTRFS_NO_LOG_SYNC).
     """
-    if m.contract.persists == "nothing":
+    inode = m.inode(path)
+    if m.contract.persists == "nothing" or (m.contract.persists == "inode" and not m.nodes[inode].paths):
         return
     last = (m.data_changed if data_only else m.changed)[inode]
-    m.persistence.append(PersistencePoint(i, last + 1, inode if m.contract.persists == "inode" else None))
+    alone = inode if m.contract.persists == "inode" else None
+    m.persistence.append(PersistencePoint(i, last + 1, alone, m.opened_by(path)))
     if (renamed := m.renamed_before.get(inode)) is not None and m.settled_in(inode, renamed[0]):
         m.persistence.append(PersistencePoint(i, renamed[1] + 1))
     if inode in m.files:
@@ -390,8 +455,8 @@ def _persist(m: _Model, i: int, inode: int, data_only: bool) -> None:
 
 
 def _fsync(m: _Model, i: int, op: Operation) -> None:
-    inode = m.inode(op.path, "file", "directory")
-    _persist(m, i, inode, data_only=op.kind is OperationKind.FDATASYNC)
+    m.inode(op.path, "file", "directory")
+    _persist(m, i, op.path, data_only=op.kind is OperationKind.FDATASYNC)
 
 
 def _sync(m: _Model, i: int, op: Operation) -> None:
@@ -403,6 +468,13 @@ def _sync(m: _Model, i: int, op: Operation) -> None:
     m.persistence.append(PersistencePoint(i, i))
     for file in m.files.values():
         file.persists.append((i, len(file.events)))
+
+
+def _remount(m: _Model, i: int, op: Operation) -> None:
+    """A clean unmount makes durable what sync does."""
+    if m.handles:
+        raise _Misfit(f"{', '.join(m.handles)} is still open, and keeps the file system mounted")
+    _sync(m, i, op)
 
 
 def _write_back(m: _Model, i: int, op: Operation) -> None:
@@ -423,6 +495,9 @@ def _run(m: _Model, i: int, op: Operation) -> None:
 _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.CREATE: _make_file,
     OperationKind.TMPFILE: _tmpfile,
+    OperationKind.OPEN: _open,
+    OperationKind.OPEN_TMPFILE: _open_tmpfile,
+    OperationKind.CLOSE: _close,
     OperationKind.MKDIR: _make("directory", DIRECTORY_MODE),
     OperationKind.SYMLINK: _make("symlink", 0),
     OperationKind.LINK: _link,
@@ -445,6 +520,7 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.SYNC_FILE_RANGE: _write_back,
     OperationKind.SYNC: _sync,
     OperationKind.DROP_CACHES: _nothing,
+    OperationKind.REMOUNT: _remount,
     OperationKind.RUN: _run,
 }
 

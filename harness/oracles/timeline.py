@@ -245,12 +245,14 @@ def entry_of(snapshot: Snapshot, path: str) -> Entry:
 @dataclass(frozen=True, slots=True)
 class PersistencePoint:
     """A persistence point: once operation `index` has returned, the first `floor` operations are
-    durable; where `inode` is given, only as far as they concern it.
+    durable; where `inode` is given, only as far as they concern it and the name used, `path`, which is empty
+    for the root and for what was opened by a name that is gone.
     """
 
     index: int
     floor: int
     inode: int | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ def plainer(operations: Operations, i: int) -> Iterator[Operation]:
 
 def _of_another_kind(op: Operation) -> Iterator[Operation]:
     match op.kind:
+        case K.REMOUNT:
+            yield Operation(K.SYNC)
         case K.TMPFILE:
             yield Operation(K.CREATE, op.path)
         case K.EXCHANGE:
@@ -134,11 +136,11 @@ def _of_another_kind(op: Operation) -> Iterator[Operation]:
 
 
 def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:
-    """Every path of the operations and its parents, in order of appearance, without the root."""
+    """Every path of the operations and its parents, in order of appearance, without the root and handles."""
     found: dict[str, None] = {}
     for op in operations:
         for path in (op.path, op.target if op.kind is not K.SYMLINK else ""):
-            parts = path.split("/") if path else []
+            parts = path.split("/") if path and not path.startswith("@") else []
             found |= dict.fromkeys("/".join(parts[: n + 1]) for n in range(len(parts)))
     return tuple(found)
 

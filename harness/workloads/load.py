@@ -39,6 +39,9 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
 _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.CREATE: ("path",),
     OperationKind.TMPFILE: ("path", "length"),
+    OperationKind.OPEN: ("path", "handle"),
+    OperationKind.OPEN_TMPFILE: ("path", "handle"),
+    OperationKind.CLOSE: ("handle",),
     OperationKind.WRITE: ("path", "offset", "length", "flags*"),
     OperationKind.APPEND: ("path", "length", "flags*"),
     OperationKind.MMAP_WRITE: ("path", "offset", "length", "flags*"),
@@ -61,7 +64,25 @@ _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
     OperationKind.SYNC: (),
     OperationKind.DROP_CACHES: (),
+    OperationKind.REMOUNT: (),
 }
+# Operations whose path may be a handle.
+BY_HANDLE = frozenset(
+    {
+        OperationKind.WRITE,
+        OperationKind.APPEND,
+        OperationKind.MMAP_WRITE,
+        OperationKind.TRUNCATE,
+        OperationKind.FALLOCATE,
+        OperationKind.LINK,
+        OperationKind.SETXATTR,
+        OperationKind.REMOVEXATTR,
+        OperationKind.CHMOD,
+        OperationKind.FSYNC,
+        OperationKind.FDATASYNC,
+        OperationKind.SYNC_FILE_RANGE,
+    }
+)
 
 
 class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,6 +126,8 @@ def parse_operation(text: str) -> Operation:
     if len(words) < len(plain) or (rest and plain == list(names)):
         raise UsageError(f"operation {text!r}: {kind} takes {' '.join(names) or 'nothing'}")
     fields: dict[str, object] = {n: _convert(text, kind, n, w) for n, w in zip(plain, words, strict=False)}
+    if "handle" in fields:
+        fields["path" if kind is OperationKind.CLOSE else "target"] = fields.pop("handle")
     if rest:
         fields["flags"] = _flags(text, kind, rest)
     return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from _ARGUMENTS
@@ -117,9 +140,20 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
         return _number(text, kind, name, word)
     if name == "target" and kind is OperationKind.SYMLINK:
         return word
+    if name == "handle" or word.startswith("@"):
+        return _handle(text, kind, name, word)
     if word.startswith("/") or ".." in word.split("/"):
         raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
     return "" if word == "." else word
+
+
+def _handle(text: str, kind: OperationKind, name: str, word: str) -> str:
+    if not re.fullmatch(r"@[A-Za-z0-9_-]+", word):
+        raise UsageError(f"operation {text!r}: {word!r} is no handle", "@ and a word: @h")
+    if name != "handle" and (name != "path" or kind not in BY_HANDLE):
+        known = ", ".join(sorted(BY_HANDLE))
+        raise UsageError(f"operation {text!r}: {name} cannot be a handle", f"these take one: {known}")
+    return word
 
 
 def _number(text: str, kind: OperationKind, name: str, word: str) -> int:

@@ -98,13 +98,20 @@ def test_data_of_an_append_goes_to_the_end(tmp_path: Path) -> None:
 
 def test_an_operation_of_every_kind_becomes_a_line_that_a_shell_understands() -> None:
     operations = [parse_operation(text) for text in EVERY_KIND]
-    assert {op.kind for op in operations} == set(OperationKind) - {OperationKind.RUN}
+    k = OperationKind
+    assert {op.kind for op in operations} == set(k) - {k.RUN, k.OPEN, k.OPEN_TMPFILE, k.CLOSE, k.REMOUNT}
     lines = [shell_line(op, i) for i, op in enumerate(operations)]
     subprocess.run(["sh", "-n", "-c", "\n".join(lines)], check=True)
 
 
+@pytest.mark.parametrize("text", ["open f @h", "open-tmpfile . @h", "append @h 1", "close @h", "remount"])
+def test_what_a_shell_cannot_do_becomes_no_script(text: str) -> None:
+    with pytest.raises(UsageError, match=f"`{text}` is no line of a shell script"):
+        shell_line(parse_operation(text), 0)
+
+
 def test_a_program_becomes_no_script() -> None:
-    with pytest.raises(UsageError, match="runs a program"):
+    with pytest.raises(UsageError, match="is no line of a shell script"):
         shell_line(Operation(OperationKind.RUN, argv=("redis",)), 0)
 
 

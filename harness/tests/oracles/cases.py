@@ -126,6 +126,7 @@ _MADE = {
     K.MKFIFO: "fifo",
     K.MKNOD: "char",
 }
+_OF_EVERYTHING = (K.RUN, K.SYNC, K.DROP_CACHES, K.REMOUNT)
 
 
 class Writer:
@@ -136,6 +137,8 @@ class Writer:
         self.kinds: dict[str, str] = {"": "directory", "d": "directory"}
         self.inodes: dict[str, int] = {"": 0, "d": 0}
         self.xattrs: dict[int, set[str]] = {}
+        self.handles: dict[str, int] = {}
+        self.nameless: set[int] = set()
         self.operations = [Operation(K.MKDIR, "d")]
 
     def write(self, count: int) -> list[Operation]:
@@ -151,19 +154,20 @@ class Writer:
 
     def size(self, path: str) -> int:
         timeline = replay(ORDERED, history(self.operations))
-        return timeline.files[timeline.snapshots[-1].inodes[path]].size
+        return timeline.files[self.handles.get(path, self.inodes.get(path, -1))].size
 
     def length(self) -> int:
         return self.random.choice([1, 3, 7, 100, 511, 512, 4000, 4096, 4097, 8192, 12000])
 
     def try_one(self, kind: K) -> Operation | None:
         random = self.random
-        if kind is K.RUN:
-            return None
-        if kind is K.SYNC:
-            return Operation(kind) if random.random() < 0.3 else None
-        if kind is K.DROP_CACHES:
-            return Operation(kind)
+        if kind in _OF_EVERYTHING:
+            possible = kind is not K.RUN and not (kind is K.REMOUNT and self.handles)
+            return Operation(kind) if possible and random.random() < 0.3 else None
+        if kind in (K.OPEN, K.OPEN_TMPFILE, K.CLOSE):
+            return self.of_handles(kind)
+        if kind is K.LINK and self.nameless and random.random() < 0.5:
+            return self.named()
         if kind in _MADE:
             path = random.choice(["f", "g", "d/f", "d/g", "s"])
             if path in self.kinds:
@@ -176,9 +180,40 @@ class Writer:
             return self.of_names(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
+        by_handle = [] if kind is K.CREATE else list(self.handles)
+        if not self.files() + by_handle:
+            return None
+        return self.of_contents(kind, random.choice(self.files() + by_handle))
+
+    def of_handles(self, kind: K) -> Operation | None:
+        random = self.random
+        name = random.choice(["@a", "@b"])
+        if kind is K.CLOSE:
+            if name not in self.handles:
+                return None
+            self.nameless.discard(self.handles.pop(name))
+            return Operation(kind, name)
+        if name in self.handles:
+            return None
+        if kind is K.OPEN_TMPFILE:
+            self.handles[name] = len(self.operations)
+            self.nameless.add(len(self.operations))
+            return Operation(kind, random.choice(["", "d"]), name)
         if not self.files():
             return None
-        return self.of_contents(kind, random.choice(self.files()))
+        path = random.choice(self.files())
+        self.handles[name] = self.inodes[path]
+        return Operation(kind, path, name)
+
+    def named(self) -> Operation | None:
+        """The first name of what was opened without one."""
+        target = self.random.choice(["f", "g", "d/f", "d/g"])
+        if target in self.kinds:
+            return None
+        inode = self.random.choice(sorted(self.nameless))
+        self.nameless.discard(inode)
+        self.kinds[target], self.inodes[target] = "file", inode
+        return Operation(K.LINK, next(name for name, i in self.handles.items() if i == inode), target)
 
     def of_names(self, kind: K) -> Operation | None:
         random = self.random

@@ -83,6 +83,7 @@ class SimpleDisk:
         self.platter: dict[int, bytes] = {}
         self.next_place = 100
         self.next_inode = 10
+        self.handles: dict[str, int] = {}
         self.background = random.choice([0.0, 0.1, 0.5])
 
     # --- what the kernel does by itself ---
@@ -185,6 +186,11 @@ class SimpleDisk:
     def parent(self, path: str) -> int:
         return self.meta.names[path.rpartition("/")[0]] if "/" in path else ROOT
 
+    def find(self, path: str) -> int:
+        if path in self.handles:
+            return self.handles[path]
+        return self.meta.names[path] if path else ROOT
+
     def new(self, op: Operation, kind: str, mode: int) -> int:
         self.next_inode += 1
         inode = self.next_inode
@@ -214,7 +220,7 @@ class SimpleDisk:
 
     def do_mmap(self, index: int, op: Operation) -> Iterator[None]:
         """The page fault that makes a page writable takes its own handle; the store comes after it."""
-        inode, at, end = self.meta.names[op.path], op.offset, op.offset + op.length
+        inode, at, end = self.find(op.path), op.offset, op.offset + op.length
         while at < end:
             n = min(PAGE - at % PAGE, end - at)
             self.write_chunk(inode, at, bytes(self.page(inode, at // PAGE)[at % PAGE : at % PAGE + n]))
@@ -237,7 +243,7 @@ class SimpleDisk:
         yield
 
     def do_link(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         self.meta.names[op.target] = inode
         self.touch(inode)
         self.touch(self.parent(op.target))
@@ -247,7 +253,11 @@ class SimpleDisk:
         inode = self.meta.names.pop(path)
         self.touch(inode)
         self.touch(self.parent(path))
-        if inode not in self.meta.names.values():
+        self.free(inode)
+
+    def free(self, inode: int) -> None:
+        """Unless it still has a name or is open."""
+        if inode not in self.meta.names.values() and inode not in self.handles.values():
             self.finish(inode)
             del self.meta.inodes[inode]
             self.forget(inode, 0)
@@ -267,7 +277,7 @@ class SimpleDisk:
         yield
 
     def do_rename(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         if self.meta.names.get(op.target) == inode:
             return
         if op.target in self.meta.names:
@@ -305,8 +315,24 @@ class SimpleDisk:
         self.new(op, "char", 0o644)
         yield
 
+    def do_open(self, index: int, op: Operation) -> Iterator[None]:
+        self.handles[op.target] = self.find(op.path)
+        yield
+
+    def do_nameless(self, index: int, op: Operation) -> Iterator[None]:
+        self.next_inode += 1
+        inode = self.handles[op.target] = self.next_inode
+        self.meta.inodes[inode] = Inode("file", 0o644)
+        self.sizes[inode] = 0
+        self.touch(inode, data=True)
+        yield
+
+    def do_close(self, index: int, op: Operation) -> Iterator[None]:
+        self.free(self.handles.pop(op.path))
+        yield
+
     def do_writeback(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         for key in sorted(k for k in self.dirty if k[0] == inode):
             self.write_page(*key)
             yield
@@ -315,25 +341,25 @@ class SimpleDisk:
         yield
 
     def do_chmod(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         self.meta.inodes[inode].mode = op.length
         self.touch(inode)
         yield
 
     def do_setxattr(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         self.meta.inodes[inode].xattrs[op.name] = op.value
         self.touch(inode)
         yield
 
     def do_removexattr(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         del self.meta.inodes[inode].xattrs[op.name]
         self.touch(inode)
         yield
 
     def do_write(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path]
+        inode = self.find(op.path)
         at = self.sizes[inode] if op.kind is K.APPEND else op.offset
         end = at + op.length
         if self.random.random() < 0.5:
@@ -386,7 +412,7 @@ class SimpleDisk:
             self.order(inode, page)
 
     def do_truncate(self, index: int, op: Operation) -> Iterator[None]:
-        inode, size = self.meta.names[op.path], op.length
+        inode, size = self.find(op.path), op.length
         shrinks = size < self.sizes[inode]
         if size == self.sizes[inode]:
             return
@@ -406,7 +432,7 @@ class SimpleDisk:
             yield
 
     def do_fallocate(self, index: int, op: Operation) -> Iterator[None]:
-        inode, start, end = self.meta.names[op.path], op.offset, op.offset + op.length
+        inode, start, end = self.find(op.path), op.offset, op.offset + op.length
         node = self.meta.inodes[inode]
         size = self.sizes[inode]
         if "punch-hole" in op.flags:
@@ -477,7 +503,7 @@ class SimpleDisk:
         yield
 
     def do_fsync(self, index: int, op: Operation) -> Iterator[None]:
-        inode = self.meta.names[op.path] if op.path else ROOT
+        inode = self.find(op.path)
         yield from self.persist(inode, data_only=op.kind is K.FDATASYNC)
 
     def do_sync(self, index: int, op: Operation) -> Iterator[None]:
@@ -526,6 +552,8 @@ _METHOD = {
     K.MMAP_WRITE: "mmap",
     K.SYNC_FILE_RANGE: "writeback",
     K.DROP_CACHES: "nothing",
+    K.OPEN_TMPFILE: "nameless",
+    K.REMOUNT: "sync",
 }
 
 

@@ -12,10 +12,11 @@ from harness.tests.vm.conftest import run_plan
 
 NAMES = ("exchange", "special-files")
 CONTENTS = ("async-writeback", "msync-range")
+HANDLES = ("held-open", "nameless", "remount")
 
 
-@pytest.mark.parametrize("workloads", [NAMES, CONTENTS], ids=["names", "contents"])
-@pytest.mark.parametrize("configuration", ["ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix"])
+@pytest.mark.parametrize("workloads", [NAMES, CONTENTS, HANDLES], ids=["names", "contents", "handles"])
+@pytest.mark.parametrize("configuration", ["ext4/ordered", "xfs/default", "btrfs/default"])
 def test_what_the_operations_leave_is_legal(
     configuration: str, workloads: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -24,6 +25,19 @@ def test_what_the_operations_leave_is_legal(
     assert [(c.case.workload, c.verdict, c.findings) for c in summary.cases] == [
         (name, CaseVerdict.PASS, ()) for name in workloads
     ]
+
+
+KNOWN = "F2FS's first fsync after a checkpoint does not wait (CONTRACTS.md): a new file may be missing"
+
+
+@pytest.mark.parametrize("workloads", [NAMES, CONTENTS, HANDLES], ids=["names", "contents", "handles"])
+def test_on_f2fs_only_what_is_known_is_found(workloads: tuple[str, ...], tmp_path: Path) -> None:
+    plan = Plan(configurations=["f2fs/posix"], workloads=list(workloads), jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    assert [c.case.workload for c in summary.cases] == list(workloads)
+    assert all(c.verdict in (CaseVerdict.PASS, CaseVerdict.FAIL) for c in summary.cases)
+    found = [(f.oracle, f.summary) for c in summary.cases for f in c.findings]
+    assert [f for f in found if not (f[0] == "durability" and "other: missing" in f[1])] == [], KNOWN
 
 
 def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:

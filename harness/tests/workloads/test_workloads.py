@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.model import Operation, OperationKind
 from harness.workloads.load import (
+    BY_HANDLE,
     find_workload,
     load_workload,
     parse_operation,
@@ -22,39 +23,41 @@ from harness.workloads.load import (
 )
 
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
+HANDLES = st.from_regex(r"@[a-z]{1,4}", fullmatch=True)
 SIZES = st.integers(0, 1 << 40)
+
+
+K = OperationKind
+FLAGS = {
+    K.WRITE: [(), ("sync",), ("direct", "dsync")],
+    K.MMAP_WRITE: [(), ("sync",), ("sync-range",)],
+    K.FALLOCATE: [(), ("keep-size",), ("zero-range", "keep-size")],
+    K.SYNC_FILE_RANGE: [(), ("async",)],
+}
+TARGETS = {
+    **dict.fromkeys((K.OPEN, K.OPEN_TMPFILE), HANDLES),
+    **dict.fromkeys((K.LINK, K.SYMLINK, K.RENAME, K.EXCHANGE), NAMES),
+}
+LENGTHS = {K.CHMOD: st.integers(0, 0o7777), **dict.fromkeys((K.APPEND, K.TRUNCATE, K.TMPFILE), SIZES)}
+ALONE = (K.SYNC, K.DROP_CACHES, K.REMOUNT)
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> Operation:
-    kind = draw(st.sampled_from([k for k in OperationKind if k is not OperationKind.RUN]))
-    k = OperationKind
-    if kind in (k.SYNC, k.DROP_CACHES):
+    kind = draw(st.sampled_from([k for k in K if k is not K.RUN]))
+    if kind in ALONE:
         return Operation(kind)
-    path = draw(NAMES)
-    match kind:
-        case k.WRITE | k.FALLOCATE:
-            known = ["sync", "direct"] if kind is k.WRITE else ["keep-size"]
-            flags = tuple(draw(st.lists(st.sampled_from(known), unique=True)))
-            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
-        case k.MMAP_WRITE:
-            flags = draw(st.sampled_from([(), ("sync",), ("sync-range",)]))
-            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
-        case k.SYNC_FILE_RANGE:
-            flags = draw(st.sampled_from([(), ("async",)]))
-            return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
-        case k.APPEND | k.TRUNCATE | k.TMPFILE:
-            return Operation(kind, path, length=draw(SIZES))
-        case k.CHMOD:
-            return Operation(kind, path, length=draw(st.integers(0, 0o7777)))
-        case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE:
-            return Operation(kind, path, draw(NAMES))
-        case k.SETXATTR:
-            return Operation(kind, path, name="user.a", value=draw(NAMES).encode())
-        case k.REMOVEXATTR:
-            return Operation(kind, path, name="user.a")
-        case _:
-            return Operation(kind, path)
+    if kind is K.CLOSE:
+        return Operation(kind, draw(HANDLES))
+    path = draw(NAMES | HANDLES if kind in BY_HANDLE else NAMES)
+    if kind in FLAGS:
+        flags = draw(st.sampled_from(FLAGS[kind]))
+        return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+    if kind in (K.SETXATTR, K.REMOVEXATTR):
+        value = draw(NAMES).encode() if kind is K.SETXATTR else b""
+        return Operation(kind, path, name="user.a", value=value)
+    target = draw(TARGETS[kind]) if kind in TARGETS else ""
+    return Operation(kind, path, target, length=draw(LENGTHS[kind]) if kind in LENGTHS else 0)
 
 
 @given(operations())
@@ -78,6 +81,11 @@ def test_a_dot_is_the_root() -> None:
         ("fsnc f", "fsync"),
         ("append f", "append takes path length flags*"),
         ("create f g", "create takes path"),
+        ("open f h", "'h' is no handle"),
+        ("close f", "'f' is no handle"),
+        ("fsync @a/b", "'@a/b' is no handle"),
+        ("create @h", "path cannot be a handle"),
+        ("link f @h", "target cannot be a handle"),
         ("append f many", "'many' is no number"),
         ("create /etc/passwd", "must lie below the mount point"),
         ("create a/../../b", "must lie below the mount point"),
@@ -238,6 +246,11 @@ def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         (["create f", "unlink g"], "operation 1, `unlink g`: g does not exist"),
         (["mkdir d", "mkdir d"], "operation 1, `mkdir d`: d exists already"),
         (["mkdir d", "write d 0 4096"], "d is a directory"),
+        (["create f", "open f @h", "close @h", "fsync @h"], "operation 3, `fsync @h`: @h is not open"),
+        (["create f", "open f @h", "open f @h"], "@h is open already"),
+        (["create f", "open f @h", "unlink f", "link @h g"], "link cannot give it another"),
+        (["create f", "open f @h", "remount"], "@h is still open"),
+        (["mkdir d", "open d @h", "append @h 1"], "@h is a directory"),
     ],
 )
 def test_a_mistake_in_a_workload_is_told_before_anything_is_recorded(

@@ -40,7 +40,7 @@ enum Mounted {
     /// A recovered file system that was kept.
     Recovered,
     /// A recording, with its target mounted.
-    Recording(Recording),
+    Recording(Box<Recording>),
 }
 
 /// What a recording consists of.
@@ -50,6 +50,8 @@ struct Recording {
     log: String,
     /// The events of the target, or why this kernel gives none.
     events: Result<Events, String>,
+    /// What its operations act on.
+    scene: operations::Scene,
 }
 
 impl Recording {
@@ -166,7 +168,8 @@ impl Agent {
             Mounted::Recovered => {
                 mounts::unmount_device();
             }
-            Mounted::Recording(recording) => {
+            Mounted::Recording(mut recording) => {
+                recording.scene.close_all();
                 mounts::unmount_device();
                 let _ = self.join();
                 if let Ok(events) = recording.events {
@@ -193,17 +196,19 @@ impl Agent {
         let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
         let target = mapper.log_writes(data, log)?;
         let node = target.node.to_string_lossy().into_owned();
-        self.mounted = Mounted::Recording(Recording {
+        self.mounted = Mounted::Recording(Box::new(Recording {
             events: Events::begin(&target.node),
             log: log.to_owned(),
             target,
-        }); // a failure from here on releases it
+            scene: operations::Scene::default(),
+        })); // a failure from here on releases it
         let node = self.cut(&node, mount.second_offset)?;
         mounts::mount_device(&node, mount, MountFlags::empty()).map_err(failed(format!(
             "mount {node} ({}) as {}",
             mount.options, mount.fstype
         )))?;
         let (_, recording) = self.recording()?;
+        recording.scene = operations::Scene::of(node, mount.clone());
         ack::begin(&recording.target, recording.events.is_ok())?;
         Ok(AgentReply::RecordStarted {})
     }
@@ -258,7 +263,7 @@ impl Agent {
                 .ok_or(Failure::TooManyWriters(index))?;
             recording.mark(mapper, &format!("begin {index}"))?;
             let done = if Instant::now() < deadline {
-                operations::perform(operation, index, writer, deadline)
+                operations::perform(&mut recording.scene, operation, index, writer, deadline)
             } else {
                 operations::overdue(operation, index)
             };
@@ -279,6 +284,7 @@ impl Agent {
         ack::end();
         let (mapper, recording) = self.recording()?;
         recording.mark(mapper, "end")?;
+        recording.scene.close_all();
         let unmount_errno = mounts::unmount_device();
         recording.mark(mapper, "unmounted")?;
         self.join()?;
@@ -306,11 +312,11 @@ impl Agent {
     /// End a recording whose target has been removed: put its events on the log device, whose end the log does
     /// not use. The channel of some machines is too slow for them.
     fn keep_events(&mut self) -> Result<RecordedEvents, Failure> {
-        let Mounted::Recording(Recording { log, events, .. }) =
-            std::mem::replace(&mut self.mounted, Mounted::Nothing)
+        let Mounted::Recording(recording) = std::mem::replace(&mut self.mounted, Mounted::Nothing)
         else {
             return Err(Failure::NoRecording);
         };
+        let Recording { log, events, .. } = *recording;
         let text = match events {
             Ok(events) => events.end()?,
             Err(lacking) => {

@@ -1,24 +1,31 @@
 //! The operations of a workload, each done as a user would: open, act, close.
 
 use std::{
+    collections::BTreeMap,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr,
     time::Instant,
 };
 
 use powercut_protocol::{
-    pattern, Call, CallError, Operation, OperationFlag, OperationKind as Kind, OperationResult,
+    pattern, Call, CallError, MountSpec, Operation, OperationFlag, OperationKind as Kind,
+    OperationResult,
 };
 use rustix::{
     fs::{
         self, fallocate, fdatasync, fstat, fsync, makedev, AtFlags, FallocateFlags, FileType, Mode,
         OFlags, RenameFlags, XattrFlags, CWD,
     },
-    io::{pwrite, Errno},
+    io::{fcntl_dupfd_cloexec, pwrite, Errno},
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
+    mount::{unmount, MountFlags, UnmountFlags},
 };
 
-use crate::{failure::errno_of, mounts::MOUNT_POINT, program};
+use crate::{
+    failure::errno_of,
+    mounts::{self, MOUNT_POINT},
+    program,
+};
 
 /// The most written in one call; a longer write takes several.
 const WRITE_BYTES: u64 = 16 << 20;
@@ -34,6 +41,66 @@ const PAGES_AND_INODES: &str = "3";
 
 /// A call that failed.
 type Failed = (Call, Errno);
+
+/// What operations act on: the mounted file system, and what is held open in it.
+#[derive(Default)]
+pub struct Scene {
+    device: String,
+    mount: MountSpec,
+    /// By their names, which begin with `@`.
+    handles: BTreeMap<String, OwnedFd>,
+}
+
+impl Scene {
+    pub fn of(device: String, mount: MountSpec) -> Self {
+        Self {
+            device,
+            mount,
+            handles: BTreeMap::new(),
+        }
+    }
+
+    /// Close what is still open: the file system can be unmounted.
+    pub fn close_all(&mut self) {
+        self.handles.clear();
+    }
+
+    /// The path in the guest of an operation's path: below the mount point, which it cannot leave, or of a
+    /// handle. Opening the latter gives the inode of the handle, whatever its name has become (proc(5)).
+    fn resolve(&self, path: &str) -> Result<String, Failed> {
+        if path.starts_with('@') {
+            return Ok(format!("/proc/self/fd/{}", self.handle(path)?.as_raw_fd()));
+        }
+        below_mount(path)
+    }
+
+    fn handle(&self, name: &str) -> Result<&OwnedFd, Failed> {
+        self.handles.get(name).ok_or((Call::Request, Errno::BADF))
+    }
+
+    fn hold(&mut self, name: &str, file: OwnedFd) -> Result<(), Failed> {
+        if !name.starts_with('@') || self.handles.contains_key(name) {
+            return Err((Call::Request, Errno::INVAL));
+        }
+        self.handles.insert(name.to_owned(), file);
+        Ok(())
+    }
+
+    /// What to fsync: the handle itself, or the file of that name.
+    fn opened(&self, op: &Operation, path: &str) -> Result<OwnedFd, Failed> {
+        match op.path.starts_with('@') {
+            true => fcntl_dupfd_cloexec(self.handle(&op.path)?, 0).map_err(of(Call::Open)),
+            false => open(path, OFlags::RDONLY),
+        }
+    }
+
+    /// Unmount and mount again. With anything open it fails with EBUSY, as it would for a user.
+    fn remount(&self) -> Result<(), Failed> {
+        unmount(MOUNT_POINT, UnmountFlags::empty()).map_err(of(Call::Unmount))?;
+        mounts::mount_device(&self.device, &self.mount, MountFlags::empty())
+            .map_err(of(Call::Mount))
+    }
+}
 
 /// Name the call that an errno came from: `fsync(file).map_err(of(Call::Fsync))`.
 fn of(call: Call) -> impl FnOnce(Errno) -> Failed {
@@ -60,6 +127,7 @@ fn failed(operation: &Operation, index: u32, (call, errno): Failed) -> Operation
 
 /// Carry out operation `index`; its data carries the number `writer`.
 pub fn perform(
+    scene: &mut Scene,
     operation: &Operation,
     index: u32,
     writer: u16,
@@ -68,7 +136,7 @@ pub fn perform(
     if operation.kind == Kind::Run {
         return perform_run(operation, index, deadline);
     }
-    match perform_call(operation, writer) {
+    match perform_call(scene, operation, writer) {
         Ok(()) => OperationResult {
             index,
             ..OperationResult::default()
@@ -94,8 +162,8 @@ fn perform_run(operation: &Operation, index: u32, deadline: Instant) -> Operatio
     }
 }
 
-fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
-    let path = &below_mount(&op.path)?;
+fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Failed> {
+    let path = &scene.resolve(&op.path)?;
     let (name, value) = (op.name.as_str(), op.value.as_slice());
     match op.kind {
         Kind::Create => {
@@ -103,12 +171,19 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
             open(path, flags).map(drop)
         }
         Kind::Tmpfile => make_nameless(op, path, writer),
+        Kind::Open => scene.hold(&op.target, open_to_hold(path)?),
+        Kind::OpenTmpfile => scene.hold(&op.target, open(path, OFlags::TMPFILE | OFlags::RDWR)?),
+        Kind::Close => scene
+            .handles
+            .remove(&op.path)
+            .map(drop)
+            .ok_or((Call::Request, Errno::BADF)),
         Kind::MmapWrite => write_mapped(op, path, writer),
         Kind::Write => write(op, path, writer, false),
         Kind::Append => write(op, path, writer, true),
         Kind::Truncate => truncate(path, op.length).map_err(of(Call::Truncate)),
         Kind::Fallocate => allocate(op, path),
-        Kind::Link => fs::link(path, &below_mount(&op.target)?).map_err(of(Call::Link)),
+        Kind::Link => link(scene, op, path),
         Kind::Symlink => fs::symlink(&op.target, path).map_err(of(Call::Symlink)),
         Kind::Rename => fs::rename(path, &below_mount(&op.target)?).map_err(of(Call::Rename)),
         Kind::Exchange => exchange(path, &below_mount(&op.target)?),
@@ -117,8 +192,15 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
         Kind::Unlink => fs::unlink(path).map_err(of(Call::Unlink)),
         Kind::Mkdir => fs::mkdir(path, Mode::from_raw_mode(0o755)).map_err(of(Call::Mkdir)),
         Kind::Rmdir => fs::rmdir(path).map_err(of(Call::Rmdir)),
+        Kind::Setxattr if op.path.starts_with('@') => {
+            fs::fsetxattr(scene.handle(&op.path)?, name, value, XattrFlags::empty())
+                .map_err(of(Call::Setxattr))
+        }
         Kind::Setxattr => {
             fs::lsetxattr(path, name, value, XattrFlags::empty()).map_err(of(Call::Setxattr))
+        }
+        Kind::Removexattr if op.path.starts_with('@') => {
+            fs::fremovexattr(scene.handle(&op.path)?, name).map_err(of(Call::Removexattr))
         }
         Kind::Removexattr => fs::lremovexattr(path, name).map_err(of(Call::Removexattr)),
         Kind::Chmod => {
@@ -126,8 +208,8 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
             let mode = Mode::from_raw_mode(bits & 0o7777);
             fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(of(Call::Chmod))
         }
-        Kind::Fsync => fsync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fsync)),
-        Kind::Fdatasync => fdatasync(open(path, OFlags::RDONLY)?).map_err(of(Call::Fdatasync)),
+        Kind::Fsync => fsync(scene.opened(op, path)?).map_err(of(Call::Fsync)),
+        Kind::Fdatasync => fdatasync(scene.opened(op, path)?).map_err(of(Call::Fdatasync)),
         Kind::SyncFileRange => sync_file_range(op, path),
         Kind::Sync => {
             fs::sync();
@@ -135,6 +217,7 @@ fn perform_call(op: &Operation, writer: u16) -> Result<(), Failed> {
         }
         Kind::DropCaches => std::fs::write(DROP_CACHES, PAGES_AND_INODES)
             .map_err(|e| (Call::DropCaches, errno_of(&e))),
+        Kind::Remount => scene.remount(),
         // Programs run before, with a deadline.
         Kind::Run => Err((Call::Request, Errno::INVAL)),
     }
@@ -152,6 +235,24 @@ fn below_mount(path: &str) -> Result<String, Failed> {
         return Err((Call::Request, Errno::INVAL));
     }
     Ok(format!("{MOUNT_POINT}/{path}"))
+}
+
+/// To be read and written; a directory, which cannot be written, to be read.
+fn open_to_hold(path: &str) -> Result<OwnedFd, Failed> {
+    match open(path, OFlags::RDWR) {
+        Err((_, Errno::ISDIR)) => open(path, OFlags::RDONLY | OFlags::DIRECTORY),
+        other => other,
+    }
+}
+
+/// link(2) or, from a handle, linkat(2) with AT_EMPTY_PATH, which also names what has no name yet.
+fn link(scene: &Scene, op: &Operation, path: &str) -> Result<(), Failed> {
+    let target = &below_mount(&op.target)?;
+    if op.path.starts_with('@') {
+        let file = scene.handle(&op.path)?;
+        return fs::linkat(file, "", CWD, target, AtFlags::EMPTY_PATH).map_err(of(Call::Linkat));
+    }
+    fs::link(path, target).map_err(of(Call::Link))
 }
 
 /// renameat2(2) with RENAME_EXCHANGE. A file system that does not have it returns EINVAL, as for a name below
@@ -370,6 +471,45 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_keeps_the_inode_when_its_name_is_gone() {
+        let folder = std::env::temp_dir().join(format!("powercut-handles-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join("f");
+        std::fs::write(&file, b"").unwrap();
+        let mut scene = Scene::default();
+        let held = open_to_hold(file.to_str().unwrap()).unwrap();
+        scene.hold("@h", held).unwrap();
+        let held = open_to_hold(folder.to_str().unwrap()).unwrap();
+        assert_eq!(scene.hold("@h", held), Err((Call::Request, Errno::INVAL)));
+        std::fs::remove_file(&file).unwrap();
+        let op = |kind, length| Operation {
+            kind,
+            path: "@h".to_owned(),
+            length,
+            ..Operation::default()
+        };
+        for (kind, length) in [
+            (Kind::Append, 5000),
+            (Kind::Fsync, 0),
+            (Kind::Truncate, 4500),
+            (Kind::Append, 500),
+            (Kind::Fdatasync, 0),
+        ] {
+            assert_eq!(
+                perform_call(&mut scene, &op(kind, length), 7),
+                Ok(()),
+                "{kind:?}"
+            );
+        }
+        let size = fstat(scene.handle("@h").unwrap()).unwrap().st_size;
+        assert_eq!(size, 5000);
+        assert_eq!(perform_call(&mut scene, &op(Kind::Close, 0), 7), Ok(()));
+        let refused = Err((Call::Request, Errno::BADF));
+        assert_eq!(perform_call(&mut scene, &op(Kind::Fsync, 0), 7), refused);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_flag_of_another_kind_of_operation_is_refused() {
         let op = |kind, flag| Operation {
             kind,
@@ -383,7 +523,7 @@ mod tests {
             (Kind::MmapWrite, OperationFlag::Dsync),
             (Kind::SyncFileRange, OperationFlag::Sync),
         ] {
-            let refused = perform_call(&op(kind, flag), 0);
+            let refused = perform_call(&mut Scene::default(), &op(kind, flag), 0);
             assert_eq!(refused, Err((Call::Request, Errno::INVAL)), "{kind:?}");
         }
     }

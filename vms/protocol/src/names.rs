@@ -24,6 +24,9 @@ words! {
     OperationKind {
         Create,
         Tmpfile,
+        Open,
+        OpenTmpfile,
+        Close,
         Write,
         Append,
         MmapWrite,
@@ -47,6 +50,7 @@ words! {
         #[default]
         Sync,
         DropCaches,
+        Remount,
         Run,
     }
 }
@@ -147,6 +151,8 @@ words! {
         Fdatasync,
         SyncFileRange,
         DropCaches,
+        Unmount,
+        Mount,
         Mmap,
         Msync,
         Munmap,
