@@ -27,17 +27,14 @@ def test_what_the_operations_leave_is_legal(
     ]
 
 
-KNOWN = "F2FS's first fsync after a checkpoint does not wait (CONTRACTS.md): a new file may be missing"
-
-
 @pytest.mark.parametrize("workloads", [NAMES, CONTENTS, HANDLES], ids=["names", "contents", "handles"])
 def test_on_f2fs_only_what_is_known_is_found(workloads: tuple[str, ...], tmp_path: Path) -> None:
     plan = Plan(configurations=["f2fs/posix"], workloads=list(workloads), jobs=2)
     summary, _ = run_plan(plan, tmp_path)
     assert [c.case.workload for c in summary.cases] == list(workloads)
     assert all(c.verdict in (CaseVerdict.PASS, CaseVerdict.FAIL) for c in summary.cases)
-    found = [(f.oracle, f.summary) for c in summary.cases for f in c.findings]
-    assert [f for f in found if not (f[0] == "durability" and "other: missing" in f[1])] == [], KNOWN
+    # Its first fsync after a mount or checkpoint does not wait: what that acknowledged may be lost.
+    assert {f.oracle for c in summary.cases for f in c.findings} <= {"durability"}
 
 
 def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:
