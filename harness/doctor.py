@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +26,60 @@ ALWAYS = "ext4/ordered"
 """The mode that `powercut smoke` and `powercut run` cannot do without."""
 
 
+_BASICS = {"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "setpriv": "util-linux"}
+"""Programs for downloading and unpacking kernels and for guests, with their packages."""
+
+ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "fedora": {
+        "qemu-system-x86": "qemu-system-x86-core",
+        "sqlite3": "sqlite",
+        "redis-tools": "redis",
+        "redis-server": "redis",
+        "busybox-static": "busybox",
+        "nilfs-tools": "nilfs-utils",
+        "reiserfsprogs": "reiserfs-utils",
+        "uidmap": "shadow-utils",
+    },
+    "arch": {
+        "sqlite3": "sqlite",
+        "redis-tools": "redis",
+        "redis-server": "redis",
+        "busybox-static": "busybox",
+        "nilfs-tools": "nilfs-utils",
+        "uidmap": "shadow",
+    },
+}
+"""What other distributions call Debian's packages, where the names differ."""
+
+
+def packages(checks: Iterable[HostCheck], *, optional: bool) -> list[str]:
+    """Debian's names of the packages that would mend what is missing; `optional`: also what only some modes
+    or workloads need.
+    """
+    wanted = (c.package for c in checks if c.package and (c.ok is False or (optional and c.ok is None)))
+    return sorted(dict.fromkeys(wanted))
+
+
+def distribution(os_release: str) -> str:
+    """`debian`, `fedora` or `arch`, by the contents of /etc/os-release; empty for another one."""
+    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
+    names = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "").split()
+    return next((n for n in ("debian", "ubuntu", "fedora", "arch") if n in names), "").replace(
+        "ubuntu", "debian"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class HostCheck:
     """One thing that runs need. `ok` None: not every run needs it (`detail` says which do), or it cannot be
-    known yet. `fix`: the command that provides it.
+    known yet. `fix`: the command that provides it; `package`: Debian's name for what it installs, if it does.
     """
 
     what: str
     ok: bool | None
     detail: str
     fix: str = ""
+    package: str = ""
 
 
 def examine(reports: Path) -> Iterator[HostCheck]:
@@ -50,10 +94,9 @@ def examine(reports: Path) -> Iterator[HostCheck]:
     suites = {tool.program: tool.suites for p in profiles().values() for tool in p.tools}
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users), suites.get(program, ()))
-    for program in ("apt-get", "dpkg-deb", "depmod", "setpriv"):
-        yield HostCheck(
-            program, bool(shutil.which(program)), shutil.which(program) or "not installed", "make setup"
-        )
+    for program, package in _BASICS.items():
+        path = shutil.which(program)
+        yield HostCheck(program, bool(path), path or "not installed", f"apt-get install {package}", package)
     cached = sorted(p.parent.name for p in cache_dir("kernels").glob("*/complete"))
     detail = ", ".join(cached) or f"none yet; {', '.join(pins())} are downloaded on first use"
     yield HostCheck("kernels", None if not cached else True, detail)
@@ -95,14 +138,14 @@ def _program(name: str, package: str, users: Sequence[str], suites: Sequence[str
         return HostCheck(name, True, path)
     install = f"apt-get install {package}"
     if ALWAYS in users:
-        return HostCheck(name, False, "not installed", install)
+        return HostCheck(name, False, "not installed", install, package)
     some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
     if suites:
         where = f"in the cache: {fetched}" if (fetched := cached_program(name, package)) else "on first use"
         return HostCheck(
             name, None, f"not installed; for {some} fetched from {' and '.join(suites)}, {where}"
         )
-    return HostCheck(name, None, f"not installed; for {some}: {install}", install)
+    return HostCheck(name, None, f"not installed; for {some}: {install}", install, package)
 
 
 def _try(what: str, look: Callable[[], str]) -> HostCheck:

@@ -12,7 +12,9 @@ from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
+from harness.cli.fetch import fetch_command
 from harness.cli.findings import dossier_command, findings_command
+from harness.cli.gc import gc_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.measure import measure_command
@@ -45,6 +47,8 @@ COMMANDS: tuple[click.Command, ...] = (
     rootfs_command,
     bench_command,
     doctor_command,
+    fetch_command,
+    gc_command,
 )
 
 

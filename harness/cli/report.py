@@ -151,9 +151,13 @@ def list_command(what: str, out: Path, as_json: bool) -> None:
     elif what == "kernels":
         _list_kernels()
     else:
-        _say_table(_rows(what, out))
+        rows = _rows(what, out)
+        _say_table(rows)
+        if what == "runs" and len(rows) > MANY_RUNS:
+            console.say(f"{plural(len(rows), 'run')}; powercut gc shows what they take and deletes old ones")
 
 
+MANY_RUNS = 30
 COLUMNS = {
     "filesystems": ("name", "mount_options", "summary"),
     "workloads": ("name", "summary"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness import doctor
+from harness.cli import doctor as command
 from harness.guests import kvm
+from harness.tests.cli.runner import powercut
 
 
 def found(tmp_path: Path) -> dict[str, doctor.HostCheck]:
@@ -86,3 +90,56 @@ def test_an_accelerator_that_does_not_work_is_told_with_the_reason(
     finding = found(tmp_path)["KVM"]
     assert (finding.ok, finding.fix) == (None, "")
     assert "no working KVM: guests run under TCG" in finding.detail
+
+
+# --- --fix -----------------------------------------------------------------------------------
+
+LACKS = (
+    doctor.HostCheck("qemu", False, "not installed", "apt-get install qemu-system-x86", "qemu-system-x86"),
+    doctor.HostCheck("mkfs.jfs", None, "for jfs/default", "apt-get install jfsutils", "jfsutils"),
+    doctor.HostCheck("space", False, "1 MiB free", "free some space"),
+    doctor.HostCheck("fsck", True, "/sbin/fsck", "", "e2fsprogs"),
+)
+
+
+def test_only_what_is_missing_is_installed() -> None:
+    assert doctor.packages(LACKS, optional=False) == ["qemu-system-x86"]
+    assert doctor.packages(LACKS, optional=True) == ["jfsutils", "qemu-system-x86"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('ID=debian\nVERSION_ID="12"\n', "debian"),
+        ("ID=ubuntu\nID_LIKE=debian\n", "debian"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "fedora"),
+        ("ID=manjaro\nID_LIKE=arch\n", "arch"),
+        ("ID=alpine\n", ""),
+        ("", ""),
+    ],
+)
+def test_distributions_are_known_by_os_release(text: str, name: str) -> None:
+    assert doctor.distribution(text) == name
+
+
+def test_fix_asks_before_it_installs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def start(line: list[str], check: bool) -> SimpleNamespace:
+        started.append(line)
+        return SimpleNamespace(returncode=0)
+
+    release = tmp_path / "os-release"
+    release.write_text("ID=debian\n")
+    monkeypatch.setattr(command, "OS_RELEASE", release)
+    monkeypatch.setattr(doctor, "examine", lambda _: iter(LACKS))
+    monkeypatch.setattr(subprocess, "run", start)
+    asked = powercut("doctor", "--fix", "--out", tmp_path)
+    assert (asked.exit_code, started) == (2, [])
+    assert "add --yes" in asked.stderr
+    assert powercut("doctor", "--fix", "--yes", "--out", tmp_path).exit_code == 3  # the fake installs nothing
+    assert started[0][-1] == "qemu-system-x86"
+    release.write_text("ID=fedora\n")
+    told = powercut("doctor", "--fix", "--yes", "--out", tmp_path)
+    assert "dnf install qemu-system-x86-core" in told.stderr
+    assert len(started) == 1

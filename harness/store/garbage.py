@@ -1,0 +1,114 @@
+"""What run directories and the cache hold, how large it is, and when it was last used: `powercut gc`.
+
+Nothing here is needed to decide anything: what is deleted from the cache is downloaded or built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.store.layout import LOCK, RUN, latest, runs
+from harness.store.lock import holder_of
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A run directory, or an entry of the cache. `used`: when a file in it was last read or written, in
+    seconds since the epoch. `stays`: why it cannot be deleted; empty if it can.
+    """
+
+    path: Path
+    size_bytes: int
+    used: float
+    stays: str = ""
+
+    @property
+    def days(self) -> float:
+        """How many days ago it was used."""
+        return max(0.0, time.time() - self.used) / DAY_S
+
+
+def kept_runs(reports: Path) -> list[Kept]:
+    """The run directories below `reports`, least recently used first."""
+    newest = latest(reports).resolve()
+    found = []
+    for path in runs(reports).glob("*/"):
+        if path.is_symlink() or not (path / RUN).is_file():
+            continue
+        stays = "reports/latest points to it" if path.resolve() == newest else ""
+        found.append(_measured(path, stays or _in_use(path)))
+    return sorted(found, key=lambda k: k.used)
+
+
+def kept_cache(cache: Path) -> list[Kept]:
+    """The entries of the cache, least recently used first: each kernel, built tree, root image, suite."""
+    found = [_measured(path, "") for path in _entries(cache)]
+    return sorted(found, key=lambda k: k.used)
+
+
+_PARTED = ("kernels", "kernels/modules", "kernels/trees", "rootfs", "archive", "programs", "triage", "tools")
+"""Folders of the cache whose entries are used each for itself."""
+
+
+def _entries(cache: Path) -> Iterator[Path]:
+    folders = [cache.joinpath(name) for name in _PARTED]
+    for folder in (cache, *folders):
+        if folder.is_dir() and not folder.is_symlink():
+            yield from (p for p in sorted(folder.iterdir()) if p not in folders)
+
+
+def _measured(path: Path, stays: str) -> Kept:
+    size, used = 0, 0.0
+    for each in _files(path):
+        with contextlib.suppress(OSError):
+            info = each.lstat()
+            size += info.st_blocks * 512
+            # Looking into a directory counts as reading it, and so does asking who holds a lock.
+            if not stat.S_ISDIR(info.st_mode) and each.name != LOCK:
+                used = max(used, info.st_atime, info.st_mtime)
+    return Kept(path, size, used or path.lstat().st_mtime, stays)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield path
+    if path.is_dir() and not path.is_symlink():
+        for folder, _, names in os.walk(path):
+            yield Path(folder)
+            yield from (Path(folder, name) for name in names)
+
+
+def _in_use(run: Path) -> str:
+    """Why a run directory cannot be deleted: another process writes to it."""
+    try:
+        holder = holder_of(run / LOCK)
+    except OSError as e:
+        return str(e)
+    return f"it is being written by {holder}" if holder else ""
+
+
+def old(kept: Sequence[Kept], days: float) -> list[Kept]:
+    """Those that can be deleted and were not used for so many days."""
+    return [k for k in kept if not k.stays and k.days >= days]
+
+
+def delete(kept: Sequence[Kept]) -> int:
+    """Delete them; returns the bytes that this freed. A run that is written to by now stays."""
+    freed = 0
+    for each in kept:
+        if (each.path / RUN).is_file() and _in_use(each.path):
+            continue
+        if each.path.is_dir() and not each.path.is_symlink():
+            shutil.rmtree(each.path, ignore_errors=True)
+        else:
+            each.path.unlink(missing_ok=True)
+        freed += 0 if each.path.exists() else each.size_bytes
+    return freed
