@@ -5,9 +5,11 @@ Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so th
 
 from __future__ import annotations
 
+import bisect
 import enum
 import errno
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -329,21 +331,29 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The operations done to an empty file system, in order, and what applications acknowledged meanwhile."""
+    """The operations done to an empty file system, and what applications acknowledged meanwhile, both in the
+    order of their marks.
+    """
 
     steps: tuple[HistoryStep, ...]
     acknowledgements: tuple[Acknowledgement, ...] = ()
 
     def position(self, prefix: int) -> Position:
         """The position in the history of a crash after the first `prefix` log entries."""
-        begun = sum(1 for s in self.steps if s.begin is not None and s.begin < prefix)
-        acked = sum(1 for s in self.steps if s.ack is not None and s.ack < prefix)
-        told = sum(1 for a in self.acknowledgements if a.entry < prefix)
-        return Position(begun=begun, acked=acked, told=told)
+        return Position(
+            begun=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.begin)),
+            acked=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.ack)),
+            told=bisect.bisect_left(self.acknowledgements, prefix, key=lambda a: a.entry),
+        )
 
     def told(self, operation: int, count: int) -> tuple[str, ...]:
         """What `operation` acknowledged among the first `count` acknowledgements."""
         return tuple(a.text for a in self.acknowledgements[:count] if a.operation == operation)
+
+
+def _place(entry: int | None) -> int:
+    """Of a mark; the log ends before one that is None."""
+    return sys.maxsize if entry is None else entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,9 @@ class JudgedGroup:
     judged: tuple[JudgedState, ...]
 
 
+_PASSED = Judgement()
+
+
 def _ignore(_: str) -> None:
     """The default of `on_doubt`: the doubt is not stored."""
 
@@ -93,6 +96,7 @@ class Examiner:
             oracles={name: oracle for name, oracle in ORACLES.items() if not oracles or name in oracles},
         )
         self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
+        self._passed: dict[tuple[tuple[int, ...], int], tuple[Outcome, int]] = {}
 
     @property
     def doubt(self) -> str:
@@ -148,11 +152,16 @@ class Examiner:
         if isinstance(seen, Unseen):
             return Judgement(unknown=(seen.reason,))
         position = self.recording.position(state)
+        stretch = (self._judge.stretch(position), id(seen))
+        if stretch in self._passed and self._passed[stretch][1] <= position.begun:
+            return _PASSED
         key = (position, id(seen))
         known = self._judgements.get(key)
         if known is None:
             known = (seen, self._judge.judge(position, seen))  # holds `seen`: its id is not reused
             self._judgements[key] = known
+            if known[1] == _PASSED:
+                self._passed[stretch] = (seen, position.begun)
         return known[1]
 
 

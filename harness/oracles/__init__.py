@@ -80,6 +80,18 @@ class Judge:
         self._errors = _any_of(error_patterns)
         self._oracles = oracles
 
+    def stretch(self, position: Position) -> tuple[int, ...]:
+        """What positions have in common between which only quiet operations begin and return.
+
+        An outcome that passes at one of them passes at those where more has begun: a promise that held stays
+        kept, nothing new is promised, and what an operation that has begun explains, it explains from then
+        on.
+        """
+        turns = self.timeline.turns
+        if self.timeline.opaque or self._checks:
+            return (position.begun, position.acked, position.told)
+        return (turns[position.begun], turns[position.acked])
+
     def judge(self, position: Position, outcome: Outcome) -> Judgement:
         """The verdict on one recovered crash state, with its violations. `position`: where the power failed.
 

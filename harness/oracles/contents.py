@@ -83,7 +83,7 @@ class ContentsJudge:
 
     def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
         """Faults under j operations; of each file only the first, unless `thorough`."""
-        inodes = self._timeline.snapshots[j].inodes
+        names = self._timeline.names
         told: set[int] = set()
         for path, entry in tree.items():
             if entry.kind != "file":
@@ -91,7 +91,7 @@ class ContentsJudge:
             if entry.inode in told:
                 continue
             told.add(entry.inode)
-            yield from self._file(self._timeline.files[inodes[path]], j, position, entry, thorough)
+            yield from self._file(self._timeline.files[names.inode(path, j)], j, position, entry, thorough)
 
     def _file(
         self, file: FileHistory, j: int, position: Position, entry: TreeEntry, thorough: bool

@@ -32,12 +32,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
-from harness.oracles.names import LOST_AND_FOUND, recovered_names
-from harness.oracles.timeline import ABSENT, ROOT, Entry, ModelTimeline, Name, entry_of
+from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names
+from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Shape, attributes_fingerprint
+from harness.oracles.timeline import Entry, ModelTimeline
 
 _Held = frozenset[tuple[Entry, int]]
 """What a recovered name may be: entries of the model, each with the inode that it refers to."""
@@ -79,7 +81,9 @@ class _Each:
         self._names = recovered_names(tree, timeline.attributes)
         self._everything = _NOTHING
         self._of_entry: dict[Entry, _Promise] = {}
+        self._of_directory: dict[int, _Promise] = {}  # of all entries in it
         self._of_inode: dict[int, _Promise] = {}
+        self._shapes: dict[tuple[int, int], set[Shape]] = {}
         self._synced = {p.inode for p in timeline.persistence if p.index < position.begun}
         self._gather()
 
@@ -98,22 +102,32 @@ class _Each:
             if only_sync:
                 continue
             self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
+            if self._all and self._timeline.kinds[point.inode] == "directory":
+                known = self._of_directory.get(point.inode, _NOTHING)
+                self._of_directory[point.inode] = _later(known, promise)
             for entry in self._covered(point.index, point.inode, point.path):
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
     def _covered(self, index: int, inode: int, path: str) -> Iterator[Entry]:
-        """The entries that the persistence point of operation `index` covers; `path`: the name used."""
+        """The entries that the persistence point of operation `index` covers, without those of directories
+        that are covered as a whole; `path`: the name used.
+        """
         if path:
-            yield entry_of(self._timeline.snapshots[index + 1], path)
-        if self._timeline.kinds[inode] == "directory":
+            directory, _, name = path.rpartition("/")
+            yield self._timeline.names.inode(directory, index + 1), name
+        if self._timeline.kinds[inode] == "directory" and not self._all:
             inside = self._timeline.entries.below.get(inode, ())
-            yield from (e for e in inside if self._all or self._at(e, index) in self._of_inode)
+            yield from (e for e in inside if self._at(e, index) in self._of_inode)
 
     def _at(self, entry: Entry, moment: int) -> int:
         return next(iter(self._timeline.entries.been(entry, moment, moment)))
 
     def _entry(self, entry: Entry) -> _Promise:
-        return _later(self._of_entry.get(entry, _NOTHING), self._everything)
+        own = self._of_entry.get(entry)
+        directory = self._of_directory.get(entry[0])
+        if own and directory:
+            own = _later(own, directory)
+        return _later(own or directory or _NOTHING, self._everything)
 
     def _inode(self, inode: int) -> _Promise:
         return _later(self._of_inode.get(inode, _NOTHING), self._everything)
@@ -175,22 +189,33 @@ class _Each:
         position = self._position
         if not self._all and not self._untouched(inode):
             return ()
-        snapshots = self._timeline.snapshots[promise.since : position.begun + 1]
-        shapes = {_shape(s.names[p]) for s in snapshots for p, i in s.inodes.items() if i == inode}
-        if _shape(name) not in shapes:
+        if _shape(name) not in self._been_shaped(inode, promise.since):
             told = self._although(promise)
             return (
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
                     f"{path}: kind, permissions, target or attributes of no time{told}",
-                    " or ".join(sorted(map(str, shapes))),
-                    str(_shape(name)),
+                    self._shapes_told(inode, promise.since),
+                    str(_shown(name)),
                     f"{path}: attributes",
                 ),
             )
         entry = self._tree[path]
         return self._contents.whenever(inode, position, entry) if entry.kind == "file" else ()
+
+    def _been_shaped(self, inode: int, since: int) -> set[Shape]:
+        """The attributes that the inode has had since then, while it had a name."""
+        known = self._shapes.get((inode, since))
+        if known is None:
+            known = self._timeline.names.shapes(inode, since, self._position.begun)
+            self._shapes[inode, since] = known
+        return known
+
+    def _shapes_told(self, inode: int, since: int) -> str:
+        shown = self._timeline.names.shown(inode, since, self._position.begun, LISTED + 1)
+        more = f" or {len(self._been_shaped(inode, since)) - LISTED} others" if len(shown) > LISTED else ""
+        return " or ".join(sorted(map(str, shown[:LISTED]))) + more
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and its contents have not changed since."""
@@ -215,7 +240,7 @@ class _Each:
             if path and self._tree[path].kind != "directory":
                 groups[self._tree[path].inode].append(self._tree[path])
         for entries in (g for g in groups.values() if len(g) > 1 and any(could[e.path] for e in g)):
-            names = ", ".join(sorted(e.path for e in entries))
+            names = listed(sorted(e.path for e in entries))
             if self._all and len(entries) > entries[0].links:
                 what = f"{names}: one file with {entries[0].links} links has these {len(entries)} names"
                 yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")
@@ -249,14 +274,15 @@ class _Each:
             promise = self._inode(inode)
             if inode == ROOT or promise is _NOTHING:
                 continue
-            names = known.names(inode, promise.since, self._position.begun)
-            if not all(names) or self._rescued([inode]):
+            if not known.named(inode, promise.since, self._position.begun) or self._rescued([inode]):
                 continue
-            since = frozenset[Entry]().union(*names)
+            since = known.names(inode, promise.since, self._position.begun)
             if self._removed(inode):
                 continue
             if since.isdisjoint(told) and not any((entry, inode) in could for entry in since):
-                names_told = " or ".join(sorted(known.paths[entry] for entry in since))
+                paths = sorted(known.paths[entry] for entry in since)
+                more = f" ... ({len(paths)} in all)" if len(paths) > LISTED else ""
+                names_told = " or ".join(paths[:LISTED]) + more
                 what = f"what {self._timeline.describe(inode)} made is at none of its names ({names_told})"
                 yield Violation(
                     "durability",
@@ -274,7 +300,7 @@ class _Each:
         if inode in seen or "reused-name-loses" not in self._contract.rules:
             return False
         known, begun, since = self._timeline.entries, self._position.begun, self._inode(inode).since
-        entries = frozenset[Entry]().union(*known.names(inode, since, begun))
+        entries = known.names(inode, since, begun)
         return any(
             not (self._been(entry, since).keys() - {inode}).isdisjoint(self._synced)
             or self._removed(entry[0], seen | {inode})
@@ -283,13 +309,17 @@ class _Each:
 
     def _rescued(self, inodes: list[int]) -> bool:
         """Whether fsck has put one of them into lost+found, judging by kind and contents."""
-        lost = [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
         return any(
             entry.kind == self._timeline.kinds.get(inode)
             and (entry.kind != "file" or not self._contents.whenever(inode, self._position, entry))
             for inode in inodes
-            for entry in lost
+            for entry in self._lost
         )
+
+    @cached_property
+    def _lost(self) -> list[TreeEntry]:
+        """What fsck has put into lost+found."""
+        return [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
 
     def _although(self, promise: _Promise) -> str:
         return (
@@ -307,6 +337,9 @@ def _inodes(held: _Held) -> set[int]:
     return {inode for _, inode in held}
 
 
-def _shape(name: Name) -> tuple[str, int, bytes, tuple[tuple[str, bytes], ...]]:
-    """The attributes of an inode that are visible through any of its names."""
+def _shape(name: Name) -> Shape:
+    return Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs))
+
+
+def _shown(name: Name) -> tuple[str, int, bytes, Attributes]:
     return (name.kind, name.mode, name.target, name.xattrs)

@@ -11,14 +11,17 @@ Not checked: timestamps, owners, a directory's link count (fsck does), the root'
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.model import OperationKind, Position, Tree, Violation
-from harness.oracles.timeline import ModelTimeline, Name, Snapshot
+from harness.oracles.namespace import ABSENT, Name, Recovered
+from harness.oracles.timeline import ModelTimeline
 
 LOST_AND_FOUND = "lost+found"
-Names = dict[str, Name]
+LISTED = 20
+"""Names of one file that a message lists."""
+Names = Mapping[str, Name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,12 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
     `user.` count only if they are in `attributes`, those that the history used: a kernel may add its own
     (security labels).
     """
-    groups: dict[int, list[str]] = {}
+    paths: dict[int, list[str]] = {}
     for path, entry in tree.items():
         if entry.kind != "directory":
-            groups.setdefault(entry.inode, []).append(path)
-    names: Names = {}
+            paths.setdefault(entry.inode, []).append(path)
+    groups = {inode: tuple(sorted(of_it)) for inode, of_it in paths.items()}  # one for all its names
+    names: dict[str, Name] = {}
     for path, e in tree.items():
         if not path or (path == LOST_AND_FOUND and e.kind == "directory"):
             continue
@@ -51,17 +55,16 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
         if e.kind == "directory":
             names[path] = Name(e.kind, (), 0, e.mode, b"", xattrs)
             continue
-        group = tuple(sorted(groups[e.inode]))
         mode = 0 if e.kind == "symlink" else e.mode
-        names[path] = Name(e.kind, group, e.links, mode, e.target, xattrs)
+        names[path] = Name(e.kind, groups[e.inode], e.links, mode, e.target, xattrs)
     return names
 
 
 def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> NamesFound:
     """Compare a recovered tree with the reference model."""
-    found = recovered_names(tree, timeline.attributes)
+    found = Recovered(recovered_names(tree, timeline.attributes))
     floor = timeline.floors[position.acked]
-    matching = timeline.matching.get(frozenset(found.items()), ())
+    matching = timeline.names.matching(found)
     fitting = tuple(j for j in reversed(matching) if floor <= j <= position.begun)
     if fitting:
         return NamesFound(fitting)
@@ -75,9 +78,9 @@ def older_moments(timeline: ModelTimeline, position: Position, tree: Tree) -> It
     """The numbers of operations, fewer than promised, after which the names were these as well, latest
     first; each with the position at which it would have been allowed.
     """
-    found = recovered_names(tree, timeline.attributes)
+    found = Recovered(recovered_names(tree, timeline.attributes))
     floor = timeline.floors[position.acked]
-    for j in reversed(timeline.matching.get(frozenset(found.items()), ())):
+    for j in reversed(timeline.names.matching(found)):
         if j < floor:
             yield j, Position(position.begun, bisect.bisect_right(timeline.floors, j) - 1)
 
@@ -91,11 +94,7 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
         (p for p in timeline.persistence if p.floor > back and p.index < position.acked),
         key=lambda p: p.index,
     )
-    lost = next(
-        i
-        for i in range(back, point.floor)
-        if timeline.snapshots[i].key != timeline.snapshots[i + 1].key or i + 1 == point.floor
-    )
+    lost = next(i for i in range(back, point.floor) if timeline.names.changed(i) or i + 1 == point.floor)
     return Violation(
         oracle="durability",
         subject=timeline.operations[lost].path,
@@ -106,28 +105,27 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
     )
 
 
-def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Names) -> Iterator[Violation]:
+def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Recovered) -> Iterator[Violation]:
     """The names match no moment of the history: say how they differ from the nearest one."""
     begun = position.begun
-    key = frozenset(found.items())
-    nearest = min(range(floor, begun + 1), key=lambda j: (len(key ^ timeline.snapshots[j].key), -j))
-    differing = {path for path, _ in key ^ timeline.snapshots[nearest].key}
-    for i in sorted(range(begun), key=lambda i: abs(2 * i + 1 - 2 * nearest)):
+    nearest = timeline.names.nearest(found, floor, begun)
+    there = timeline.names.names(nearest)
+    differing = {path for path in {**found.names, **there} if found.names.get(path) != there.get(path)}
+    renames = (i for i in range(begun) if timeline.operations[i].kind is OperationKind.RENAME)
+    for i in sorted(renames, key=lambda i: abs(2 * i + 1 - 2 * nearest)):
         op = timeline.operations[i]
-        if op.kind is OperationKind.RENAME and {op.path, op.target} & differing:
-            violation = _torn_rename(timeline, i, found, timeline.snapshots[nearest].names)
+        if {op.path, op.target} & differing:
+            violation = _torn_rename(timeline, i, found.names, there)
             if violation:
                 yield violation
                 differing -= {op.path, op.target}
     for path in sorted(differing):
-        snapshot = timeline.snapshots[nearest]
-        yield _differs(timeline, position, floor, snapshot, nearest, path, found.get(path))
+        yield _differs(timeline, position, floor, nearest, path, there.get(path), found)
 
 
 def _torn_rename(timeline: ModelTimeline, i: int, found: Names, nearest: Names) -> Violation | None:
-    op = timeline.operations[i]
-    before, after = timeline.snapshots[i].names, timeline.snapshots[i + 1].names
-    if op.path not in before or op.path in after:
+    op, known = timeline.operations[i], timeline.names
+    if known.inode(op.path, i) == ABSENT or known.inode(op.path, i + 1) != ABSENT:
         return None  # rename(2) between two names of one file does nothing
     old, new = op.path in found, op.target in found
     there = (op.path in nearest) + (op.target in nearest)
@@ -156,14 +154,14 @@ def _differs(
     timeline: ModelTimeline,
     position: Position,
     floor: int,
-    snapshot: Snapshot,
     nearest: int,
     path: str,
-    found: Name | None,
+    expected: Name | None,
+    recovered: Recovered,
 ) -> Violation:
-    expected = snapshot.names.get(path)
+    found = recovered.names.get(path)
     word = _difference(expected, found)
-    lost = _lost_promise(timeline, position, floor, path, found)
+    lost = _lost_promise(timeline, position, floor, path, recovered.of_path.get(path, 0))
     since = "" if nearest == 0 else f" (nearest: the names after {timeline.describe(nearest - 1)})"
     promise = f", although {timeline.describe(lost)} was acknowledged" if lost is not None else ""
     return Violation(
@@ -177,16 +175,17 @@ def _differs(
 
 
 def _lost_promise(
-    timeline: ModelTimeline, position: Position, floor: int, path: str, found: Name | None
+    timeline: ModelTimeline, position: Position, floor: int, path: str, found: int
 ) -> int | None:
     """The persistence point whose promise about this one name is broken, or None. It is broken if every
-    allowed moment agrees on the name, and what was found dates from before them.
+    allowed moment agrees on the name, and what was found (a fingerprint; 0: no such name) dates from before
+    them.
     """
-    allowed = {timeline.snapshots[j].names.get(path) for j in range(floor, position.begun + 1)}
-    older = {timeline.snapshots[j].names.get(path) for j in range(floor)}
-    if len(allowed) > 1 or found not in older:
+    allowed = timeline.names.fingerprints(path, floor, position.begun)
+    agreed = next(allowed)
+    if any(other != agreed for other in allowed) or not timeline.names.had(path, found, floor):
         return None
-    changed = max(j for j in range(floor) if timeline.snapshots[j].names.get(path) not in allowed) + 1
+    changed = timeline.names.last_other(path, agreed, floor) + 1
     covering = (p.index for p in timeline.persistence if p.floor >= changed and p.index < position.acked)
     return min(covering, default=None)
 
@@ -224,4 +223,11 @@ def _tell(name: Name | None) -> str:
 
 
 def _list(paths: Iterable[str]) -> str:
-    return "{" + ", ".join(paths) + "}"
+    return "{" + listed(paths) + "}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """The words in their order: the first few, and how many there are, if they are many."""
+    every = list(words)
+    more = f" ... ({len(every)} in all)" if len(every) > LISTED else ""
+    return ", ".join(every[:LISTED]) + more

@@ -29,17 +29,16 @@ from dataclasses import dataclass, field
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
+from harness.oracles.namespace import ABSENT, ROOT, Namespace
 from harness.oracles.timeline import (
     ENDLESS,
-    ROOT,
     Entries,
+    Entry,
     EventKind,
     FileEvent,
     FileHistory,
     ModelTimeline,
-    Name,
     PersistencePoint,
-    Snapshot,
     blocks_of,
     fresh_parts,
     whole_blocks,
@@ -84,7 +83,7 @@ class _Model:
         self.contract = contract
         self.nodes = {ROOT: _Node("directory", DIRECTORY_MODE, paths={""})}
         self.inodes: dict[str, int] = {"": ROOT}
-        self.names: dict[str, Name] = {}
+        self.inside: dict[str, dict[str, None]] = {}  # directory to the paths right below it
         self.files: dict[int, FileHistory] = {}
         self.changed: dict[int, int] = {ROOT: -1}  # inode to the last operation an fsync covers
         self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
@@ -92,8 +91,13 @@ class _Model:
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.handles: dict[str, _Handle] = {}
         self.persistence: list[PersistencePoint] = []
-        self.snapshots = [Snapshot({}, {"": ROOT}, frozenset())]
-        self.dirty = False
+        self.names = Namespace()
+        self.entries = Entries()
+        self._entry_of: dict[str, Entry] = {}
+        # What the operation at hand has changed:
+        self._moved: dict[str, None] = {}
+        self._shown: dict[int, None] = {}
+        self._xattrs: list[tuple[int, str, bytes | None, bytes | None]] = []
 
     # --- finding ---
 
@@ -115,7 +119,11 @@ class _Model:
             raise _Misfit(f"{path or '.'} exists already")
 
     def below(self, path: str) -> list[str]:
-        return [p for p in self.inodes if p.startswith(path + "/")]
+        """All paths below a directory, each after the one that it is in."""
+        found = list(self.inside.get(path, ()))
+        for inner in found:  # which grows meanwhile
+            found += self.inside.get(inner, ())
+        return found
 
     def settled_in(self, inode: int, directory: int) -> bool:
         """Whether the inode has one name, which is in that directory."""
@@ -134,12 +142,15 @@ class _Model:
     def add(self, path: str, inode: int) -> None:
         self.inodes[path] = inode
         self.nodes[inode].paths.add(path)
+        self.inside.setdefault(path.rpartition("/")[0], {})[path] = None
+        self._moved[path] = None
         self.show(inode)
 
     def remove(self, path: str) -> int:
         inode = self.inodes.pop(path)
-        self.names.pop(path)
         self.nodes[inode].paths.discard(path)
+        del self.inside[path.rpartition("/")[0]][path]
+        self._moved[path] = None
         self.show(inode)
         return inode
 
@@ -158,23 +169,45 @@ class _Model:
         """The name that a path stands for: a handle's, or itself."""
         return self.handles[path].path if path in self.handles else path
 
-    def show(self, inode: int) -> None:
-        """Bring the names of an inode up to date."""
-        node = self.nodes[inode]
-        group = () if node.kind == "directory" else tuple(sorted(node.paths))
-        xattrs = tuple(sorted(node.xattrs.items()))
-        for path in node.paths - {""}:
-            self.names[path] = Name(node.kind, group, len(group), node.mode, node.target, xattrs)
-        self.dirty = True
+    def set_xattr(self, inode: int, name: str, value: bytes | None) -> None:
+        """Give an extended attribute this value, or remove it (None)."""
+        xattrs = self.nodes[inode].xattrs
+        before = xattrs.pop(name, None)
+        if value is not None:
+            xattrs[name] = value
+        self._xattrs.append((inode, name, before, value))
+        self.show(inode)
 
-    def snapshot(self) -> None:
-        if self.dirty:
-            self.snapshots.append(
-                Snapshot(dict(self.names), dict(self.inodes), frozenset(self.names.items()))
-            )
-        else:
-            self.snapshots.append(self.snapshots[-1])
-        self.dirty = False
+    def show(self, inode: int) -> None:
+        """What is visible of the inode may have changed."""
+        self._shown[inode] = None
+
+    def note(self) -> None:
+        """Note what the operation at hand has changed of the names: it is done."""
+        moment = self.names.moment
+        for inode in self._shown.keys() - {ROOT}:
+            node = self.nodes[inode]
+            self.names.put_inode(inode, node.kind, node.mode, node.target)
+        for inode, name, before, value in self._xattrs:
+            if inode != ROOT:
+                self.names.put_xattr(inode, name, before, value)
+        for path in self._moved:
+            self.names.put_path(path, self.inodes.get(path, ABSENT))
+        self.names.close()
+        if self.contract.namespace in ("each", "synced"):
+            for entry, (inode, path) in self._changed_entries().items():
+                self.entries.note(moment, entry, inode, path)
+        self._moved, self._shown, self._xattrs = {}, {}, []
+
+    def _changed_entries(self) -> dict[Entry, tuple[int, str]]:
+        """The entries of the paths that the operation moved, with the inodes that they refer to now."""
+        changed = {self._entry_of.pop(p): (ABSENT, p) for p in self._moved if p in self._entry_of}
+        for path in self._moved:
+            if path in self.inodes:
+                directory, _, name = path.rpartition("/")
+                entry = self._entry_of[path] = (self.inodes[directory], name)
+                changed[entry] = (self.inodes[path], path)
+        return changed
 
     def happened(self, inode: int, event: FileEvent) -> None:
         self.files[inode].events.append(event)
@@ -337,18 +370,16 @@ def _chmod(m: _Model, i: int, op: Operation) -> None:
 
 def _setxattr(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path)
-    xattrs = m.nodes[inode].xattrs
-    if xattrs.get(op.name) != op.value:
-        xattrs[op.name] = op.value
-        m.show(inode)
+    if m.nodes[inode].xattrs.get(op.name) != op.value:
+        m.set_xattr(inode, op.name, op.value)
         m.touch(i, inode)
 
 
 def _removexattr(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path)
-    if m.nodes[inode].xattrs.pop(op.name, None) is None:
+    if op.name not in m.nodes[inode].xattrs:
         raise _Misfit(f"{op.path} has no attribute {op.name}")
-    m.show(inode)
+    m.set_xattr(inode, op.name, None)
     m.touch(i, inode)
 
 
@@ -543,6 +574,24 @@ _OF_NAMES = frozenset(
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
 
 
+QUIET = frozenset(
+    {
+        OperationKind.CREATE,
+        OperationKind.MKDIR,
+        OperationKind.SYMLINK,
+        OperationKind.LINK,
+        OperationKind.UNLINK,
+        OperationKind.RMDIR,
+        OperationKind.SETXATTR,
+        OperationKind.REMOVEXATTR,
+        OperationKind.CHMOD,
+    }
+)
+"""Operations that change names and attributes, and nothing else. Their return promises nothing, unless they
+are persistence points themselves.
+"""
+
+
 _ANY = Contract(
     namespace="none",
     persists="nothing",
@@ -571,19 +620,19 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
                     m.persistence.append(PersistencePoint(i, i + 1))
         except _Misfit as e:
             raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
-        m.snapshot()
+        m.note()
     return ModelTimeline(
         operations=operations,
         opaque=opaque,
-        snapshots=tuple(m.snapshots),
+        names=m.names,
         files=m.files,
         persistence=tuple(m.persistence),
         floors=_floors(m.persistence, len(operations)),
-        matching=_matching(m.snapshots),
         attributes=frozenset(op.name for op in operations if op.name),
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
-        entries=Entries(m.snapshots if contract.namespace in ("each", "synced") else ()),
+        entries=m.entries,
+        turns=_turns(operations, m.persistence),
     )
 
 
@@ -603,16 +652,15 @@ def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     return kept
 
 
+def _turns(operations: Sequence[Operation], persistence: Sequence[PersistencePoint]) -> tuple[int, ...]:
+    points = {p.index for p in persistence}
+    more = (op.kind not in QUIET or i in points for i, op in enumerate(operations))
+    return tuple(itertools.accumulate(more, initial=0))
+
+
 def _floors(persistence: Sequence[PersistencePoint], operations: int) -> tuple[int, ...]:
     floors = [0] * (operations + 1)
     for point in persistence:
         if point.inode is None:
             floors[point.index + 1] = point.floor
     return tuple(itertools.accumulate(floors, max))
-
-
-def _matching(snapshots: Sequence[Snapshot]) -> dict[frozenset[tuple[str, Name]], tuple[int, ...]]:
-    found: dict[frozenset[tuple[str, Name]], list[int]] = {}
-    for j, snapshot in enumerate(snapshots):
-        found.setdefault(snapshot.key, []).append(j)
-    return {key: tuple(js) for key, js in found.items()}

@@ -13,27 +13,12 @@ import bisect
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from harness.model import BLOCK_BYTES, Operation
+from harness.oracles.namespace import ABSENT, Kept, Namespace
 
-ROOT = -1
-ABSENT = -2  # in place of an inode: the directory has no such entry
 ZERO = -1  # the origin of a byte that nobody wrote
 ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
-
-
-class Name(NamedTuple):
-    """What is visible of a name, except times and inode numbers. `group`: every name of the file (hard
-    links), this one included; empty for a directory, whose link count is not judged.
-    """
-
-    kind: str
-    group: tuple[str, ...]
-    links: int
-    mode: int
-    target: bytes
-    xattrs: tuple[tuple[str, bytes], ...]
 
 
 class EventKind(enum.Enum):
@@ -165,17 +150,6 @@ def _apply(content: Content, event: FileEvent) -> Content:
     return (*content[:first], *middle, *content[last:])
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The namespace after some number of operations: what is visible of each path, and its inode. `key`: the
-    items of `names`, for comparison.
-    """
-
-    names: dict[str, Name]
-    inodes: dict[str, int]
-    key: frozenset[tuple[str, Name]]
-
-
 Entry = tuple[int, str]
 """A directory entry: the directory's inode and a name in it. Renaming the directory does not change it."""
 
@@ -187,59 +161,45 @@ class Entries:
     directory ever had.
     """
 
-    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
+    def __init__(self) -> None:
         self.paths: dict[Entry, str] = {}
         self.below: dict[int, list[Entry]] = {}
-        self._inodes: dict[Entry, list[tuple[int, int]]] = {}  # (since this moment, inode)
-        self._names: dict[int, list[tuple[int, frozenset[Entry]]]] = {}  # (since this moment, its entries)
-        before: dict[Entry, tuple[int, str]] = {}
-        seen: Snapshot | None = None
-        for moment, snapshot in enumerate(snapshots):
-            if snapshot is not seen:
-                now = {entry_of(snapshot, path): (i, path) for path, i in snapshot.inodes.items() if path}
-                self._note(moment, before, now)
-                before, seen = now, snapshot
+        self._inodes: dict[Entry, Kept[int]] = {}
+        self._of: dict[int, dict[Entry, None]] = {}  # all that ever referred to an inode
+        self._counts: dict[int, Kept[int]] = {}  # of the entries that refer to an inode
 
-    def _note(
-        self, moment: int, before: dict[Entry, tuple[int, str]], now: dict[Entry, tuple[int, str]]
-    ) -> None:
-        changed: set[int] = set()
-        for entry in {**before, **now}:
-            old, (new, path) = before.get(entry, (ABSENT, ""))[0], now.get(entry, (ABSENT, ""))
-            if old == new:
-                continue
-            if entry not in self.paths:
-                self.paths[entry] = path
-                self.below.setdefault(entry[0], []).append(entry)
-            self._inodes.setdefault(entry, []).append((moment, new))
-            changed |= {old, new} - {ABSENT}
-        for inode in changed:
-            names = frozenset(entry for entry, (i, _) in now.items() if i == inode)
-            self._names.setdefault(inode, []).append((moment, names))
+    def note(self, moment: int, entry: Entry, inode: int, path: str) -> None:
+        """From this moment on, which is no earlier than the last, the entry refers to that inode (ABSENT: to
+        none). `path`: what leads to it.
+        """
+        kept = self._inodes.setdefault(entry, Kept())
+        before = kept.values[-1] if kept.values else ABSENT
+        if before == inode:
+            return
+        if entry not in self.paths:
+            self.paths[entry] = path
+            self.below.setdefault(entry[0], []).append(entry)
+        kept.put(moment, inode)
+        for whose, by in ((before, -1), (inode, 1)):
+            if whose != ABSENT:
+                counts = self._counts.setdefault(whose, Kept())
+                counts.put(moment, (counts.values[-1] if counts.values else 0) + by)
+                self._of.setdefault(whose, {})[entry] = None
 
     def been(self, entry: Entry, since: int, until: int) -> dict[int, None]:
         """The inodes that the entry referred to between these moments, latest first; ABSENT: to none."""
-        changes = self._inodes.get(entry, [])
-        first = bisect.bisect_right(changes, since, key=_moment)
-        later = [inode for moment, inode in changes[first:] if moment <= until]
-        return dict.fromkeys((*reversed(later), changes[first - 1][1] if first else ABSENT))
+        if (kept := self._inodes.get(entry)) is None:
+            return {ABSENT: None}
+        return dict.fromkeys((*reversed(kept.after(since, until)), kept.at(since, ABSENT)))
 
-    def names(self, inode: int, since: int, until: int) -> list[frozenset[Entry]]:
-        """What an inode was called between these moments: the sets of all its entries, in order."""
-        changes = self._names.get(inode, [])
-        first = bisect.bisect_right(changes, since, key=_moment)
-        later = [names for moment, names in changes[first:] if moment <= until]
-        return [changes[first - 1][1] if first else frozenset(), *later]
+    def named(self, inode: int, since: int, until: int) -> bool:
+        """Whether an entry referred to the inode at every moment between these."""
+        counts = self._counts.get(inode)
+        return counts is not None and all((counts.at(since, 0), *counts.after(since, until)))
 
-
-def _moment(change: tuple[int, object]) -> int:
-    return change[0]
-
-
-def entry_of(snapshot: Snapshot, path: str) -> Entry:
-    """The entry that a path, other than the root's, leads to."""
-    directory, _, name = path.rpartition("/")
-    return snapshot.inodes[directory], name
+    def names(self, inode: int, since: int, until: int) -> frozenset[Entry]:
+        """The entries that referred to the inode at some moment between these."""
+        return frozenset(e for e in self._of.get(inode, ()) if inode in self.been(e, since, until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,25 +219,24 @@ class PersistencePoint:
 class ModelTimeline:
     """Everything about a history that does not depend on the crash state.
 
-    `opaque`: programs ran, which the model cannot follow. `snapshots[j]`: after j operations. `floors[a]`:
-    the number of operations that are durable once `a` have returned. `matching`: from a namespace to the
-    numbers of operations after which it was current, ascending. `attributes`: names of the extended
-    attributes that the history uses. `kinds`: the kind of every inode. `written`: the file that each writing
-    operation wrote. `entries`: of all directories, where the contract judges each inode by itself; else
-    empty.
+    `opaque`: programs ran, which the model cannot follow. `floors[a]`: the number of operations that are
+    durable once `a` have returned. `attributes`: names of the extended attributes that the history uses.
+    `kinds`: the kind of every inode. `written`: the file that each writing operation wrote. `entries`: of all
+    directories, where the contract judges each inode by itself; else empty. `turns[i]`: how many of the first
+    i operations are more than quiet (`replay.QUIET`).
     """
 
     operations: tuple[Operation, ...]
     opaque: bool
-    snapshots: tuple[Snapshot, ...]
+    names: Namespace
     files: dict[int, FileHistory]
     persistence: tuple[PersistencePoint, ...]
     floors: tuple[int, ...]
-    matching: dict[frozenset[tuple[str, Name]], tuple[int, ...]]
     attributes: frozenset[str]
     kinds: dict[int, str]
     written: dict[int, FileHistory]
     entries: Entries
+    turns: tuple[int, ...]
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""

@@ -34,7 +34,8 @@ def special(path: str, kind: FileKind) -> TreeEntry:
 
 
 def paths(*operations: str) -> dict[str, int]:
-    return replay(ORDERED, history(operations)).snapshots[-1].inodes
+    names, moment = replay(ORDERED, history(operations)).names, len(operations)
+    return {path: names.inode(path, moment) for path in ("", *names.names(moment))}
 
 
 # --- exchange ---
