@@ -14,7 +14,7 @@ from harness.workloads.load import folder_sets, load_workload, workload_sets
 
 SETS = ("fstests", "fstests-large")
 FILES = [path for name in SETS for path in folder_sets()[name].values()]
-MANY = 500  # operations from which on a workload is large
+MANY = 400  # operations from which on a workload is large
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
