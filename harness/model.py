@@ -53,6 +53,8 @@ class OperationKind(enum.StrEnum):
     SETXATTR = "setxattr"
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
+    CHOWN = "chown"
+    CLONE = "clone"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
@@ -82,7 +84,9 @@ class Operation:
     `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME, the other
     name of EXCHANGE, and the contents of a SYMLINK. A `path` that begins with `@` is a handle: what OPEN of a
     file or directory, or OPEN_TMPFILE in a directory, holds open as `target` until CLOSE, whatever becomes of
-    its name. `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD.
+    its name. CLONE makes the file `target` share the contents of `path` (FICLONE).
+    `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD. `offset` and `length` of CHOWN are
+    user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
     of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
     RUN.
@@ -109,7 +113,7 @@ class Operation:
         k = OperationKind
         path = self.path or "."
         match self.kind:
-            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE | k.SYNC_FILE_RANGE:
+            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE | k.SYNC_FILE_RANGE | k.CHOWN:
                 words = [path, str(self.offset), str(self.length), *self.flags]
             case k.APPEND:
                 words = [path, str(self.length), *self.flags]
@@ -117,7 +121,7 @@ class Operation:
                 words = [path, str(self.length)]
             case k.CHMOD:
                 words = [path, f"{self.length:o}"]
-            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE | k.OPEN | k.OPEN_TMPFILE:
+            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE | k.CLONE | k.OPEN | k.OPEN_TMPFILE:
                 words = [path, self.target]
             case k.SETXATTR:
                 words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
@@ -413,6 +417,8 @@ class Call(enum.StrEnum):
     SETXATTR = "setxattr"
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
+    CHOWN = "chown"
+    FICLONE = "ficlone"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"

@@ -102,6 +102,8 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.SETXATTR: _attribute,
     OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -x {_quoted(op.name)} {_quoted(op.path)}",
     OperationKind.CHMOD: lambda op, _: f"chmod {op.length:o} {_quoted(op.path)}",
+    OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
+    OperationKind.CLONE: lambda op, _: f"xfs_io -c 'reflink {op.path}' {_quoted(op.target)}",
     OperationKind.FSYNC: _on_path("sync"),
     OperationKind.FDATASYNC: _on_path("sync -d"),
     OperationKind.SYNC_FILE_RANGE: _written_back,

@@ -43,6 +43,10 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
 
  9. msync of some pages: once it has returned, the bytes of those pages, as far as the file reaches, are what
     they were then, or what a later write put there. [code] mm/msync.c: vfs_fsync_range of that range
+
+10. A clone takes the source's blocks over, which were written before: metadata, in several transactions, each
+    with a part of the range and the size so far. [code] generic_remap_file_range_prep;
+    xfs_reflink_remap_extent; btrfs_clone
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ from harness.oracles.timeline import (
     FileEvent,
     FileHistory,
     blocks_of,
+    pieces,
     whole_blocks,
 )
 
@@ -132,10 +137,8 @@ class _Cells:
 
     def hold(self, start: int, end: int, content: Content) -> None:
         """Bytes `start` to `end` are those of `content`."""
-        self.put(start, end, frozenset({ZERO}))
-        for low, high, origin in content:
-            if low < end and high > start:
-                self.put(max(low, start), min(high, end), frozenset({origin}))
+        for low, high, origin in pieces(content, start, end):
+            self.put(low, high, frozenset({origin}))
 
     def add(self, start: int, end: int, origin: int) -> None:
         for i in range(self.index[start], self.index[end]):
@@ -157,6 +160,8 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
             cells.put(event.size_before, event.size_after, frozenset({ZERO}))
         elif event.kind is EventKind.ZERO:
             _zero(contract, cells, event, committed)
+        elif event.kind is EventKind.CLONE:
+            _clone(cells, event, committed)
         elif event.kind is EventKind.FLUSH and k < cut.returned:
             cells.hold(event.start, event.end, file.content(k))
     return Allowance(
@@ -170,7 +175,7 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
 
 def _growths(events: Sequence[FileEvent]) -> Iterator[FileEvent]:
     """The writes that made the file longer, if nothing else may have set its size or removed data."""
-    if not any(e.kind in (EventKind.ZERO, EventKind.SIZE) for e in events):
+    if not any(e.kind in (EventKind.ZERO, EventKind.SIZE, EventKind.CLONE) for e in events):
         yield from (e for e in events if e.kind is EventKind.WRITE and e.size_after > e.size_before)
 
 
@@ -185,7 +190,7 @@ def allocated(contract: Contract, file: FileHistory, cut: Cut) -> int:
         if event.kind is EventKind.RESERVE and k < cut.durable:
             low, high = whole_blocks(event.start, event.end)
             blocks.update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
-        elif event.kind in (EventKind.ZERO, EventKind.RELEASE):
+        elif event.kind in (EventKind.ZERO, EventKind.RELEASE, EventKind.CLONE):
             blocks -= {b for b in blocks if b in blocks_of(event.start, event.end)}
     return len(blocks) * BLOCK_BYTES
 
@@ -195,6 +200,8 @@ def _bounds(event: FileEvent) -> Iterator[int]:
     yield from (event.start, event.end)
     if event.kind is EventKind.ZERO:
         yield from whole_blocks(event.start, event.end)
+    for start, end, _ in event.content:
+        yield from (start, end)
     if event.kind is EventKind.SIZE:
         yield from (event.size_before, _around(0, event.size_after)[1])
     for start, end in event.fresh:
@@ -213,6 +220,15 @@ def _write(contract: Contract, cells: _Cells, event: FileEvent, committed: bool)
             cells.put(*_around(start, end), ANYTHING)
         elif committed and not (contract.zeros_in_new_blocks or event.mapped):
             cells.put(start, end, frozenset({event.index}))
+
+
+def _clone(cells: _Cells, event: FileEvent, committed: bool) -> None:
+    """Rule 10. Until it is committed any part may have been taken over."""
+    for start, end, origin in pieces(event.content, event.start, event.end):
+        if committed:
+            cells.put(start, end, frozenset({origin}))
+        else:
+            cells.add(start, end, origin)
 
 
 def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) -> None:
@@ -274,10 +290,13 @@ def _first_pages(content: Content, events: int, event: FileEvent, reach: int) ->
 
 
 def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
-    """Any subset of the blocks of a shrink, punch, zero-range or extension, or of the bytes stored into a
-    mapping.
+    """Any subset of the blocks of a shrink, punch, zero-range, extension or clone, or of the bytes stored
+    into a mapping.
     """
     cells = _Cells(content, _bounds(event))
-    cells.add(event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO)
+    if event.kind is EventKind.CLONE:
+        _clone(cells, event, committed=False)
+    else:
+        cells.add(event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO)
     low, high = event.size_before, max(event.size_before, event.size_after)
     return Allowance(low, high, events, tuple(cells.starts), tuple(cells.origins))

@@ -274,7 +274,9 @@ class _Subject:
             return Undecided(
                 f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough"
             )
-        mine = frozenset({ZERO, *(e.index for e in self.file.events[: self.cut.begun])})
+        events = self.file.events[: self.cut.begun]
+        cloned = (origin for e in events for _, _, origin in e.content)
+        mine = frozenset({ZERO, *cloned, *(e.index for e in events)})
         if _explained(run, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
         data = run.data[start - run.start : seen_end - run.start][:16].hex(" ")

@@ -10,7 +10,7 @@ so that operations on different files survive in any combination. The rules:
     referred to since. So a replaced file is the old or the new one, and never missing.
  3. What was synced and has had a name ever since is reachable by one of those entries (or in lost+found).
  4. An inode has no more names than links, and two names of one inode are names that one file can have.
- 5. Kind, permissions, link targets and attributes date from some time since the inode was synced.
+ 5. Kind, permissions, owners, link targets and attributes date from some time since the inode was synced.
  6. Contents date from some time since then, by the rules of `allowance`.
 
 Which inode a recovered directory is follows from its own name, as rule 2 allows it; where that leaves
@@ -38,7 +38,7 @@ from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names
-from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Shape, attributes_fingerprint
+from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
 from harness.oracles.timeline import Entry, ModelTimeline
 
 _Held = frozenset[tuple[Entry, int]]
@@ -195,7 +195,7 @@ class _Each:
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
-                    f"{path}: kind, permissions, target or attributes of no time{told}",
+                    f"{path}: kind, permissions, owner, target or attributes of no time{told}",
                     self._shapes_told(inode, promise.since),
                     str(_shown(name)),
                     f"{path}: attributes",
@@ -338,8 +338,8 @@ def _inodes(held: _Held) -> set[int]:
 
 
 def _shape(name: Name) -> Shape:
-    return Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs))
+    return Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs), name.owner)
 
 
-def _shown(name: Name) -> tuple[str, int, bytes, Attributes]:
-    return (name.kind, name.mode, name.target, name.xattrs)
+def _shown(name: Name) -> tuple[str, int, Owner, bytes, Attributes]:
+    return (name.kind, name.mode, name.owner, name.target, name.xattrs)

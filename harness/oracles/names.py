@@ -5,7 +5,7 @@
 handle. So after recovery the names are those after exactly j operations, and j is at least what the
 last persistence point covers and at most the number of operations begun.
 
-Not checked: timestamps, owners, a directory's link count (fsck does), the root's own permissions.
+Not checked: timestamps, a directory's link count (fsck does), the root's own permissions.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
             kept = ((n, v) for n, v in e.xattrs.items() if n.startswith("user.") or n in attributes)
             xattrs = tuple(sorted(kept))
         if e.kind == "directory":
-            names[path] = Name(e.kind, (), 0, e.mode, b"", xattrs)
+            names[path] = Name(e.kind, (), 0, e.mode, b"", xattrs, (e.uid, e.gid))
             continue
         mode = 0 if e.kind == "symlink" else e.mode
-        names[path] = Name(e.kind, groups[e.inode], e.links, mode, e.target, xattrs)
+        owner = (e.uid, e.gid)
+        names[path] = Name(e.kind, groups[e.inode], e.links, mode, e.target, xattrs, owner)
     return names
 
 
@@ -199,6 +200,7 @@ def _difference(expected: Name | None, found: Name | None) -> str:
     for attribute, word in (
         ("kind", "of another kind"),
         ("mode", "other permissions"),
+        ("owner", "another owner"),
         ("target", "another symbolic link"),
         ("xattrs", "other extended attributes"),
         ("group", "other hard links"),
@@ -214,6 +216,8 @@ def _tell(name: Name | None) -> str:
     words = [name.kind]
     if name.kind != "symlink":
         words.append(f"{name.mode:04o}")
+    if name.owner != (0, 0):
+        words.append("of {}:{}".format(*name.owner))
     if name.target:
         words.append(f"to {name.target!r}")
     words += [f"{attribute}={value!r}" for attribute, value in name.xattrs]

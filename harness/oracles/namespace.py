@@ -25,6 +25,9 @@ ABSENT = -2  # in place of an inode: there is no such name
 _BITS = (1 << 128) - 1
 
 Attributes = tuple[tuple[str, bytes], ...]
+Owner = tuple[int, int]
+"""User and group."""
+_ROOT_USER: Owner = (0, 0)
 V = TypeVar("V")
 
 
@@ -39,6 +42,7 @@ class Name(NamedTuple):
     mode: int
     target: bytes
     xattrs: Attributes
+    owner: Owner = _ROOT_USER
 
 
 class Shape(NamedTuple):
@@ -48,6 +52,7 @@ class Shape(NamedTuple):
     mode: int
     target: bytes
     xattrs: int
+    owner: Owner = _ROOT_USER
 
 
 class State(NamedTuple):
@@ -85,7 +90,7 @@ def attributes_fingerprint(attributes: Attributes) -> int:
 
 def inode_fingerprint(shape: Shape, links: int, paths: int) -> int:
     """`paths`: the sum of the fingerprints of all its names."""
-    numbers = f"{links} {shape.mode} {shape.xattrs} {paths & _BITS}"
+    numbers = f"{links} {shape.mode} {shape.owner} {shape.xattrs} {paths & _BITS}"
     return _hash(shape.kind.encode(), numbers.encode(), shape.target)
 
 
@@ -180,10 +185,11 @@ class Recovered:
         known: dict[tuple[object, ...], int] = {}
         for path in paths:
             name = self.names[path]
-            looks = (name.kind, name.links, name.mode, name.target, name.xattrs)
+            looks = (name.kind, name.links, name.mode, name.target, name.xattrs, name.owner)
             number = known.get(looks)
             if number is None:
-                shape = Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs))
+                xattrs = attributes_fingerprint(name.xattrs)
+                shape = Shape(name.kind, name.mode, name.target, xattrs, name.owner)
                 number = known[looks] = inode_fingerprint(shape, name.links, sums)
             self.paths.setdefault(number, []).append(path)
             self.of_path[path] = number
@@ -205,7 +211,8 @@ class Namespace:
         self._sums: dict[int, int] = defaultdict(int)  # of the fingerprints of an inode's names
         self._counts: dict[int, int] = defaultdict(int)
         self._xattrs: dict[int, int] = defaultdict(int)  # fingerprints
-        self._touched: dict[int, int] = {}  # inodes changed by the current operation, with their modes
+        # inodes changed by the current operation, with their modes and owners
+        self._touched: dict[int, tuple[int, Owner]] = {}
         self.changes = 0
 
     # --- written by the replay ---
@@ -215,11 +222,11 @@ class Namespace:
         """The moment that the changes put in next belong to."""
         return len(self._fingerprints)
 
-    def put_inode(self, inode: int, kind: str, mode: int, target: bytes) -> None:
-        """An inode has this mode now, or new names or attributes."""
+    def put_inode(self, inode: int, kind: str, mode: int, target: bytes, owner: Owner = _ROOT_USER) -> None:
+        """An inode has this mode and owner now, or new names or attributes."""
         if inode not in self.inodes:
             self.inodes[inode] = InodeHistory(kind, target)
-        self._touched[inode] = mode
+        self._touched[inode] = (mode, owner)
 
     def put_xattr(self, inode: int, name: str, old: bytes | None, new: bytes | None) -> None:
         """Call `put_inode` as well."""
@@ -248,10 +255,10 @@ class Namespace:
     def close(self) -> None:
         """The current operation has put in all its changes."""
         moment, total = self.moment, self._fingerprints[-1]
-        for inode, mode in self._touched.items():
+        for inode, (mode, owner) in self._touched.items():
             known = self.inodes[inode]
             before = known.states.values[-1].fingerprint if known.states.values else 0
-            state = self._state(inode, known, mode)
+            state = self._state(inode, known, mode, owner)
             known.states.put(moment, state)
             total += state.fingerprint - before
             self.changes += 1
@@ -262,8 +269,8 @@ class Namespace:
         self._fingerprints.append(total & _BITS)
         self._moments.setdefault(total & _BITS, []).append(moment)
 
-    def _state(self, inode: int, known: InodeHistory, mode: int) -> State:
-        shape = Shape(known.kind, mode, known.target, self._xattrs[inode])
+    def _state(self, inode: int, known: InodeHistory, mode: int, owner: Owner) -> State:
+        shape = Shape(known.kind, mode, known.target, self._xattrs[inode], owner)
         count = self._counts[inode]
         links = 0 if known.kind == "directory" else count
         number = inode_fingerprint(shape, links, self._sums[inode]) if count else 0
@@ -302,14 +309,9 @@ class Namespace:
             known, name = self.inodes[inode], recovered.names[paths[0]]
             state = known.states.at(moment, _NO_STATE)
             links = 0 if known.kind == "directory" else state.links
-            expected = (known.kind, links, state.shape.mode, known.target, known.attributes(state.xattrs))
-            if state.links != len(paths) or expected != (
-                name.kind,
-                name.links,
-                name.mode,
-                name.target,
-                name.xattrs,
-            ):
+            shape, xattrs = state.shape, known.attributes(state.xattrs)
+            expected = Name(known.kind, name.group, links, shape.mode, known.target, xattrs, shape.owner)
+            if state.links != len(paths) or expected != name:
                 return False
         return True
 
@@ -345,7 +347,8 @@ class Namespace:
             state = known.states.at(moment, _NO_STATE)
             group = () if known.kind == "directory" else tuple(sorted(paths))
             xattrs = known.attributes(state.xattrs)
-            name = Name(known.kind, group, len(group), state.shape.mode, known.target, xattrs)
+            mode, owner = state.shape.mode, state.shape.owner
+            name = Name(known.kind, group, len(group), mode, known.target, xattrs, owner)
             found |= dict.fromkeys(paths, name)
         return found
 
@@ -392,12 +395,12 @@ class Namespace:
 
     def shown(
         self, inode: int, since: int, until: int, limit: int
-    ) -> list[tuple[str, int, bytes, Attributes]]:
+    ) -> list[tuple[str, int, Owner, bytes, Attributes]]:
         """At most `limit` of the same, for people, each once."""
         known = self.inodes[inode]
         states = {s.shape: s for _, _, s in known.states.spans(since, until) if s.links}
         return [
-            (s.shape.kind, s.shape.mode, s.shape.target, known.attributes(s.xattrs))
+            (s.shape.kind, s.shape.mode, s.shape.owner, s.shape.target, known.attributes(s.xattrs))
             for s in itertools.islice(states.values(), limit)
         ]
 

@@ -8,7 +8,7 @@ later one ([code] v6.12 fs/ext4: ext4_update_inode_fsync_trans and its callers):
 - link, rename, unlink: the inode's ctime or link count, and the directories (namei.c);
 - an exchange of two names: both directories, and both inodes unless the contract has the rule
   `exchange-leaves-inodes` (namei.c, ext4_cross_rename);
-- chmod, setxattr and removexattr that change something;
+- chmod, chown, setxattr and removexattr that change something;
 - a write that grows the file or fills a hole (inode.c, ext4_do_update_inode: i_disksize; extents.c).
   An overwrite in place dirties the inode only if the clock has ticked since (inode_needs_update_time),
   so it counts only where data is journaled (ext4_journalled_write_end; ext4_page_mkwrite for a store into a
@@ -47,7 +47,9 @@ from harness.oracles.timeline import (
 # vms/agent/src/operations.rs creates with these permissions.
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
+_SETUID = 0o4000
 _SETGID = 0o2000
+_GROUP_EXECUTES = 0o010
 _NO_DIRECTORY = ("file", "symlink", "fifo", "char")
 
 
@@ -64,6 +66,7 @@ class _Node:
     xattrs: dict[str, bytes] = field(default_factory=dict)
     allocated: set[int] = field(default_factory=set)
     linkable: bool = False
+    owner: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -187,7 +190,7 @@ class _Model:
         moment = self.names.moment
         for inode in self._shown.keys() - {ROOT}:
             node = self.nodes[inode]
-            self.names.put_inode(inode, node.kind, node.mode, node.target)
+            self.names.put_inode(inode, node.kind, node.mode, node.target, node.owner)
         for inode, name, before, value in self._xattrs:
             if inode != ROOT:
                 self.names.put_xattr(inode, name, before, value)
@@ -225,7 +228,7 @@ def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
         m.absent(op.path)
         parent = m.parent(op.path)
         inherited = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
-        m.nodes[i] = _Node(kind, mode | inherited, target=_raw(op.target))
+        m.nodes[i] = _Node(kind, mode | inherited, _raw(op.target), owner=_owner_in(m, parent))
         if kind == "file":
             m.files[i] = FileHistory(i, op.path)
         m.add(op.path, i)
@@ -235,6 +238,12 @@ def _make(kind: str, mode: int) -> Callable[[_Model, int, Operation], None]:
             m.renamed_before[i] = (parent, m.renamed_into[parent])
 
     return make
+
+
+def _owner_in(m: _Model, directory: int) -> tuple[int, int]:
+    """[code] inode_init_owner: the caller's, but the group of a set-group-ID directory."""
+    node = m.nodes[directory]
+    return (0, node.owner[1] if node.mode & _SETGID else 0)
 
 
 _make_file = _make("file", FILE_MODE)
@@ -258,9 +267,9 @@ def _open(m: _Model, i: int, op: Operation) -> None:
 
 def _open_tmpfile(m: _Model, i: int, op: Operation) -> None:
     """[code] ext4_tmpfile: a new inode without a name, on the orphan list; its directory does not change."""
-    m.inode(op.path, "directory")
+    directory = m.inode(op.path, "directory")
     _hold(m, op.target, _Handle(i, ""))
-    m.nodes[i] = _Node("file", FILE_MODE, linkable=True)
+    m.nodes[i] = _Node("file", FILE_MODE, linkable=True, owner=_owner_in(m, directory))
     m.files[i] = FileHistory(i, op.target)
     m.touch_data(i, i)
 
@@ -368,6 +377,21 @@ def _chmod(m: _Model, i: int, op: Operation) -> None:
         m.touch(i, inode)
 
 
+def _chown(m: _Model, i: int, op: Operation) -> None:
+    """[code] chown_common: of anything but a directory it takes the set-user-ID bit and, where the group may
+    execute, the set-group-ID bit (setattr_should_drop_sgid).
+    """
+    inode = m.inode(op.path, "file", "directory", "fifo", "char")
+    node = m.nodes[inode]
+    before = (node.mode, node.owner)
+    if node.kind != "directory":
+        node.mode &= ~(_SETUID | _SETGID if node.mode & _GROUP_EXECUTES else _SETUID)
+    node.owner = (op.offset, op.length)
+    if before != (node.mode, node.owner):
+        m.show(inode)
+        m.touch(i, inode)
+
+
 def _setxattr(m: _Model, i: int, op: Operation) -> None:
     inode = m.inode(op.path)
     if m.nodes[inode].xattrs.get(op.name) != op.value:
@@ -465,6 +489,21 @@ def _fallocate(m: _Model, i: int, op: Operation) -> None:
     m.happened(inode, FileEvent(i, EventKind.RESERVE, start, end, grown, grown))
 
 
+def _clone(m: _Model, i: int, op: Operation) -> None:
+    """[code] do_clone_file_range of the whole source. What the target has beyond that would stay, which is
+    refused here; so is a file cloned into itself (generic_remap_checks).
+    """
+    source, target = m.inode(op.path, "file"), m.inode(op.target, "file")
+    size, before = m.files[source].size, m.files[target].size
+    if source == target or before > size:
+        raise _Misfit(f"{op.target} is {'the same file' if source == target else 'longer'}")
+    if size:
+        content = m.files[source].content(len(m.files[source].events))
+        m.nodes[target].allocated = set(m.nodes[source].allocated)
+        m.happened(target, FileEvent(i, EventKind.CLONE, 0, size, before, size, content=content))
+        m.touch_data(i, target)
+
+
 # --- persistence -----------------------------------------------------------------------------
 
 
@@ -539,6 +578,8 @@ _APPLY: Mapping[OperationKind, Callable[[_Model, int, Operation], None]] = {
     OperationKind.MKFIFO: _make("fifo", FILE_MODE),
     OperationKind.MKNOD: _make("char", FILE_MODE),
     OperationKind.CHMOD: _chmod,
+    OperationKind.CHOWN: _chown,
+    OperationKind.CLONE: _clone,
     OperationKind.SETXATTR: _setxattr,
     OperationKind.REMOVEXATTR: _removexattr,
     OperationKind.WRITE: _write,

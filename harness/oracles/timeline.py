@@ -3,7 +3,7 @@
 Computed once per history, looked up for every crash state. An *inode* is identified by the index of the
 operation that made it (the root is -1), so that a file keeps its identity through renames and links.
 
-Not modelled: timestamps, owners, holes made by SEEK_DATA, paths that lead through a symbolic link,
+Not modelled: timestamps, holes made by SEEK_DATA, paths that lead through a symbolic link,
 block sizes other than 4096.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import BLOCK_BYTES, Operation
@@ -32,6 +32,7 @@ class EventKind(enum.Enum):
     RELEASE = (
         "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
     )
+    CLONE = "clone"  # the contents become those of another file
     FLUSH = "flush"  # the range's data is durable once the operation has returned; its size need not be
 
 
@@ -41,7 +42,8 @@ class FileEvent:
     and after.
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
-    write through a mapping, which the kernel may see page by page and at any moment.
+    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone
+    took over, whole.
     """
 
     index: int
@@ -52,6 +54,7 @@ class FileEvent:
     size_after: int
     fresh: tuple[tuple[int, int], ...] = ()
     mapped: bool = False
+    content: Content = ()
 
     @property
     def sets_size(self) -> bool:
@@ -137,6 +140,8 @@ def _index_of(event: FileEvent) -> int:
 def _apply(content: Content, event: FileEvent) -> Content:
     if event.changes_nothing:
         return content
+    if event.kind is EventKind.CLONE:
+        return event.content
     start, end = event.start, event.end
     first = bisect.bisect_right(content, start, key=lambda e: e[1])
     last = bisect.bisect_left(content, end, key=lambda e: e[0])
@@ -241,6 +246,18 @@ class ModelTimeline:
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""
         return f"`{self.operations[index]}` (operation {index})"
+
+
+def pieces(content: Content, start: int, end: int) -> Iterator[Extent]:
+    """Bytes `start` to `end` of contents, in order, the gaps with origin ZERO."""
+    for low, high, origin in content:
+        if low < end and high > start:
+            if start < low:
+                yield start, low, ZERO
+            yield max(start, low), min(high, end), origin
+            start = min(high, end)
+    if start < end:
+        yield start, end, ZERO
 
 
 def blocks_of(start: int, end: int) -> range:

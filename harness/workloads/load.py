@@ -25,6 +25,7 @@ from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
 MAX_OFFSET = (1 << 63) - 1  # loff_t
+MAX_OWNER = (1 << 32) - 2  # the next one stands for "unchanged" (chown(2))
 MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
 
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
@@ -59,6 +60,8 @@ _ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.SETXATTR: ("path", "name", "value"),
     OperationKind.REMOVEXATTR: ("path", "name"),
     OperationKind.CHMOD: ("path", "length"),
+    OperationKind.CHOWN: ("path", "user", "group"),
+    OperationKind.CLONE: ("path", "target"),
     OperationKind.FSYNC: ("path",),
     OperationKind.FDATASYNC: ("path",),
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
@@ -78,6 +81,8 @@ BY_HANDLE = frozenset(
         OperationKind.SETXATTR,
         OperationKind.REMOVEXATTR,
         OperationKind.CHMOD,
+        OperationKind.CHOWN,
+        OperationKind.CLONE,
         OperationKind.FSYNC,
         OperationKind.FDATASYNC,
         OperationKind.SYNC_FILE_RANGE,
@@ -128,6 +133,8 @@ def parse_operation(text: str) -> Operation:
     fields: dict[str, object] = {n: _convert(text, kind, n, w) for n, w in zip(plain, words, strict=False)}
     if "handle" in fields:
         fields["path" if kind is OperationKind.CLOSE else "target"] = fields.pop("handle")
+    if kind is OperationKind.CHOWN:
+        fields |= {"offset": fields.pop("user"), "length": fields.pop("group")}
     if rest:
         fields["flags"] = _flags(text, kind, rest)
     return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from _ARGUMENTS
@@ -136,7 +143,7 @@ def parse_operation(text: str) -> Operation:
 def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
     if name == "value":
         return word.encode()
-    if name in ("offset", "length"):
+    if name in ("offset", "length", "user", "group"):
         return _number(text, kind, name, word)
     if name == "target" and kind is OperationKind.SYMLINK:
         return word
@@ -165,8 +172,9 @@ def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
     if not m:
         raise UsageError(f"operation {text!r}: {name} {word!r} is no number", "bytes, or with K or M: 4K")
     number = int(m[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[m[2]]
-    if number > MAX_OFFSET:
-        raise UsageError(f"operation {text!r}: {name} {word!r} is more than {MAX_OFFSET}, the kernel's limit")
+    limit = MAX_OFFSET if name in ("offset", "length") else MAX_OWNER
+    if number > limit:
+        raise UsageError(f"operation {text!r}: {name} {word!r} is more than {limit}, the kernel's limit")
     return number
 
 

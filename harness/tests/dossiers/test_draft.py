@@ -51,6 +51,8 @@ unlink h
 setxattr f user.a it's
 removexattr f user.a
 chmod f 600
+chown f 1000 100
+clone f h
 tmpfile A/foo 5000
 fsync f
 fdatasync f

@@ -178,12 +178,21 @@ class Writer:
             return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
         if kind in (K.LINK, K.RENAME, K.EXCHANGE, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
+        if kind is K.CLONE:
+            return self.clone()
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
         by_handle = [] if kind is K.CREATE else list(self.handles)
         if not self.files() + by_handle:
             return None
         return self.of_contents(kind, random.choice(self.files() + by_handle))
+
+    def clone(self) -> Operation | None:
+        if len(self.files()) < 2:
+            return None
+        path, target = self.random.sample(self.files(), 2)
+        fits = self.inodes[path] != self.inodes[target] and self.size(path) >= self.size(target)
+        return Operation(K.CLONE, path, target) if fits else None
 
     def of_handles(self, kind: K) -> Operation | None:
         random = self.random
@@ -268,6 +277,8 @@ class Writer:
             flags = random.choice([(), ("async",)])
         elif kind is K.TRUNCATE:
             length = random.choice([0, 0, 3, 100, 4096, 5000, 9000, 20000])
+        elif kind is K.CHOWN:
+            offset, length = random.choice([0, 1000]), random.choice([0, 1000])
         elif kind is K.CHMOD:
             length = random.choice([0o600, 0o644, 0o755])
         return Operation(kind, path, offset=offset if kind is not K.APPEND else 0, length=length, flags=flags)

@@ -40,6 +40,7 @@ class Inode:
     mode: int
     target: bytes = b""
     size: int = 0
+    owner: tuple[int, int] = (0, 0)
     xattrs: dict[str, bytes] = field(default_factory=dict)
     blocks: dict[int, Block] = field(default_factory=dict)
 
@@ -346,6 +347,38 @@ class SimpleDisk:
         self.touch(inode)
         yield
 
+    def do_chown(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.find(op.path)
+        self.meta.inodes[inode].owner = (op.offset, op.length)
+        self.touch(inode)
+        yield
+
+    def do_clone(self, index: int, op: Operation) -> Iterator[None]:
+        """Instead of sharing blocks it copies them, which looks the same."""
+        source, target = self.find(op.path), self.find(op.target)
+        for inode in (source, target):
+            for key in sorted(k for k in self.dirty if k[0] == inode):
+                self.write_page(*key)
+                yield
+            self.finish(inode)
+        if not self.sizes[source]:
+            return
+        self.forget(target, 0)
+        node = self.meta.inodes[target]
+        node.blocks.clear()
+        for page in [p for i, p in self.pages if i == source]:
+            content = self.pages[target, page] = bytearray(self.pages[source, page])
+            if self.contract.data == "journal":
+                node.blocks[page] = Block(0, False, bytes(content))
+            else:
+                node.blocks[page] = Block(self.place(), unwritten=False)
+                self.cached.append((node.blocks[page].place, bytes(content)))
+        if "clone-forgets-size" not in self.bugs:
+            node.size = self.sizes[source]
+        self.sizes[target] = self.sizes[source]
+        self.touch(target, data=True)
+        yield
+
     def do_setxattr(self, index: int, op: Operation) -> Iterator[None]:
         inode = self.find(op.path)
         self.meta.inodes[inode].xattrs[op.name] = op.value
@@ -569,8 +602,8 @@ def entry(path: str, inode: int, node: Inode, links: int, content: bytes) -> Tre
         inode=inode,
         mode=node.mode,
         links=2 if node.kind == "directory" else links,
-        uid=0,
-        gid=0,
+        uid=node.owner[0],
+        gid=node.owner[1],
         size=len(content),
         blocks=0,
         target=node.target,

@@ -395,6 +395,7 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("ordered", "rename-keeps-old", "atomicity"),
         ("ordered", "exchange-forgets-one", "atomicity"),
         ("each", "exchange-forgets-one", "durability"),
+        ("ordered", "clone-forgets-size", "durability"),
         ("ordered", "early-written", "stale"),
         ("nodelalloc", "unordered", "stale"),
         ("writeback", "no-flush", "durability"),

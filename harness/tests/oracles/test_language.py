@@ -256,3 +256,61 @@ def test_a_remount_makes_everything_durable(contract: Contract) -> None:
     assert judged(operations, whole, contract).verdict is PASS
     assert oracles(judged(operations, tree(directory("d")), contract)) == {"durability"}
     assert judged(operations, tree(), contract, begun=4).verdict is PASS
+
+
+# --- owners ---
+
+
+def owned(path: str, user: int, group: int, **more: int) -> TreeEntry:
+    return dataclasses.replace(file(path, **more), uid=user, gid=group)
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH])
+def test_an_owner_is_that_of_some_time_since_it_was_synced(contract: Contract) -> None:
+    operations = ["create f", "chown f 1000 100", "fsync f", "chown f 7 8"]
+    assert judged(operations, tree(owned("f", 1000, 100)), contract).verdict is PASS
+    assert judged(operations, tree(owned("f", 7, 8)), contract).verdict is PASS
+    assert oracles(judged(operations, tree(owned("f", 0, 0)), contract)) == {"durability"}
+    assert judged(operations, tree(owned("f", 7, 100)), contract).verdict is Verdict.FAIL
+
+
+def test_chown_takes_the_bits_that_change_who_runs_it() -> None:
+    for before, after in ((0o6755, 0o755), (0o2644, 0o2644), (0o4700, 0o700)):
+        operations = ["create f", f"chmod f {before:o}", "chown f 1 2", "sync"]
+        assert judged(operations, tree(owned("f", 1, 2, mode=after))).verdict is PASS
+    kept = ["mkdir d", "chmod d 2755", "chown d 0 100", "create d/f", "sync"]
+    folder = dataclasses.replace(directory("d", 0o2755), gid=100)
+    assert judged(kept, tree(folder, owned("d/f", 0, 100))).verdict is PASS
+    assert judged(kept, tree(folder, file("d/f"))).verdict is Verdict.FAIL
+
+
+# --- clone ---
+
+CLONED = ("create f", "append f 8192", "create g", "append g 4096", "sync", "clone f g")
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, JOURNAL])
+def test_a_clone_has_the_contents_of_its_source_once_it_is_synced(contract: Contract) -> None:
+    operations = [*CLONED, "write f 0 4096", "fsync g"]
+    source = file("f", written(6, 0, 4096), written(1, 4096, 4096))
+    new = file("g", written(1, 0, 8192))
+    assert judged(operations, tree(source, new), contract).verdict is PASS
+    old = file("g", written(3, 0, 4096))
+    assert oracles(judged(operations, tree(source, old), contract)) == {"durability"}
+    mixed = file("g", written(6, 0, 4096), written(1, 4096, 4096))
+    assert oracles(judged(operations, tree(source, mixed), contract)) == {"stale"}
+
+
+def test_a_clone_that_nobody_synced_may_be_done_in_part() -> None:
+    source, old, new = file("f", written(1, 0, 8192)), written(3, 0, 4096), written(1, 4096, 4096)
+    for target in (file("g", old), file("g", old, new), file("g", written(1, 0, 8192))):
+        assert judged(CLONED, tree(source, target), begun=6).verdict is PASS
+        assert judged(CLONED, tree(source, target), EACH).verdict is PASS
+    assert judged(CLONED, tree(source, file("g", zeros(0, 8192))), begun=6).verdict is Verdict.FAIL
+
+
+def test_holes_are_cloned_too() -> None:
+    operations = ["create f", "write f 4096 4096", "create g", "append g 8192", "clone f g", "fsync g"]
+    assert judged(operations, tree(file("f"), file("g", zeros(0, 4096), written(1, 4096, 4096))))
+    stayed = tree(file("f"), file("g", written(3, 0, 4096), written(1, 4096, 4096)))
+    assert "durability" in oracles(judged(operations, stayed))

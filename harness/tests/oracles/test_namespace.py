@@ -41,13 +41,13 @@ class Plain:
     def copy(self) -> tuple[dict[str, Name], dict[str, int], dict[Entry, int]]:
         names = {}
         for path, inode in self.inodes.items():
-            kind, mode, target = self.nodes[inode]
+            kind, mode, target, *owner = self.nodes[inode]
             group = (
                 () if kind == "directory" else tuple(sorted(p for p, i in self.inodes.items() if i == inode))
             )
             xattrs = tuple(sorted(self.xattrs[inode].items()))
             if path:
-                names[path] = Name(kind, group, len(group), mode, target, xattrs)  # type: ignore[arg-type]
+                names[path] = Name(kind, group, len(group), mode, target, xattrs, *owner)  # type: ignore[arg-type]
         entries = {
             (self.inodes[p.rpartition("/")[0]], p.rpartition("/")[2]): i for p, i in self.inodes.items() if p
         }
@@ -193,9 +193,9 @@ def test_entries_and_inodes_have_been_what_the_copies_say(made: Plain, data: st.
         assert timeline.entries.named(inode, since, until) == all(held)
         assert timeline.entries.names(inode, since, until) == frozenset[Entry]().union(*held)
         shown = [names[p] for names, inodes, _ in window for p, i in inodes.items() if i == inode]
-        shapes = {Shape(n.kind, n.mode, n.target, attributes_fingerprint(n.xattrs)) for n in shown}
+        shapes = {Shape(n.kind, n.mode, n.target, attributes_fingerprint(n.xattrs), n.owner) for n in shown}
         assert timeline.names.shapes(inode, since, until) == shapes
-        plainly = {(n.kind, n.mode, n.target, n.xattrs) for n in shown}
+        plainly = {(n.kind, n.mode, n.owner, n.target, n.xattrs) for n in shown}
         assert set(timeline.names.shown(inode, since, until, 1000)) == plainly
 
 

@@ -12,7 +12,17 @@ from harness.tests.vm.conftest import run_plan
 
 NAMES = ("exchange", "special-files")
 CONTENTS = ("async-writeback", "msync-range")
+INODES = ("owners", "clone")
 HANDLES = ("held-open", "nameless", "remount")
+
+
+@pytest.mark.parametrize("configuration", ["xfs/default", "btrfs/default"])
+def test_owners_and_clones_are_what_was_synced(configuration: str, tmp_path: Path) -> None:
+    plan = Plan(configurations=[configuration], workloads=list(INODES), jobs=2)
+    summary, _ = run_plan(plan, tmp_path)
+    assert [(c.case.workload, c.verdict, c.findings) for c in summary.cases] == [
+        (name, CaseVerdict.PASS, ()) for name in INODES
+    ]
 
 
 @pytest.mark.parametrize("workloads", [NAMES, CONTENTS, HANDLES], ids=["names", "contents", "handles"])

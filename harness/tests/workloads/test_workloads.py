@@ -25,6 +25,7 @@ from harness.workloads.load import (
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
 HANDLES = st.from_regex(r"@[a-z]{1,4}", fullmatch=True)
 SIZES = st.integers(0, 1 << 40)
+OWNERS = st.integers(0, (1 << 32) - 2)
 
 
 K = OperationKind
@@ -36,7 +37,7 @@ FLAGS = {
 }
 TARGETS = {
     **dict.fromkeys((K.OPEN, K.OPEN_TMPFILE), HANDLES),
-    **dict.fromkeys((K.LINK, K.SYMLINK, K.RENAME, K.EXCHANGE), NAMES),
+    **dict.fromkeys((K.LINK, K.SYMLINK, K.RENAME, K.EXCHANGE, K.CLONE), NAMES),
 }
 LENGTHS = {K.CHMOD: st.integers(0, 0o7777), **dict.fromkeys((K.APPEND, K.TRUNCATE, K.TMPFILE), SIZES)}
 ALONE = (K.SYNC, K.DROP_CACHES, K.REMOUNT)
@@ -56,6 +57,8 @@ def operations(draw: st.DrawFn) -> Operation:
     if kind in (K.SETXATTR, K.REMOVEXATTR):
         value = draw(NAMES).encode() if kind is K.SETXATTR else b""
         return Operation(kind, path, name="user.a", value=value)
+    if kind is K.CHOWN:
+        return Operation(kind, path, offset=draw(OWNERS), length=draw(OWNERS))
     target = draw(TARGETS[kind]) if kind in TARGETS else ""
     return Operation(kind, path, target, length=draw(LENGTHS[kind]) if kind in LENGTHS else 0)
 
@@ -81,6 +84,8 @@ def test_a_dot_is_the_root() -> None:
         ("fsnc f", "fsync"),
         ("append f", "append takes path length flags*"),
         ("create f g", "create takes path"),
+        ("chown f 0 4294967295", "more than 4294967294"),
+        ("chown f root", "chown takes path user group"),
         ("open f h", "'h' is no handle"),
         ("close f", "'f' is no handle"),
         ("fsync @a/b", "'@a/b' is no handle"),
@@ -250,6 +255,8 @@ def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         (["create f", "open f @h", "open f @h"], "@h is open already"),
         (["create f", "open f @h", "unlink f", "link @h g"], "link cannot give it another"),
         (["create f", "open f @h", "remount"], "@h is still open"),
+        (["create f", "append f 2", "create g", "append g 3", "clone f g"], "g is longer"),
+        (["create f", "append f 2", "link f g", "clone f g"], "g is the same file"),
         (["mkdir d", "open d @h", "append @h 1"], "@h is a directory"),
     ],
 )

@@ -19,6 +19,7 @@ use rustix::{
     io::{fcntl_dupfd_cloexec, pwrite, Errno},
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
     mount::{unmount, MountFlags, UnmountFlags},
+    process::{Gid, Uid},
 };
 
 use crate::{
@@ -208,6 +209,12 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
             let mode = Mode::from_raw_mode(bits & 0o7777);
             fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(of(Call::Chmod))
         }
+        Kind::Chown => chown(op, path),
+        Kind::Clone => {
+            let source = open(path, OFlags::RDONLY)?;
+            let target = open(&below_mount(&op.target)?, OFlags::WRONLY)?;
+            fs::ioctl_ficlone(target, source).map_err(of(Call::Ficlone))
+        }
         Kind::Fsync => fsync(scene.opened(op, path)?).map_err(of(Call::Fsync)),
         Kind::Fdatasync => fdatasync(scene.opened(op, path)?).map_err(of(Call::Fdatasync)),
         Kind::SyncFileRange => sync_file_range(op, path),
@@ -267,6 +274,18 @@ fn exchange(path: &str, other: &str) -> Result<(), Failed> {
 /// mknod(2) with the permissions of a new file.
 fn make_node(path: &str, kind: FileType, device: fs::Dev) -> Result<(), Failed> {
     fs::mknodat(CWD, path, kind, Mode::from_raw_mode(FILE_MODE), device).map_err(of(Call::Mknodat))
+}
+
+/// chown(2): `offset` is the user, `length` the group.
+fn chown(op: &Operation, path: &str) -> Result<(), Failed> {
+    // The last number stands for "unchanged".
+    let number = |value| match u32::try_from(value) {
+        Ok(u32::MAX) | Err(_) => Err((Call::Request, Errno::INVAL)),
+        Ok(number) => Ok(number),
+    };
+    let (user, group) = (number(op.offset)?, number(op.length)?);
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    fs::chownat(CWD, path, Some(user), Some(group), AtFlags::empty()).map_err(of(Call::Chown))
 }
 
 /// sync_file_range(2), which makes nothing durable: it writes dirty pages, and nothing else.

@@ -12,6 +12,8 @@ NOT_GENERATED = {
     K.OPEN_TMPFILE,
     K.CLOSE,
     K.REMOUNT,
+    K.CHOWN,
+    K.CLONE,
     K.RUN,
     K.CHMOD,
 }
