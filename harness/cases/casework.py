@@ -45,13 +45,14 @@ from harness.cases.recording import (
     load_recording,
     record,
 )
+from harness.cases.selection import Selection
 from harness.errors import NotSupported, PowercutError, StoreError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Outcome, Verdict, Workload
 from harness.oracles import ORACLES
-from harness.plan import LEGAL, Plan
+from harness.plan import LEGAL, Budget, Plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RunLayout
@@ -70,6 +71,8 @@ from harness.store.records import (
 
 WAIT_S = 0.5
 """How long results of a task that still runs may wait to be stored."""
+LONG_OPERATIONS = 200
+"""A workload of so many operations takes a while to record: its progress is shown."""
 CHUNK_STATES = 32
 """Distinct contents per task. They are neighbours, so that little changes from one to the next."""
 
@@ -97,7 +100,8 @@ class _Work:
     `seconds`: spent on it by all stations. `pending`: tasks that have not reported yet. `smallest`: the
     smallest state of each finding, by (oracle, signature). `provisional`: contents whose outcome came from
     the memo. `confirmed`: findings that a confirmation has looked at. `why_not_legal`: why only the log's
-    own order is looked at, where all legal states were asked for.
+    own order is looked at, where all legal states were asked for. `selection`: what to look at, if there is a
+    budget for the states of the log's own order.
     """
 
     case: _Case
@@ -108,6 +112,7 @@ class _Work:
     provisional: list[Group] = field(default_factory=list)
     confirmed: set[tuple[str, str]] = field(default_factory=set)
     why_not_legal: str = ""
+    selection: Selection | None = None
 
     @property
     def id(self) -> CaseId:
@@ -237,7 +242,22 @@ class Casework:
             )
         self._store.case_directory(case.id)
         base, kept = self._bases[case.profile.name], run.case(case.id)
-        return record(recorder, case.profile, case.workload, case.id, base, kept, self._scratch)
+        operations = len(case.workload.operations)
+        if operations >= LONG_OPERATIONS:
+            self._progress.begin("operations", operations)
+        return record(
+            recorder,
+            case.profile,
+            case.workload,
+            case.id,
+            base,
+            kept,
+            self._scratch,
+            self._operations_done if operations >= LONG_OPERATIONS else lambda _: None,
+        )
+
+    def _operations_done(self, count: int) -> None:
+        self._progress.advance("operations", count)
 
     def _examiner(self, case: _Case, recording: Recording) -> Examiner:
         # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
@@ -272,7 +292,9 @@ class Casework:
             files=dict(recording.files),
             coverage=Coverage(0, -1, 0, 0, work.why_not_legal) if work.why_not_legal else None,
         )
-        if recording.legal is not None and (before := work.case.before) is not None:
+        before = work.case.before
+        cut = before is not None and before.coverage is not None and work.case.settled
+        if (recording.legal is not None or cut) and before is not None:
             info = replace(
                 info, generated=before.generated, distinct=before.distinct, coverage=before.coverage
             )
@@ -285,13 +307,26 @@ class Casework:
         if recording.legal is not None:
             self._explore_legal(pool, work)
             return
-        left = self._left(work, groups)
-        self._progress.begin("states", generated)
-        self._progress.advance("states", generated - sum(len(g.states) for g in left))
+        chosen = self._chosen(work, groups)
+        left = self._left(work, chosen)
+        planned = sum(len(g.states) for g in chosen)
+        self._progress.begin("states", planned)
+        self._progress.advance("states", planned - sum(len(g.states) for g in left))
         self._store.set_case_status(work.id, CaseStatus.RECORDED)
         work.smallest = self._smallest(work)
         self._look_at(pool, work, left)
         self._go_on(pool, work)
+
+    def _chosen(self, work: _Work, groups: Sequence[Group]) -> Sequence[Group]:
+        """What to look at in all, in this order. What a budget left out of a settled case stays out."""
+        before = work.case.before
+        if work.case.settled and before is not None and before.coverage is not None:
+            known = {v.content_hash for v in self._store.iter_verdicts(work.id)}
+            return [g for g in groups if g.content_hash in known]
+        if self._plan.budget == Budget() or work.why_not_legal:
+            return groups
+        work.selection = Selection(groups, work.examiner.recording.history, self._plan.budget)
+        return work.selection.groups
 
     def _left(self, work: _Work, groups: Sequence[Group]) -> list[Group]:
         """The contents still to be looked at. A content with an UNKNOWN or missing verdict is looked at
@@ -322,7 +357,10 @@ class Casework:
         """Runs in a station's thread."""
         begun = time.monotonic()
         stop = pool.stop
-        seen = [look_at(work.examiner, station.judge, g, stop) for g in groups if not stop.is_set()]
+        may = work.selection.take if work.selection else lambda group: True
+        seen = [
+            look_at(work.examiner, station.judge, g, stop) for g in groups if not stop.is_set() and may(g)
+        ]
         seconds = time.monotonic() - begun
         return lambda: self._looked(pool, work, seen, seconds)
 
@@ -506,6 +544,8 @@ class Casework:
 
     def _finish(self, pool: Pool, work: _Work) -> None:
         """Close the case, and begin the next recording."""
+        if work.selection:
+            self._put_cut(work)
         before = self._store.case(work.id)
         self._store.set_case_seconds(work.id, (before.seconds if before else 0.0) + work.seconds)
         doubted = self._doubted(work)
@@ -515,6 +555,21 @@ class Casework:
         self._on_done(work.id)
         self._failures += any(f.expectation is None for f in self._store.findings_of(work.id))
         self._next_recording(pool)
+
+    def _put_cut(self, work: _Work) -> None:
+        """Say what the budget left out, if anything."""
+        record_ = self._store.case(work.id)
+        assert record_ is not None  # noqa: S101 - it was added when it was recorded; tells mypy
+        counts, info = self._store.counts(work.id), record_.info
+        if counts.contents == info.distinct:
+            return
+        why = (
+            f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
+            f"{info.distinct:,} different ones; ended by the budget: {self._plan.budget.text}"
+        )
+        self._progress.say(f"{work.id}: looked at {why}")
+        cut = Coverage(0, -1, info.distinct - counts.contents, counts.contents, why)
+        self._store.add_case(replace(info, generated=counts.checked, distinct=counts.contents, coverage=cut))
 
 
 # --- crash states ----------------------------------------------------------------------------

@@ -154,14 +154,25 @@ def record(
     scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Recording:
-    """Run the workload in the worker's guest and keep its log and history as `kept`.
+    """Run the workload in the worker's guest and keep its log and history as `kept`. `on_progress` is told of
+    operations that were done, of each once, however many recordings it takes.
 
     Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
     """
     target = target_of(profile, base, None)
+    done, told = 0, 0
+
+    def advance(count: int) -> None:
+        nonlocal done, told
+        done += count
+        if done > told:
+            on_progress(done - told)
+            told = done
+
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            events = worker.record(target, workload.operations, on_progress)
+            done = 0
+            events = worker.record(target, workload.operations, advance)
             break
         except (LogDiffers, EventsDiffer):
             # Without a journal a page may change while it is being written; equal writes may be in flight

@@ -137,7 +137,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
         source=given["source"],
         machine=given["machine"],
         fault_models=asked_states(states),
-        budget=asked_budget(budget, states),
+        budget=asked_budget(budget),
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )

@@ -198,9 +198,10 @@ states_options = [
         "--budget",
         default="",
         metavar="N,TIME",
-        help="For exhaustive and sectors: stop a case after N states recovered in guests, or after a time "
-        "(90s, 2m), and say what is left. The two simplest states of every moment, all lost and all kept, "
-        "are looked at whatever it says. Default: no limit.",
+        help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
+        "left. Whatever it says, exhaustive and sectors look at the two simplest states of every moment, all "
+        "lost and all kept; the others, where N counts different contents, at those where an fsync or the "
+        "like begins and returns. Default: no limit.",
     ),
 ]
 
@@ -297,15 +298,10 @@ def asked_states(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def asked_budget(text: str, names: Sequence[str]) -> Budget:
-    """The budget given by --budget. Raises UsageError for one that is malformed, or of no use."""
+def asked_budget(text: str) -> Budget:
+    """The budget given by --budget. Raises UsageError for one that is malformed."""
     if not text:
         return Budget()
-    if not any(name in LEGAL for name in names):
-        raise UsageError(
-            "a budget is for all legal crash states; the others are always looked at whole",
-            f"leave it out, or ask for --states {' or '.join(LEGAL)}",
-        )
     try:
         return Budget.parse(text)
     except ValueError as e:

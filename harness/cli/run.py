@@ -287,7 +287,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         jobs=given["jobs"],
         require_all=_required(given["require_all"], configurations or SMOKE[0]),
         fault_models=asked_states(given["fault_models"]),
-        budget=asked_budget(given["budget"], given["fault_models"]),
+        budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
         argv=sys.argv[1:],

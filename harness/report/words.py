@@ -265,11 +265,15 @@ def covered_together(known: Sequence[Coverage], states: int) -> str:
     """How far the legal crash states of several cases were looked at, in words."""
     if all(c.exhaustive for c in known):
         return f"every legal crash state ({number(states)} different ones)"
-    found = Counter("prefixes of the log" if not c.moments else up_to(c.losses) for c in known)
+    found = Counter(up_to(c.losses) if c.moments else _own_order(c) for c in known)
     how_far = ", ".join(f"{what} in {number(count)}" for what, count in sorted(found.items()))
     choices = sum(c.open for c in known)
     open_ = plural(choices, "choice")
     return f"{number(states)} crash states ({how_far} of {plural(len(known), 'case')}; {open_} left open)"
+
+
+def _own_order(coverage: Coverage) -> str:
+    return "part of the prefixes of the log" if coverage.open else "prefixes of the log"
 
 
 def covered(coverage: Coverage) -> str:

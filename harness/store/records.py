@@ -132,7 +132,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How far all legal crash states of a case were looked at.
+    """How far the crash states of a case were looked at: all legal ones, or with a budget those of the log's
+    own order, of which there are no `moments`, and `open` counts the contents that were not looked at.
 
     A state makes a choice for every block that may or may not have landed. `losses`: every state was looked
     at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those two

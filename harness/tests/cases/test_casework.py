@@ -36,16 +36,18 @@ from harness.model import (
     Violation,
     Workload,
 )
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import RunLayout
-from harness.store.records import CaseStatus, How, JudgedState
+from harness.store.records import CaseStatus, Coverage, How, JudgedState
+from harness.summary import CaseVerdict, summarise
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 from harness.writelog import MarkText, Step, Write, read_log, write_log
 
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 (PROFILE,) = select_profiles(["ext4/ordered"])
+NO_BUDGET = Budget()
 FSCK = FsckResult(FsckClass.CLEAN, 0, "fsck said so")
 
 
@@ -177,6 +179,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         chunk: int = 32,
         minutes: float | None = None,
         max_failures: int | None = None,
+        budget: Budget = NO_BUDGET,
     ) -> Silent:
         progress = Silent()
 
@@ -194,6 +197,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             recordings=recordings,
             minutes=minutes,
             max_failures=max_failures,
+            budget=budget,
         )
         bases = {PROFILE.name: tmp_path / "base"}
         judge = cast(Worker, cast(Any, FakeWorker(script, "uml")))
@@ -667,3 +671,53 @@ def test_the_run_stops_when_its_time_is_up(store: RunStore, run: Run) -> None:
     with pytest.raises(EnoughDone, match="the time given, 1e-09 min, is up"):
         run(script, "a", "b", "c", minutes=1e-9)
     assert status(store, "c")[0] is CaseStatus.PLANNED
+
+
+# --- a budget for the states of the log's own order ---
+
+
+def coverage(store: RunStore) -> Coverage | None:
+    record = store.case(case_of("w"))
+    assert record is not None
+    return record.info.coverage
+
+
+def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run) -> None:
+    """Prefixes were looked at whole or not at all: a case with tens of thousands had no end. The sync's begin
+    and return are looked at whatever the budget.
+    """
+    script = Script(entries=40)
+    progress = run(script, budget=Budget(visits=5))
+    assert len(verdicts(store)) == 5
+    assert {"@1", "@2"} <= set(verdicts(store))
+    assert status(store) == (CaseStatus.DONE, "")
+    cut = coverage(store)
+    assert cut is not None
+    assert (cut.open, cut.visits) == (36, 5)
+    assert cut.why.startswith("5 of 41 states of the log's order")
+    assert cut.why.endswith("ended by the budget: 5 states a case")
+    assert any(cut.why in said for said in progress.said)
+    assert progress.left["states"] == 0
+    (case,) = summarise(store).cases
+    assert case.verdict is CaseVerdict.PASS
+
+
+def test_a_settled_case_stays_as_its_budget_left_it(store: RunStore, run: Run) -> None:
+    script = Script(entries=40)
+    run(script, budget=Budget(visits=5))
+    seen, before = verdicts(store), coverage(store)
+    run(script, budget=Budget(visits=5))
+    assert (verdicts(store), coverage(store)) == (seen, before)
+    assert len(script.looks) == 5
+
+
+def test_a_budget_that_reaches_the_end_leaves_nothing_to_say(store: RunStore, run: Run) -> None:
+    run(Script(entries=4), budget=Budget(visits=5))
+    assert len(verdicts(store)) == 5
+    assert coverage(store) is None
+
+
+def test_a_time_that_is_up_leaves_what_makes_something_durable(store: RunStore, run: Run) -> None:
+    run(Script(entries=40), budget=Budget(seconds=0.0), chunk=3)
+    assert set(verdicts(store)) == {"@1", "@2"}
+    assert status(store) == (CaseStatus.DONE, "")
