@@ -9,6 +9,7 @@ from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
 from harness.report.lines import source_words
+from harness.report.markdown import summary_markdown
 from harness.report.results import results_json
 from harness.report.text import print_summary, summary_text
 from harness.report.words import shown_path
@@ -19,7 +20,8 @@ __all__ = ["print_summary", "shown_path", "source_words", "write_reports"]
 
 
 def write_reports(store: RunStore, source: Path | None = None) -> None:
-    """Write report.html, results.json, junit.xml, summary.txt and findings/ into the run's directory.
+    """Write report.html, results.json, junit.xml, summary.txt, summary.md and findings/
+    into the run's directory.
 
     `source`: the run's path for reproduce commands, such as `reports/latest`; default: the run directory. It
     is shown relative to the working directory if it lies below it.
@@ -30,4 +32,5 @@ def write_reports(store: RunStore, source: Path | None = None) -> None:
     write_atomically(store.path / "results.json", results_json(summary, shown))
     write_atomically(store.path / "junit.xml", junit_xml(summary, shown))
     write_atomically(store.path / "summary.txt", summary_text(summary, shown))
+    write_atomically(store.path / "summary.md", summary_markdown(summary, shown))
     write_atomically(store.path / "report.html", report_html(summary, store, shown))

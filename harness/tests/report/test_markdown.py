@@ -1,0 +1,41 @@
+"""summary.md, for the pages of CI jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from harness.report.markdown import MAX_FINDINGS, summary_markdown
+from harness.summary import Summary
+
+SOURCE = "reports/latest"
+
+
+def test_the_demo(summary: Summary, golden: Callable[[str, str], None]) -> None:
+    golden("summary.md", summary_markdown(summary, SOURCE))
+
+
+def test_every_unexpected_finding_has_its_command(summary: Summary) -> None:
+    text = summary_markdown(summary, SOURCE)
+    assert summary.unexpected
+    for f in summary.unexpected[:MAX_FINDINGS]:
+        assert f"    powercut repro {f.crash_point} --from {SOURCE}" in text
+
+
+def test_what_a_guest_said_is_no_markup(summary: Summary) -> None:
+    evil = "<img src=x> | `a` **b** [c](d)\n# e"
+    case = summary.cases[0]
+    finding = replace(summary.findings[0], expectation=None, violations=())
+    violation = replace(summary.findings[0].violations[0], summary=evil)
+    finding = replace(finding, violations=(violation,))
+    shown = summary_markdown(replace(summary, cases=(replace(case, findings=(finding,)),)), SOURCE)
+    assert "<img" not in shown
+    assert "\n# e" not in shown
+    assert r"\*\*b\*\* \[c\](d)" in shown
+
+
+def test_a_run_that_was_stopped_says_so(summary: Summary) -> None:
+    info = replace(summary.info, interrupted=True, stopped="the time given, 5 min, is up")
+    assert "**Not complete:** the time given, 5 min, is up" in summary_markdown(
+        replace(summary, info=info), SOURCE
+    )
