@@ -425,6 +425,7 @@ class Call(enum.StrEnum):
     DROP_CACHES = "drop-caches"
     UNMOUNT = "unmount"
     MOUNT = "mount"
+    SYNCFS = "syncfs"
     MMAP = "mmap"
     MSYNC = "msync"
     MUNMAP = "munmap"
@@ -550,10 +551,28 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Usability:
+    """What writing to a recovered file system showed: it was mounted again, a file made in its root and in
+    its directories, and all that it held removed.
+
+    `errors`: calls that failed, other than for lack of space or permission. `lost`: console output, if the
+    kernel died of it in each of several fresh guests. `undecided`: why it was not seen, or not to its end.
+    """
+
+    mount_errno: int = 0
+    unmount_errno: int = 0
+    errors: tuple[CallError, ...] = ()
+    kernel_log: tuple[str, ...] = ()
+    lost: str = ""
+    undecided: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything observed of one crash state, which the oracles judge.
 
-    `lost`: console output, if the kernel died or hung on this state in each of several fresh guests.
+    `usable`: None where writing was not tried, because the file system did not come back whole. `lost`:
+    console output, if the kernel died or hung on this state in each of several fresh guests.
     """
 
     mount_errno: int = 0
@@ -562,6 +581,7 @@ class Outcome:
     walk_errors: tuple[CallError, ...] = ()
     kernel_log: tuple[str, ...] = ()
     fsck: FsckResult | None = None
+    usable: Usability | None = None
     checks: tuple[CheckResult, ...] = ()
     lost: str = ""
 

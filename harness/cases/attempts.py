@@ -1,4 +1,6 @@
-"""Attempts to observe one crash state: a guest recovers, walks and checks it, until one attempt succeeds."""
+"""Attempts to observe one crash state: a guest recovers, walks and checks it, then writes to it. The first
+attempt that succeeds counts.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from harness.cases.fsck_reads import FsckAnswers, FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.repair import repaired
+from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
-from harness.guests.worker import Ask, Worker
-from harness.model import CrashState, Outcome
+from harness.guests.worker import Ask, Target, Worker
+from harness.model import CrashState, Outcome, Usability
 
 ATTEMPTS = 3
 """Guests tried for one state. If the kernel dies in each of them, recovery is at fault."""
@@ -27,13 +30,22 @@ class Unseen:
     reason: str
 
 
+class _LostInUse(Exception):
+    """Guest or disk were lost while the recovered file system was written to. `seen`: the outcome by then."""
+
+    def __init__(self, seen: Outcome, loss: GuestLost | DiskError) -> None:
+        super().__init__(loss.what)
+        self.seen, self.loss = seen, loss
+
+
 class Attempts:
     """Turns a crash state into an Outcome or Unseen. Thread-safe; each thread brings its own worker.
 
     Invariants:
 
     1. An Outcome comes from one visit in which nothing went wrong, or says that the kernel died in each of
-       ATTEMPTS guests. Everything else is Unseen, with its reason.
+       ATTEMPTS guests. Everything else is Unseen, with its reason. If only what comes of writing could not be
+       observed, the Outcome says so, and why.
     2. `see` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and timeouts)
        is replaced, and the state is tried again. A guest or program that reports failure is not tried again.
        An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
@@ -46,24 +58,34 @@ class Attempts:
         self._recording = recording
         self._memo = memo
         self._fsck = FsckAnswers()
+        self._use = UseAnswers()
 
     def see(
         self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event
     ) -> Outcome | Unseen:
         """The outcome of `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
         losses: list[GuestLost | DiskError] = []
+        recovered: Outcome | None = None  # by the last attempt, if that was lost later
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
                 return self._visit(worker, state, ask)
             except (GuestLost, DiskError) as e:
                 worker.close()
                 losses.append(e)
+                recovered = None
+            except _LostInUse as e:
+                worker.close()
+                losses.append(e.loss)
+                recovered = e.seen
             except PowercutError as e:
                 return Unseen(e.what)
             except Exception as e:  # whatever was raised, it costs this state and no other
                 worker.close()
                 return Unseen(reason_of(e))
         died = [loss.console for loss in losses if isinstance(loss, GuestLost) and loss.kernel_died]
+        if recovered is not None:
+            why = Usability(lost=died[-1]) if len(died) == ATTEMPTS else Usability(undecided=losses[-1].what)
+            return dataclasses.replace(recovered, usable=why)
         if len(died) == ATTEMPTS:
             return Outcome(lost=died[-1])
         return Unseen(losses[-1].what if losses else "stopped")
@@ -76,8 +98,30 @@ class Attempts:
         recovery = worker.recover(target, shown, ask)
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
-        self._memo.remember(worker, state, outcome, fsck)
+        if not is_worth_writing_to(outcome):
+            self._memo.remember(worker, state, outcome, fsck)
+            return outcome
+        try:
+            used = self._write(worker, state, target)
+        except (GuestLost, DiskError) as e:
+            raise _LostInUse(outcome, e) from e
+        except PowercutError as e:
+            return dataclasses.replace(outcome, usable=Usability(undecided=e.what))
+        outcome = dataclasses.replace(outcome, usable=used.result)
+        self._memo.remember(worker, state, outcome, fsck, used.blocks)
         return outcome
+
+    def _write(self, worker: Worker, state: CrashState, target: Target) -> UseReads:
+        """Write to the recovered file system; not done if the answer for the same blocks is known."""
+        known = self._use.recall(worker.disk) if self._memo.recalls else None
+        if known is not None and not self._memo.sampled(state):
+            return known
+        answer = UseReads.of(worker, target, self._recording.profile.contract.made_by_mkfs)
+        if known is not None:
+            self._memo.hold_use(state, known.result, answer.result)
+        if self._memo.recalls:
+            self._use.remember(worker.disk, answer)
+        return answer
 
     def _check(self, worker: Worker, state: CrashState) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""

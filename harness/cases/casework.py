@@ -604,8 +604,11 @@ def finding_at(case: CaseId, key: tuple[str, str], state: CrashState) -> Finding
 
 def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
     """The kernel log and fsck's output, which people need beside a violation."""
+    log = [*outcome.kernel_log] or [outcome.lost]
+    if (used := outcome.usable) is not None and (said := [*used.kernel_log] or [used.lost]) != [""]:
+        log += ["--- when the recovered file system was mounted again, written to and emptied ---", *said]
     return Evidence(
         state,
-        kernel_log="\n".join(outcome.kernel_log) or outcome.lost,
+        kernel_log="\n".join(log),
         fsck=outcome.fsck.output if outcome.fsck else "",
     )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.block_answers import BlockAnswers
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
-from harness.guests.disk import Disk
 from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, FsckResult
 
@@ -51,39 +50,7 @@ class FsckReads:
             return cls(result, parse_trace(Path(trace.name).read_text()))
 
 
-class FsckAnswers:
-    """A cache of fsck's answers, by the contents of the blocks that it read. Thread-safe.
-
-    A program that reads the same blocks with the same contents does the same: an image that agrees with a
-    checked one on every block that was read there has the same answer.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], FsckReads]] = {}
-        self._blocks: list[int] = []
-
-    def recall(self, disk: Disk) -> FsckReads | None:
-        """The answer for the state that the disk shows now, if it is known."""
-        with self._lock:
-            blocks, shapes = list(self._blocks), list(self._answers.items())
-        if not shapes:
-            return None
-        hashes = dict(zip(blocks, disk.block_hashes(blocks), strict=True))
-        for read, answers in shapes:
-            found = answers.get(tuple(hashes[b] for b in read))
-            if found is not None:
-                return found
-        return None
-
-    def remember(self, disk: Disk, answer: FsckReads) -> None:
-        """Keep the answer for the state that the disk shows now, unless its reads are not known."""
-        if answer.blocks is None:
-            return
-        contents = tuple(disk.block_hashes(answer.blocks))
-        with self._lock:
-            self._answers.setdefault(answer.blocks, {})[contents] = answer
-            self._blocks = sorted({*self._blocks, *answer.blocks})
+FsckAnswers = BlockAnswers[FsckReads]
 
 
 def parse_trace(text: str) -> tuple[int, ...] | None:

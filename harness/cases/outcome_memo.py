@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from harness.cases.fsck_reads import FsckReads
 from harness.cases.recording import Recording
 from harness.errors import DiskError
 from harness.guests.worker import Worker
-from harness.model import CrashState, FsckClass, FsckResult, Outcome
+from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
 
 
 class OutcomeMemo:
@@ -83,9 +83,18 @@ class OutcomeMemo:
             worker.close()
             return None
 
-    def remember(self, worker: Worker, state: CrashState, outcome: Outcome, fsck: FsckReads) -> None:
-        """Keep the outcome of the state that the worker's disk shows, by the blocks that were read for it."""
-        if not self._recalls:
+    def remember(
+        self,
+        worker: Worker,
+        state: CrashState,
+        outcome: Outcome,
+        fsck: FsckReads,
+        used: Sequence[int] | None = (),
+    ) -> None:
+        """Keep the outcome of the state that the worker's disk shows, by the blocks that were read for it.
+        `used`: those that were read while it was written to; None: nobody may rely on this outcome.
+        """
+        if not self._recalls or used is None:
             return
         if fsck.blocks is None:
             self.turn_off()  # what this fsck reads cannot be known
@@ -93,7 +102,7 @@ class OutcomeMemo:
         with self._adding:
             number = len(self._outcomes)
             self._outcomes.append(outcome)
-        worker.disk.also_read(fsck.blocks)
+        worker.disk.also_read((*fsck.blocks, *used))
         earlier = worker.disk.remember(number)
         if earlier is not None:
             self.hold(state, self._outcomes[earlier], outcome)
@@ -117,6 +126,11 @@ class OutcomeMemo:
         if recalled.classified is not seen.classified:
             self._give_up(state)
 
+    def hold_use(self, state: CrashState, recalled: Usability, seen: Usability) -> None:
+        """Compare a recalled answer of writing with a fresh one; a difference is doubt."""
+        if self._use(recalled) != self._use(seen):
+            self._give_up(state)
+
     def _same(self, a: Outcome, b: Outcome) -> bool:
         """Whether two outcomes agree in all that oracles judge, except checks: those depend on the tree's
         contents alone.
@@ -125,10 +139,22 @@ class OutcomeMemo:
 
     def _essence(self, outcome: Outcome) -> tuple[object, ...]:
         errors = (outcome.mount_errno, outcome.unmount_errno, outcome.walk_errors, outcome.lost)
-        return (errors, outcome.tree, _classified(outcome.fsck), self._complaints(outcome))
+        complaints = self._complaints(outcome.kernel_log)
+        return (errors, outcome.tree, _classified(outcome.fsck), complaints, self._use(outcome.usable))
 
-    def _complaints(self, outcome: Outcome) -> list[str]:
-        return [line for line in outcome.kernel_log if any(p.search(line) for p in self._errors)]
+    def _use(self, seen: Usability | None) -> tuple[object, ...] | None:
+        if seen is None:
+            return None
+        return (
+            seen.mount_errno,
+            seen.unmount_errno,
+            seen.errors,
+            seen.lost,
+            self._complaints(seen.kernel_log),
+        )
+
+    def _complaints(self, lines: Sequence[str]) -> list[str]:
+        return [line for line in lines if any(p.search(line) for p in self._errors)]
 
     def _give_up(self, state: CrashState) -> None:
         with self._doubting:

@@ -140,6 +140,8 @@ def _print(seen: Reproduction) -> None:
     if not isinstance(seen.outcome, Unseen):
         for line in seen.outcome.kernel_log:
             console.say(f"  kernel: {line}")
+        for line in seen.outcome.usable.kernel_log if seen.outcome.usable else ():
+            console.say(f"  kernel, when it was written to: {line}")
 
 
 @click.command("shrink")

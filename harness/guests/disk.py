@@ -287,6 +287,17 @@ class Disk:
         hashes = self._ask(wire.BlockHashes(blocks=list(blocks)), wire.BlocksHashed).hashes
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
+    def fork(self) -> None:
+        """Keep the device as it is now, and note from here on what the guest reads of that."""
+        self._ask(wire.Fork(), wire.Noted)
+
+    def rewind(self) -> tuple[int, ...]:
+        """Show the device again as it was at the `fork`, which must come after the last `switch`. Returns the
+        4 KiB blocks that the guest has read since, before it had overwritten them, in that order: what it did
+        depends on these. They do not count as read in this visit; see `also_read`.
+        """
+        return tuple(self._ask(wire.Rewind(), wire.Rewound).blocks)
+
     def hold_completions(self, idle_s: float | None) -> None:
         """From now on, report the guest's writes as completed as late as it allows, as a slow disk may, and
         the newest first: when it asks for a flush, its queue is nearly full, or it has asked for nothing for

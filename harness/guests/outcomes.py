@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from harness.guests import wire
 from harness.guests.wire import WireError
-from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, TreeEntry
+from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, TreeEntry, Usability
 
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
@@ -43,6 +43,19 @@ def outcome_of(seen: wire.Recovered) -> Outcome:
         tree=_tree(seen.entries, {e.path for e in errors}),
         walk_errors=errors,
         kernel_log=tuple(seen.kernel_log),
+    )
+
+
+def usability_of(seen: wire.Used) -> Usability:
+    """What writing to a recovered file system showed. Raises WireError for what no agent can have seen."""
+    if seen.mount_errno and (seen.errors or seen.unmount_errno or not seen.finished):
+        raise WireError(f"calls that failed, although mount failed with errno {seen.mount_errno}")
+    return Usability(
+        mount_errno=seen.mount_errno,
+        unmount_errno=seen.unmount_errno,
+        errors=tuple(map(call_error, seen.errors)),
+        kernel_log=tuple(seen.kernel_log),
+        undecided="" if seen.finished else "not everything was tried before the deadline",
     )
 
 

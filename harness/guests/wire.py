@@ -226,8 +226,16 @@ class PutFile(_Message, tag="put_file"):
     append: bool = False
 
 
+class Use(_Message, tag="use"):
+    device: str
+    mount: MountSpec
+    clock_s: U64
+    keep: Annotated[list[str], _up_to("ARGUMENTS")]
+    deadline_s: U32
+
+
 AgentRequest: TypeAlias = (
-    RecordStart | RunOperations | RecordFinish | Recover | RunProgram | Unmount | PutFile
+    RecordStart | RunOperations | RecordFinish | Recover | RunProgram | Unmount | PutFile | Use
 )
 
 
@@ -282,6 +290,15 @@ class Unmounted(_Message, tag="unmounted"):
     log_complete: bool
 
 
+class Used(_Message, tag="used"):
+    mount_errno: Errno
+    errors: Annotated[list[CallError], _up_to("WALK_ERRORS")]
+    finished: bool
+    unmount_errno: Errno
+    kernel_log: LogLines
+    log_complete: bool
+
+
 class Done(_Message, tag="done"):
     pass
 
@@ -301,6 +318,7 @@ AgentReply: TypeAlias = (
     | Recovered
     | ProgramDone
     | Unmounted
+    | Used
     | Done
     | AgentFailed
 )
@@ -358,6 +376,14 @@ class BlockHashes(_Message, tag="block_hashes"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
+class Fork(_Message, tag="fork"):
+    pass
+
+
+class Rewind(_Message, tag="rewind"):
+    pass
+
+
 class Explore(_Message, tag="explore"):
     prefix: U64
     absent: Annotated[list[U64], _up_to("DROPPED")]
@@ -380,6 +406,8 @@ DiskRequest: TypeAlias = (
     | Remember
     | Recall
     | BlockHashes
+    | Fork
+    | Rewind
     | Explore
 )
 
@@ -437,6 +465,10 @@ class Recalled(_Message, tag="recalled"):
     outcomes: Annotated[list[U64 | None], _up_to("STATES")]
 
 
+class Rewound(_Message, tag="rewound"):
+    blocks: Annotated[list[U64], _up_to("BLOCKS")]
+
+
 class Explored(_Message, tag="explored"):
     wanted: Annotated[list[Choice], _up_to("STATES")]
     leaves: Annotated[list[Leaf], _up_to("STATES")]
@@ -460,6 +492,7 @@ DiskReply: TypeAlias = (
     | Remembered
     | Recalled
     | BlocksHashed
+    | Rewound
     | Explored
     | DiskFailed
 )

@@ -34,7 +34,7 @@ from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
-from harness.guests.outcomes import call_error, outcome_of
+from harness.guests.outcomes import call_error, outcome_of, usability_of
 from harness.host.resources import built_part
 from harness.model import (
     Check,
@@ -45,6 +45,7 @@ from harness.model import (
     OperationKind,
     Outcome,
     Tree,
+    Usability,
 )
 from harness.plan import LOG_BYTES, Completions
 from harness.writelog import read_log
@@ -55,6 +56,8 @@ CLOCK_S = 1_700_100_000
 FULL_BYTES = 1 << 20
 """A host disk with less than this free counts as full."""
 RECOVER_TIMEOUT_S = 120.0
+USE_DEADLINE_S = 60
+"""For writing to a recovered file system and removing all that it holds."""
 OPERATIONS_TIMEOUT_S = 600.0
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
@@ -358,6 +361,41 @@ class Worker:
                 raise GuestError(f"part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+
+    def use(self, target: Target, keep: Sequence[str] = ()) -> tuple[Usability, tuple[int, ...]]:
+        """Write to the file system that `recover` has just recovered, and remove all that it holds but the
+        names `keep` in its root. Returns what happened, and the numbers of the 4 KiB blocks that were read of
+        what recovery had left: it depends on nothing else. The disk then shows again what recovery had left.
+
+        Raises GuestLost, also for a guest that does not let go of the file system or cannot have read it;
+        GuestError, DiskError.
+        """
+        with self._losing():
+            disk, guest = self.disk, self.guest()
+            disk.fork()
+            request = wire.Use(
+                device=self._kit.machine.data_device,
+                mount=target.mount,
+                clock_s=CLOCK_S,
+                keep=list(keep),
+                deadline_s=USE_DEADLINE_S,
+            )
+            answer = guest.request(request, wire.Used, USE_DEADLINE_S + RECOVER_TIMEOUT_S)
+            blocks, counted = disk.rewind(), disk.stats()
+            try:
+                seen = usability_of(answer)
+            except wire.WireError as e:
+                raise GuestLost(f"the guest's answer makes no sense: {e.what}", guest.console()) from e
+            if not answer.log_complete:
+                raise GuestError("part of the kernel's log was lost")
+            if counted.errors:
+                raise DiskError(f"the disk refused {counted.errors} requests")
+            if errno.EBUSY in (seen.mount_errno, seen.unmount_errno):
+                raise GuestLost("something still uses the disk: EBUSY", guest.console())
+            if not seen.mount_errno and not blocks:
+                raise GuestLost("the file system was mounted without a read of the disk", guest.console())
+            self._spent = bool(seen.unmount_errno)
+            return seen, blocks
 
     def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
         """Raise if `outcome` may not be that of `state`; mark a guest that is unusable for the next one."""

@@ -5,7 +5,7 @@
 
 The head of each module says what it models and what it does not check: `replay` (operations), `names` (the
 namespace), `allowance` (sizes and bytes), `contents` (naming what is wrong), `surface` (mount, reading,
-kernel log, fsck, programs). `vms/filesystems/CONTRACTS.md` holds the rules and their evidence.
+kernel log, fsck, writing, programs). `vms/filesystems/CONTRACTS.md` holds the rules and their evidence.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ ORACLES: Mapping[str, Oracle] = {
     "readable": surface.readable,
     "kernel-log": surface.kernel_log,
     "fsck": surface.fsck,
+    "usable": surface.usable,
     "durability": _of_the_model("durability"),
     "atomicity": _of_the_model("atomicity"),
     "stale": _of_the_model("stale"),

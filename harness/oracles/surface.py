@@ -1,12 +1,12 @@
-"""Oracles that need no reference model: mounting, reading, the kernel log, fsck, and programs' own checks."""
+"""Oracles without a reference model: mounting, reading, kernel log, fsck, writing, programs' own checks."""
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from harness.model import Call, Check, FsckClass, RunKind, Violation
+from harness.model import Call, CallError, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
 from harness.oracles.undecided import Undecided
 
@@ -91,17 +91,18 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
 
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
-    if case.errors is None:
-        return
+    for text, folded in _complaints(case, case.outcome.kernel_log):
+        yield Violation("kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, folded)
+
+
+def _complaints(case: Case, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The first line of each kind that reports an error, without its time stamp, and what tells its kind."""
     told: set[str] = set()
-    for line in case.outcome.kernel_log:
-        if not case.errors.search(line) or _folded(line) in told:
+    for line in lines:
+        if case.errors is None or not case.errors.search(line) or _folded(line) in told:
             continue
         told.add(_folded(line))
-        text = _TIMESTAMP.sub("", line)
-        yield Violation(
-            "kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, _folded(line)
-        )
+        yield _TIMESTAMP.sub("", line), _folded(line)
 
 
 def fsck(case: Case) -> Iterator[Violation | Undecided]:
@@ -126,6 +127,52 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
             f"exit code {result.exit_code}: {complaint}",
             f"fsck: {_folded(complaint)}",
         )
+
+
+def usable(case: Case) -> Iterator[Violation | Undecided]:
+    """What came back can be mounted once more, written to, and emptied. Judged where it came back whole."""
+    seen = case.outcome.usable
+    if seen is None:
+        return
+    if seen.undecided:
+        yield Undecided(f"what comes of writing to it was not seen: {seen.undecided}")
+    if seen.lost:
+        first = seen.lost.strip().splitlines()[0]
+        yield _unusable(
+            "kernel",
+            f"the kernel does not survive being written to: {first}",
+            seen.lost,
+            f"lost: {_folded(first)}",
+        )
+    if seen.mount_errno:
+        name = _errno_name(seen.mount_errno)
+        yield _unusable("mount", f"a second mount fails with {name}", name, f"mount: {name}")
+    yield from _failed_calls(seen.errors)
+    if seen.unmount_errno:
+        name = _errno_name(seen.unmount_errno)
+        yield _unusable("unmount", f"unmount fails with {name}", name, f"unmount: {name}")
+    for text, folded in _complaints(case, seen.kernel_log):
+        yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, folded)
+
+
+def _unusable(subject: str, what: str, found: str, signature: str) -> Violation:
+    expected = "a file system that can be written to and emptied"
+    return Violation("usable", subject, f"after recovery, {what}", expected, found, signature)
+
+
+def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
+    """One violation for each call and errno: a bitmap that is wrong stops the removal of many names."""
+    kinds: dict[tuple[str, int], list[CallError]] = {}
+    for error in errors:
+        kinds.setdefault((error.call.value, error.errno), []).append(error)
+    for (call, number), alike in kinds.items():
+        name, first = _errno_name(number), alike[0]
+        what = f"`{first.subject}` fails with {name}"
+        if (first.call, number) == (Call.RMDIR, errno.ENOTEMPTY):
+            what += ", although all names in it were removed"
+        if len(alike) > 1:
+            what += f", and {len(alike) - 1} more like it"
+        yield _unusable(first.subject, what, "; ".join(map(str, alike[:5])), f"{call}: {name}")
 
 
 def _first_complaint(output: str) -> str:

@@ -39,6 +39,7 @@ from harness.model import (
     OperationKind,
     Outcome,
     TreeEntry,
+    Usability,
     Verdict,
     Workload,
 )
@@ -88,6 +89,9 @@ class FakeWorker:
         self.looked: list[int] = []
         self.application: dict[int, Callable[[Sequence[str]], int | None]] = {}
         self.asked: list[tuple[int, int]] = []
+        self.uses: dict[int, list[Usability | Exception]] = {}
+        self.used: list[int] = []
+        self.used_blocks: tuple[int, ...] = ()
         self.closed = False
 
     def show(self, *_: object) -> FakeDisk:
@@ -106,6 +110,15 @@ class FakeWorker:
         if self.application and ask and not answer.mount_errno:
             answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
         return Recovery(answer, (0, 0, 0))
+
+    def use(self, _: object, keep: Sequence[str]) -> tuple[Usability, tuple[int, ...]]:
+        prefix = self.looked[-1]
+        self.used.append(prefix)
+        answers = self.uses.get(prefix, [Usability()])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, self.used_blocks
 
     def run_check(self, check: Check, acknowledged: Sequence[str]) -> CheckResult:
         """An application that has kept what the digest of its file says."""
@@ -186,7 +199,9 @@ def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
     assert len(worker.looked) == ATTEMPTS
     again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
-    assert look(Examiner(recording), again, 1).seen == dataclasses.replace(GOOD, fsck=CLEAN.result)
+    assert look(Examiner(recording), again, 1).seen == dataclasses.replace(
+        GOOD, fsck=CLEAN.result, usable=Usability()
+    )
 
 
 def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
@@ -355,6 +370,134 @@ def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pyte
     look(examiner, worker, 1)
     assert examiner.judge(CrashState(3), look(examiner, worker, 3).seen).verdict is Verdict.FAIL
     assert examiner.doubt
+
+
+# --- writing to what recovery left ---
+
+UNLINK = CallError(Call.UNLINK, "f", 117)
+BROKEN = Usability(errors=(UNLINK,))
+
+
+def same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States that are recovered each, and leave the same where it is read later."""
+    monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
+    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: None)
+
+
+def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: Recording) -> None:
+    """It passed: nothing was ever written to it."""
+    worker = FakeWorker({1: [GOOD]})
+    worker.uses = {1: [BROKEN]}
+    examiner = Examiner(recording)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert {v.oracle for v in judgement.violations} == {"usable"}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        dataclasses.replace(GOOD, unmount_errno=5),
+        dataclasses.replace(GOOD, walk_errors=(CallError(Call.OPENAT, "d", 5),)),
+        Outcome(mount_errno=117),
+    ],
+    ids=["not unmounted", "not read", "not mounted"],
+)
+def test_what_did_not_come_back_whole_is_not_written_to(recording: Recording, outcome: Outcome) -> None:
+    worker = FakeWorker({1: [outcome]})
+    seen = look(Examiner(recording), worker, 1).seen
+    assert isinstance(seen, Outcome)
+    assert (seen.usable, worker.used) == (None, [])
+
+
+def test_what_fsck_finds_broken_is_not_written_to_and_what_no_fsck_looks_at_is(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers_of_fsck(monkeypatch, DIRTY, FsckReads(FsckResult(FsckClass.FAILED, -1, "there is none"), ()))
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    examiner = Examiner(recording)
+    look(examiner, worker, 1)
+    look(examiner, worker, 2)
+    assert worker.used == [2]
+
+
+def test_what_writing_reads_of_the_state_counts_as_read(recording: Recording) -> None:
+    """A state that differs there alone was recalled, and nobody had written to what it recovers to."""
+    worker = FakeWorker({1: [GOOD]})
+    worker.used_blocks = (7, 9)
+    look(Examiner(recording, memo=True), worker, 1)
+    assert worker.disk.noted == [1, 2, 7, 9]
+
+
+def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    same_blocks(monkeypatch)
+    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+    worker.uses = {1: [BROKEN]}
+    worker.used_blocks = (7,)
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    for prefix in (1, 2):
+        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen).verdict is Verdict.FAIL
+    assert (worker.looked, worker.used, worker.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
+
+
+def test_other_blocks_are_written_to_again(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+    worker.used_blocks = (7,)
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 2)
+    assert worker.used == [1, 2]
+
+
+def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_blocks(monkeypatch)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    worker.uses = {2: [BROKEN]}
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
+    assert "@2" in examiner.doubt
+
+
+def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recording: Recording) -> None:
+    """It was one of `mountable`: recovery that does not end."""
+    worker = FakeWorker({1: [GOOD]})
+    worker.uses = {1: [GuestLost("gone", "Kernel panic - not syncing")]}
+    examiner = Examiner(recording, memo=True)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert [v.oracle for v in judgement.violations] == ["usable"]
+    assert len(worker.used) == ATTEMPTS
+    assert not worker.disk.memo, "no visit was complete"
+
+
+@pytest.mark.parametrize(
+    ("answer", "times"),
+    [(GuestLost("gone"), ATTEMPTS), (DiskError("gone"), ATTEMPTS), (GuestError("gone"), 1)],
+    ids=["guest", "disk", "no"],
+)
+def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
+    recording: Recording, answer: Exception, times: int
+) -> None:
+    complaint = dataclasses.replace(GOOD, kernel_log=("EXT4-fs error (device vda): bad",))
+    worker = FakeWorker({1: [GOOD], 2: [complaint]})
+    worker.uses = {1: [answer], 2: [answer]}
+    examiner = Examiner(recording, memo=True)
+    first = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert (first.verdict, len(worker.used)) == (Verdict.UNKNOWN, times)
+    assert "gone" in first.unknown[0]
+    second = examiner.judge(CrashState(2), look(examiner, worker, 2).seen)
+    assert {v.oracle for v in second.violations} == {"kernel-log"}
+    assert not worker.disk.memo, "nothing is kept of a visit that was not complete"
+
+
+def test_a_guest_that_is_lost_once_while_it_is_written_to_is_replaced(recording: Recording) -> None:
+    worker = FakeWorker({1: [GOOD]})
+    worker.uses = {1: [GuestLost("gone", "Oops: 1"), Usability()]}
+    examiner = Examiner(recording)
+    assert examiner.judge(CrashState(1), look(examiner, worker, 1).seen).verdict is Verdict.PASS
+    assert (len(worker.looked), worker.closed) == (2, True)
 
 
 def test_fsck_is_run_on_what_recovery_left(recording: Recording) -> None:
@@ -526,7 +669,7 @@ def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [number])
     found = look(examiner, worker, 3)
     assert (found.recalled, worker.closed) == (False, True)
-    assert found.seen == dataclasses.replace(GOOD, fsck=CLEAN.result)
+    assert found.seen == dataclasses.replace(GOOD, fsck=CLEAN.result, usable=Usability())
 
 
 def test_a_defect_of_the_memo_costs_its_state_only(

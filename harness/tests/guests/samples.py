@@ -109,6 +109,11 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ),
     ("run a program", "AgentRequest", wire.RunProgram(argv=["/bin/true"], deadline_s=0)),
     ("unmount", "AgentRequest", wire.Unmount()),
+    (
+        "use",
+        "AgentRequest",
+        wire.Use(device="/dev/vda", mount=_MOUNT, clock_s=1_700_000_000, keep=["lost+found"], deadline_s=60),
+    ),
     ("put a file", "AgentRequest", wire.PutFile(path="/bin/x", mode=0o755, data=bytes(range(256)))),
     (
         "hello",
@@ -195,6 +200,18 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("program done", "AgentReply", wire.ProgramDone(exit_code=137, output=b"killed\n")),
     ("program stopped", "AgentReply", wire.ProgramDone(exit_code=None, output=b"")),
     ("unmounted", "AgentReply", wire.Unmounted(unmount_errno=16, kernel_log=[], log_complete=True)),
+    (
+        "used",
+        "AgentReply",
+        wire.Used(
+            mount_errno=0,
+            errors=[wire.CallError(call=Call.UNLINK, path=b"A/\xff", name="", errno=117)],
+            finished=False,
+            unmount_errno=5,
+            kernel_log=["<4>EXT4-fs error"],
+            log_complete=True,
+        ),
+    ),
     ("done", "AgentReply", wire.Done()),
     ("agent failed", "AgentReply", wire.AgentFailed(what="mount: no such device", errno=6)),
     (
@@ -224,6 +241,8 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("remember", "DiskRequest", wire.Remember(outcome=1 << 63)),
     ("recall", "DiskRequest", wire.Recall(states=_STATES)),
     ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
+    ("fork", "DiskRequest", wire.Fork()),
+    ("rewind", "DiskRequest", wire.Rewind()),
     (
         "explore",
         "DiskRequest",
@@ -253,6 +272,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("remembered again", "DiskReply", wire.Remembered(earlier=7)),
     ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
     ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
+    ("rewound", "DiskReply", wire.Rewound(blocks=[0, 16_383, 1 << 33])),
     (
         "explored",
         "DiskReply",

@@ -253,6 +253,27 @@ def test_descriptors_that_no_driver_makes_are_refused_and_counted(
 
 # --- completions -----------------------------------------------------------------------------
 
+
+def test_a_fork_leaves_nothing_but_the_blocks_that_were_read(disk: Disk, tmp_path: Path) -> None:
+    """fsck's image held what had been written only to see whether that works."""
+    image = tmp_path / "image"
+    with Frontend(disk.socket) as guest:
+        disk.switch(CrashState(1))
+        guest.write(24, b"R" * S)
+        before = disk.image(image)
+        disk.fork()
+        guest.write(32, b"U" * 8 * S)
+        guest.read(32, 8)
+        guest.read(24, 1)
+        guest.read(0, 8)
+        assert disk.image(image) != before
+        assert disk.rewind() == (3, 0)
+        assert disk.image(image) == before
+        assert image.read_bytes() == b"X" * S + BASE[S : 24 * S] + b"R" * S + BASE[25 * S :]
+        with pytest.raises(DiskError, match="no fork"):
+            disk.rewind()
+
+
 LONG_S = 600.0
 """No guest of these tests is idle for so long."""
 

@@ -31,6 +31,7 @@ from harness.writelog import Flush, Write, write_log
 
 ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
 GOOD = wire.Recovered(0, [ROOT], [], 0, ["mounted"], True, 1, 1, 1)
+USED = wire.Used(0, [], True, 0, ["written to"], True)
 COUNTED = wire.Counted(reads=5, writes=0, flushes=0, discards=0, errors=0, overlay_bytes=0)
 STATE = CrashState(3)
 
@@ -40,6 +41,7 @@ class PlayedDisk:
 
     made = 0
     counted = COUNTED
+    read_since_fork: tuple[int, ...] = (3, 1)
     socket = Path("/nowhere")
 
     def __init__(self) -> None:
@@ -53,15 +55,22 @@ class PlayedDisk:
     def stats(self) -> wire.Counted:
         return self.counted
 
+    def fork(self) -> None: ...
+
+    def rewind(self) -> tuple[int, ...]:
+        return self.read_since_fork
+
 
 class PlayedGuest:
-    """Answers every `Recover` in the same way."""
+    """Answers every `Recover` in the same way, and every `Use`."""
 
-    def __init__(self, answer: wire.Recovered, hello: wire.Hello) -> None:
-        self._answer = answer
+    def __init__(self, answer: wire.Recovered, used: wire.Used, hello: wire.Hello) -> None:
+        self._answer, self._used = answer, used
         self.hello = hello
 
-    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.Recovered:
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.Recovered | wire.Used:
+        if isinstance(message, wire.Use):
+            return self._used
         assert isinstance(message, wire.Recover)
         return self._answer
 
@@ -79,6 +88,7 @@ class Played:
     def __init__(self, tmp_path: Path, answer: wire.Recovered = GOOD, **counted: int) -> None:
         self.booted = 0
         self._answer = answer
+        self.used = USED
         self.hello = wire.Hello(wire.PROTOCOL_VERSION, "6.12", "#1", [], ["log-writes"])
         PlayedDisk.made = 0
         PlayedDisk.counted = msgspec.structs.replace(COUNTED, **counted)
@@ -94,7 +104,7 @@ class Played:
 
     def launch(self, boot: object) -> PlayedGuest:
         self.booted += 1
-        return PlayedGuest(self._answer, self.hello)
+        return PlayedGuest(self._answer, self.used, self.hello)
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +159,65 @@ def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) ->
 def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
     played = Played(tmp_path, msgspec.structs.replace(GOOD, mount_errno=errno.EINVAL, entries=[]), reads=0)
     assert played.worker.recover(played.target, STATE).outcome.mount_errno == errno.EINVAL
+
+
+def test_what_was_written_to_is_recovered_in_the_same_guest(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.worker.recover(played.target, STATE)
+    seen, blocks = played.worker.use(played.target)
+    assert (seen.kernel_log, seen.undecided, blocks) == (("written to",), "", (3, 1))
+    played.worker.recover(played.target, STATE)
+    assert (played.booted, PlayedDisk.made) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("used", "counted", "blocks", "error", "says"),
+    [
+        ({}, {"errors": 2}, (3,), DiskError, "refused 2 requests"),
+        ({}, {}, (), GuestLost, "mounted without a read"),
+        ({"unmount_errno": errno.EBUSY}, {}, (3,), GuestLost, "EBUSY"),
+        ({"mount_errno": errno.EBUSY}, {}, (3,), GuestLost, "EBUSY"),
+        ({"log_complete": False}, {}, (3,), GuestError, "kernel's log was lost"),
+        ({"mount_errno": errno.EIO, "unmount_errno": errno.EIO}, {}, (3,), GuestLost, "makes no sense"),
+    ],
+)
+def test_an_answer_that_says_nothing_of_writing_costs_the_guest(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    used: dict[str, Any],
+    counted: dict[str, int],
+    blocks: tuple[int, ...],
+    error: type[Exception],
+    says: str,
+) -> None:
+    played = Played(tmp_path)
+    played.worker.recover(played.target, STATE)
+    played.used = msgspec.structs.replace(USED, **used)
+    played.worker.close()
+    played.worker.recover(played.target, STATE)
+    monkeypatch.setattr(PlayedDisk, "read_since_fork", blocks)
+    monkeypatch.setattr(PlayedDisk, "counted", msgspec.structs.replace(COUNTED, **counted))
+    with pytest.raises(error, match=says):
+        played.worker.use(played.target)
+    monkeypatch.setattr(PlayedDisk, "counted", COUNTED)
+    played.worker.recover(played.target, STATE)
+    assert (played.booted, PlayedDisk.made) == (3, 3)
+
+
+def test_a_guest_that_could_not_unmount_what_it_wrote_to_serves_no_other_state(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.used = msgspec.structs.replace(USED, unmount_errno=errno.EIO)
+    played.worker.recover(played.target, STATE)
+    assert played.worker.use(played.target)[0].unmount_errno == errno.EIO
+    played.worker.recover(played.target, STATE)
+    assert (played.booted, PlayedDisk.made) == (2, 2)
+
+
+def test_what_was_not_tried_before_the_deadline_is_undecided(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.used = msgspec.structs.replace(USED, finished=False)
+    played.worker.recover(played.target, STATE)
+    assert "deadline" in played.worker.use(played.target)[0].undecided
 
 
 class Answers:

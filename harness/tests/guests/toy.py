@@ -101,6 +101,9 @@ class Kernel:
             case wire.Recover():
                 entries = [_directory(""), *map(_directory, sorted(self._read()))]
                 return wire.Recovered(0, entries, [], 0, [], True, 1, 1, 1)
+            case wire.Use():
+                self._read()
+                return wire.Used(0, [], True, 0, [], True)
             case _:
                 return wire.AgentFailed(f"a toy cannot {type(request).__name__}", 38)
 

@@ -27,6 +27,7 @@ from harness.model import (
     Position,
     Run,
     RunKind,
+    Usability,
     Verdict,
     Violation,
 )
@@ -94,6 +95,14 @@ def test_nothing_wrong_passes() -> None:
         (good(kernel_log=("EXT4-fs (vda): recovery complete",)), set()),
         (good(fsck=DIRTY), {"fsck"}),
         (good(fsck=FsckResult(FsckClass.REPAIRED, 1, "fixed")), {"fsck"}),
+        (good(usable=Usability()), set()),
+        (good(usable=Usability(mount_errno=errno.EUCLEAN)), {"usable"}),
+        (good(usable=Usability(unmount_errno=errno.EIO)), {"usable"}),
+        (good(usable=Usability(errors=(CallError(Call.UNLINK, "a/b", errno.EUCLEAN),))), {"usable"}),
+        (good(usable=Usability(kernel_log=("EXT4-fs error (device vda): bad",))), {"usable"}),
+        (good(usable=Usability(kernel_log=("EXT4-fs (vda): mounted filesystem",))), set()),
+        (good(usable=Usability(lost="Kernel panic - not syncing\nmore")), {"usable"}),
+        (good(usable=Usability(undecided="late", errors=(CallError(Call.WRITE, "f", 5),))), {"usable"}),
     ],
     ids=lambda p: "+".join(sorted(p)) if isinstance(p, set) else "",
 )
@@ -112,8 +121,9 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
             walk_errors=(CallError(Call.READ, "f", errno.EFBIG),),
             tree=tree(file("f", zeros(0, 0), Run(RunKind.UNREADABLE, 0, 0, errno.EFBIG))),
         ),
+        good(usable=Usability(undecided="not everything was tried before the deadline")),
     ],
-    ids=["no fsck", "fsck failed", "no such file system", "busy", "larger than what is looked at"],
+    ids=["no fsck", "fsck failed", "no such file system", "busy", "larger than what is looked at", "late"],
 )
 def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
     assert verdict_on(outcome) == (UNKNOWN, set())
@@ -145,6 +155,25 @@ def test_where_nothing_was_mounted_nothing_else_is_missed(
         done = one.judge(position, unwalked)
         assert (done.verdict, oracles(done)) == expected
         assert len(done.unknown) == (expected[0] is UNKNOWN)
+
+
+def test_calls_that_fail_alike_are_one_violation() -> None:
+    """A wrong bitmap stops the removal of every name: twenty lines would say the same."""
+    errors = [
+        CallError(Call.UNLINK, "A/foo", errno.EUCLEAN),
+        CallError(Call.UNLINK, "A/bar", errno.EUCLEAN),
+        CallError(Call.RMDIR, "A", errno.ENOTEMPTY),
+        CallError(Call.SYNCFS, "", errno.EIO),
+    ]
+    done = judge_alone(good(usable=Usability(errors=tuple(errors))))
+    assert [(v.summary, v.signature) for v in done.violations] == [
+        ("after recovery, `unlink A/foo` fails with EUCLEAN, and 1 more like it", "unlink: EUCLEAN"),
+        (
+            "after recovery, `rmdir A` fails with ENOTEMPTY, although all names in it were removed",
+            "rmdir: ENOTEMPTY",
+        ),
+        ("after recovery, `syncfs` fails with EIO", "syncfs: EIO"),
+    ]
 
 
 def test_an_unmount_that_fails_with_busy_is_unknown_whatever_its_sign() -> None:

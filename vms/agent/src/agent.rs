@@ -28,6 +28,7 @@ use crate::{
     phases::Phases,
     processes, program,
     second::Pair,
+    usable,
     walk::Walker,
 };
 
@@ -134,6 +135,16 @@ impl Agent {
                 self.run_program(&argv, seconds_from_now(deadline_s))
             }
             AgentRequest::Unmount {} => self.unmount(),
+            AgentRequest::Use {
+                device,
+                mount,
+                clock_s,
+                keep,
+                deadline_s,
+            } => {
+                let deadline = seconds_from_now(deadline_s);
+                self.write_and_remove(&device, &mount, clock_s, &keep, deadline)
+            }
             AgentRequest::PutFile {
                 path,
                 mode,
@@ -340,21 +351,8 @@ impl Agent {
         clock_s: u64,
         keep_mounted: bool,
     ) -> Result<AgentReply, Failure> {
-        self.release();
-        // Before the mount: recovery writes times into the super block.
-        let time = Timespec {
-            tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
-            tv_nsec: 0,
-        };
-        clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
-        files::wait_for_device(device)?;
-        mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
         let phases = Phases::of(device);
-        let device = self.cut(device, mount.second_offset)?;
-        if let Some(pair) = &self.pair {
-            pair.drop_caches()?;
-        }
-
+        let device = self.prepare(device, mount, clock_s)?;
         let mut recovered = Recovered::default();
         self.walker.phases = phases;
         let clock = Instant::now();
@@ -379,6 +377,59 @@ impl Agent {
         let said = self.kernel_log.drain();
         (recovered.kernel_log, recovered.log_complete) = (said.lines, said.complete);
         Ok(AgentReply::Recovered(recovered))
+    }
+
+    /// Whatever is mounted goes, and nothing of the device is in a cache. Returns the device to mount.
+    fn prepare(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+    ) -> Result<String, Failure> {
+        self.release();
+        // Before the mount: recovery writes times into the super block.
+        let time = Timespec {
+            tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
+            tv_nsec: 0,
+        };
+        clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
+        files::wait_for_device(device)?;
+        mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
+        let device = self.cut(device, mount.second_offset)?;
+        if let Some(pair) = &self.pair {
+            pair.drop_caches()?;
+        }
+        Ok(device)
+    }
+
+    fn write_and_remove(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+        keep: &[String],
+        deadline: Instant,
+    ) -> Result<AgentReply, Failure> {
+        let device = self.prepare(device, mount, clock_s)?;
+        let (mut errors, mut finished, mut unmount_errno) = (Vec::new(), true, 0);
+        let mounted = mounts::mount_device(&device, mount, MountFlags::NOATIME);
+        if mounted.is_ok() {
+            self.mounted = Mounted::Recovered;
+            let used = usable::write_and_remove(MOUNT_POINT, keep, deadline);
+            (errors, finished) = (used.errors, used.finished);
+            unmount_errno = mounts::unmount_device();
+            self.mounted = Mounted::Nothing;
+        }
+        forget_devices()?;
+        let said = self.kernel_log.drain();
+        Ok(AgentReply::Used {
+            mount_errno: mounted.err().map_or(0, Errno::raw_os_error),
+            errors,
+            finished,
+            unmount_errno,
+            kernel_log: said.lines,
+            log_complete: said.complete,
+        })
     }
 
     fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {

@@ -39,6 +39,7 @@ mod program;
 mod root;
 mod second;
 mod shell;
+mod usable;
 mod walk;
 mod xattrs;
 

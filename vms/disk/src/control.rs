@@ -82,6 +82,13 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             device.also_read(&blocks)?;
             Ok(DiskReply::Noted {})
         }
+        DiskRequest::Fork {} => {
+            device.fork();
+            Ok(DiskReply::Noted {})
+        }
+        DiskRequest::Rewind {} => Ok(DiskReply::Rewound {
+            blocks: device.rewind()?,
+        }),
         DiskRequest::Remember { outcome } => {
             let earlier = device.remember(outcome)?;
             Ok(DiskReply::Remembered { earlier })

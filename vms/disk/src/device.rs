@@ -7,6 +7,7 @@ use powercut_protocol::{State, Stats};
 use crate::{
     error::DiskError,
     explore::{self, Explored},
+    fork::Fork,
     image::Images,
     log::Order,
     memo::{Memo, ReadSet},
@@ -23,6 +24,7 @@ pub struct Device {
     looked_at: bool,
     /// Whether the guest reads files' contents at the moment; see [`Device::next_phase`].
     in_data: bool,
+    fork: Option<Fork>,
     memo: Memo,
     pub stats: Stats,
 }
@@ -39,6 +41,7 @@ impl Device {
             reads: ReadSet::default(),
             looked_at: false,
             in_data: false,
+            fork: None,
             memo: Memo::default(),
             view,
             stats: Stats::default(),
@@ -67,13 +70,18 @@ impl Device {
         self.reads.clear();
         self.looked_at = false;
         self.in_data = false;
+        self.fork = None;
         self.stats = Stats::default();
         Ok(())
     }
 
     /// As [`View::read`], for the guest: records what it saw of the state.
     pub fn guest_read(&mut self, sector: u64, out: &mut [u8]) {
-        self.note(sector, (out.len() / SECTOR_BYTES) as u64);
+        let count = (out.len() / SECTOR_BYTES) as u64;
+        match &mut self.fork {
+            Some(fork) => fork.read(sector, count),
+            None => self.note(sector, count),
+        }
         self.view.read(sector, out);
     }
 
@@ -113,6 +121,23 @@ impl Device {
                 self.reads.add(block, self.in_data);
             }
         }
+    }
+
+    /// Keep the device as it is now, to come back to; see [`Fork`].
+    pub fn fork(&mut self) {
+        self.fork = Some(Fork::of(&self.view.overlay));
+    }
+
+    /// Show the device again as it was at the fork. Returns the blocks of that which the guest has read since, in
+    /// order.
+    ///
+    /// # Errors
+    /// If there was no fork since the last switch.
+    pub fn rewind(&mut self) -> Answer<Vec<u64>> {
+        let fork = self.fork.take().ok_or(DiskError::NotForked)?;
+        let (overlay, blocks) = fork.end();
+        self.view.overlay = overlay;
+        Ok(blocks)
     }
 
     /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`].
@@ -158,6 +183,13 @@ impl Device {
     /// Write the guest's `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
         self.view.overlay.write(sector, data);
+        self.overwritten(sector, (data.len() / SECTOR_BYTES) as u64);
+    }
+
+    fn overwritten(&mut self, sector: u64, count: u64) {
+        if let Some(fork) = &mut self.fork {
+            fork.wrote(sector, count);
+        }
     }
 
     /// Whether the guest may write `count` sectors from `sector`, or, without `data`, zero them.
@@ -169,6 +201,7 @@ impl Device {
     /// Make `count` sectors from `sector` read as zeros.
     pub fn zero(&mut self, sector: u64, count: u64) {
         self.view.overlay.zero(sector, count);
+        self.overwritten(sector, count);
     }
 
     /// Content hash of `state`, without the guest's writes.
@@ -364,6 +397,40 @@ pub mod tests {
         let mut foreign = other;
         foreign.inherit(third);
         assert_eq!(foreign.recall(&prefix(0)).unwrap(), None);
+    }
+
+    /// What was written on the way would change what fsck sees, and what was read there the memo.
+    #[test]
+    fn nothing_of_a_fork_is_left_but_what_it_read_of_the_device() {
+        let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        let mut sector = [0; 512];
+        device.switch(&prefix(1)).unwrap();
+        device.guest_read(0, &mut sector);
+        device.write(2, &[b'Y'; 512]);
+        device.fork();
+        device.write(8, &[b'Z'; 4096]);
+        device.zero(16, 1);
+        device.guest_read(8, &mut sector); // its own
+        device.guest_read(16, &mut sector); // its own
+        device.guest_read(17, &mut sector); // not written since, though its neighbour was
+        device.guest_read(2, &mut sector); // written before: content of the device at the fork
+        device.guest_read(3, &mut sector);
+        assert_eq!(shown(&device), "aXYdefghZZZZZZZZ0rst");
+        assert_eq!(device.rewind().unwrap(), [2, 0]);
+        assert_eq!(shown(&device), "aXYdefghijklmnopqrst");
+        let blocks: Vec<_> = device.reads().iter().map(|read| read.block).collect();
+        assert_eq!(blocks, [0], "the fork's reads are not the state's");
+        device.guest_read(16, &mut sector);
+        assert_eq!(device.reads().len(), 2, "and later ones are again");
+    }
+
+    #[test]
+    fn there_is_nothing_to_rewind_to_without_a_fork_of_this_state() {
+        let (mut device, _files) = device(&[]);
+        assert!(device.rewind().is_err());
+        device.fork();
+        device.switch(&prefix(0)).unwrap();
+        assert!(device.rewind().is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod error;
 pub mod explore;
 #[cfg(test)]
 mod explore_properties;
+pub mod fork;
 pub mod hash;
 pub mod hold;
 pub mod image;

@@ -8,14 +8,18 @@ const DATA_BLOCKS_MAX: u64 = 1 << 20;
 /// Blocks that may be kept in all, zeros without data included: 64 GiB of the device, 0.7 GB of memory.
 const BLOCKS_MAX: u64 = 1 << 24;
 
+/// Bit i of a block is set when its sector i was written.
+pub type Written = BlockMap<u8>;
+
 /// A block of which some sectors were written. Without data, those sectors are zeros.
+#[derive(Clone)]
 struct Block {
     written: u8,
     data: Option<Box<[u8; BLOCK_BYTES]>>,
 }
 
 /// The guest's writes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Overlay {
     blocks: BlockMap<Block>,
     /// How many of them have data.

@@ -81,6 +81,16 @@ pub enum AgentRequest {
     RunProgram { argv: Vec<String>, deadline_s: u32 },
     /// Unmount what `Recover` left mounted.
     Unmount {},
+    /// Write to a recovered file system that was unmounted: mount it again, make and write a file in its root and
+    /// in its directories, then remove all that is there but the names in `keep`, and unmount.
+    Use {
+        device: String,
+        mount: MountSpec,
+        clock_s: u64,
+        /// Names in the root.
+        keep: Vec<String>,
+        deadline_s: u32,
+    },
     /// Put a file into the guest's root, outside the mount point, or append to one that is there.
     PutFile {
         path: String,
@@ -128,6 +138,17 @@ pub enum AgentReply {
         output: Vec<u8>,
     },
     Unmounted {
+        unmount_errno: i32,
+        kernel_log: Vec<String>,
+        log_complete: bool,
+    },
+    Used {
+        /// 0, or the errno of mount(2).
+        mount_errno: i32,
+        /// What failed, but for want of space or permission.
+        errors: Vec<CallError>,
+        /// Whether all was tried before the deadline.
+        finished: bool,
         unmount_errno: i32,
         kernel_log: Vec<String>,
         log_complete: bool,
@@ -329,6 +350,11 @@ pub enum DiskRequest {
     Recall { states: Vec<State> },
     /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
     BlockHashes { blocks: Vec<u64> },
+    /// Keep the device as it is now, and note from here on which blocks of that the guest reads, until `Rewind`.
+    /// These reads do not count for `Remember`.
+    Fork {},
+    /// Show the device again as it was at the `Fork`.
+    Rewind {},
     /// Explore the states of a moment by what visits have read so far. Needs a device with an order.
     ///
     /// Of the first `prefix` chunks, those in `absent` have not landed; each of those in `volatile` may have
@@ -393,6 +419,10 @@ pub enum DiskReply {
         /// collisions), whichever block, state or base image they belong to.
         #[serde(with = "serde_bytes")]
         hashes: Vec<u8>,
+    },
+    Rewound {
+        /// The 4 KiB blocks that were read since the `Fork` before they had been overwritten, in that order.
+        blocks: Vec<u64>,
     },
     /// The same for the same request and the same remembered visits.
     Explored {

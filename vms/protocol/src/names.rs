@@ -157,6 +157,7 @@ words! {
         DropCaches,
         Unmount,
         Mount,
+        Syncfs,
         Mmap,
         Msync,
         Munmap,

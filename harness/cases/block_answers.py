@@ -1,0 +1,51 @@
+"""Answers that depend on some blocks of the disk alone, by the contents of these."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, Protocol, TypeVar
+
+from harness.guests.disk import Disk
+
+
+class _Answer(Protocol):
+    @property
+    def blocks(self) -> tuple[int, ...] | None: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=_Answer)
+
+
+class BlockAnswers(Generic[AnswerT]):
+    """A cache of answers, by the contents of the blocks that were read for them. Thread-safe.
+
+    A program that reads the same blocks with the same contents does the same: a disk that agrees with an
+    earlier one on every block that was read there has the same answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], AnswerT]] = {}
+        self._blocks: list[int] = []
+
+    def recall(self, disk: Disk) -> AnswerT | None:
+        """The answer for the state that the disk shows now, if it is known."""
+        with self._lock:
+            blocks, shapes = list(self._blocks), list(self._answers.items())
+        if not shapes:
+            return None
+        hashes = dict(zip(blocks, disk.block_hashes(blocks), strict=True))
+        for read, answers in shapes:
+            found = answers.get(tuple(hashes[b] for b in read))
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, disk: Disk, answer: AnswerT) -> None:
+        """Keep the answer for the state that the disk shows now, unless its reads are not known."""
+        if answer.blocks is None:
+            return
+        contents = tuple(disk.block_hashes(answer.blocks))
+        with self._lock:
+            self._answers.setdefault(answer.blocks, {})[contents] = answer
+            self._blocks = sorted({*self._blocks, *answer.blocks})

@@ -1,0 +1,45 @@
+"""Writing to a recovered file system, and the blocks that were read for it, on which its answer depends.
+
+A file system may recover, read well and satisfy fsck, and then be unable to allocate a block or to remove a
+name. So it is mounted once more, written to, and emptied. The disk then forgets all that (`Disk.fork`), so
+that nothing else sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.cases.block_answers import BlockAnswers
+from harness.guests.worker import Target, Worker
+from harness.model import FsckClass, Outcome, Usability
+
+
+@dataclass(frozen=True, slots=True)
+class UseReads:
+    """What writing showed. `blocks`: numbers of the 4 KiB blocks that it read of what recovery had left, in
+    the order of first reading; None where nobody may rely on the answer again.
+    """
+
+    result: Usability
+    blocks: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, worker: Worker, target: Target, keep: tuple[str, ...]) -> UseReads:
+        """Write to the file system that the worker has just recovered, as `target`. `keep`: names in its root
+        that are not removed. Raises as `Worker.use`.
+        """
+        result, blocks = worker.use(target, keep)
+        reliable = not result.undecided and not result.unmount_errno
+        return cls(result, blocks if reliable else None)
+
+
+UseAnswers = BlockAnswers[UseReads]
+
+
+def is_worth_writing_to(outcome: Outcome) -> bool:
+    """Whether the file system came back whole as far as anything could tell. If fsck finds errors, or the
+    walk could not read something, the state has failed already: writing would show the same damage again.
+    """
+    failed = outcome.lost or outcome.mount_errno or outcome.unmount_errno or outcome.walk_errors
+    found = outcome.fsck.classified if outcome.fsck else FsckClass.FAILED
+    return not failed and found in (FsckClass.CLEAN, FsckClass.FAILED)

@@ -1,0 +1,65 @@
+//! A device to come back to: what the guest wrote until then, and which of its blocks were read since.
+//!
+//! Whoever writes to a recovered file system only to see whether that works must leave nothing behind: fsck and the
+//! memo see what recovery left. What happens in a fork depends only on the blocks that it returns, with the contents
+//! that they have on the device when the fork is over.
+
+use crate::{
+    memo::ReadSet,
+    overlay::{Overlay, Written},
+    BLOCK_SECTORS,
+};
+
+/// What was there at the fork, and what has happened since.
+pub struct Fork {
+    before: Overlay,
+    /// Sectors overwritten since, a bit each.
+    written: Written,
+    reads: ReadSet,
+}
+
+impl Fork {
+    /// Fork a device with these writes of the guest.
+    #[must_use]
+    pub fn of(overlay: &Overlay) -> Self {
+        Fork {
+            before: overlay.clone(),
+            written: Written::default(),
+            reads: ReadSet::default(),
+        }
+    }
+
+    /// These sectors were read.
+    pub fn read(&mut self, sector: u64, count: u64) {
+        for (block, asked) in by_block(sector, count) {
+            let written = self.written.get(&block).copied().unwrap_or(0);
+            if asked & !written != 0 {
+                self.reads.add(block, false);
+            }
+        }
+    }
+
+    /// These sectors were overwritten.
+    pub fn wrote(&mut self, sector: u64, count: u64) {
+        for (block, sectors) in by_block(sector, count) {
+            *self.written.entry(block).or_default() |= sectors;
+        }
+    }
+
+    /// The guest's writes before the fork, and the blocks read since, in order.
+    #[must_use]
+    pub fn end(self) -> (Overlay, Vec<u64>) {
+        let blocks = self.reads.reads().iter().map(|read| read.block).collect();
+        (self.before, blocks)
+    }
+}
+
+/// The blocks that `count` sectors from `sector` lie in, each with a bit for each of its sectors among them.
+fn by_block(sector: u64, count: u64) -> impl Iterator<Item = (u64, u8)> {
+    let end = sector + count;
+    (sector / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS)).map(move |block| {
+        let first = block * BLOCK_SECTORS;
+        let sectors = (0..BLOCK_SECTORS).filter(|i| (sector..end).contains(&(first + i)));
+        (block, sectors.fold(0, |bits, i| bits | 1 << i))
+    })
+}
