@@ -48,7 +48,7 @@ def test_on_f2fs_only_what_is_known_is_found(workloads: tuple[str, ...], tmp_pat
 
 
 def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:
-    plan = Plan(configurations=["ext2/default"], workloads=["exchange"], jobs=1)
+    plan = Plan(configurations=["jfs/default"], workloads=["exchange"], jobs=1)
     (case,) = run_plan(plan, tmp_path)[0].cases
     assert case.verdict is CaseVerdict.NOT_RUN
     assert "does not support `exchange a b`" in case.reason
