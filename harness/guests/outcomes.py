@@ -8,7 +8,7 @@ What a damaged file system may well show (any name, size, mode, owner, contents)
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.guests import wire
 from harness.guests.wire import WireError
@@ -16,6 +16,8 @@ from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, Tree
 
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
+KNOWN_BYTES = 32 << 20
+"""Of entries, as messages, that a worker keeps to share: some versions of a large tree."""
 _DATA_BYTES = 64  # kept of a run of unknown origin
 # The largest `value` of each kind of run: a writer, a device block, an errno.
 _VALUES = {
@@ -30,8 +32,33 @@ _VALUES = {
 _WITH_DATA = frozenset({RunKind.LITERAL, RunKind.FOREIGN})
 
 
-def outcome_of(seen: wire.Recovered) -> Outcome:
-    """The outcome of a recovery. Raises WireError for what no walk of a tree can produce."""
+class KnownEntries:
+    """Entries of trees that were seen before, so that the trees of thousands of recoveries share what is the
+    same in them: a tree of thousands of names takes megabytes, and most of its entries stay as they are.
+    """
+
+    def __init__(self, limit_bytes: int = KNOWN_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._known: dict[bytes, TreeEntry] = {}
+
+    def entry(self, told: wire.TreeEntry) -> TreeEntry:
+        """The entry of a message. Raises WireError for one that no file system can have."""
+        key = wire.encode_part(told)
+        known = self._known.get(key)
+        if known is None:
+            self._bytes += len(key)
+            if self._bytes > self._limit_bytes:
+                self._known.clear()
+                self._bytes = len(key)
+            known = self._known[key] = _entry(told)
+        return known
+
+
+def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outcome:
+    """The outcome of a recovery, with entries that are in `known` already. Raises WireError for what no walk
+    of a tree can produce.
+    """
     errors = tuple(call_error(e) for e in seen.walk_errors)
     if seen.mount_errno and (seen.entries or errors or seen.unmount_errno):
         raise WireError(f"a tree, although mount failed with errno {seen.mount_errno}")
@@ -40,7 +67,7 @@ def outcome_of(seen: wire.Recovered) -> Outcome:
     return Outcome(
         mount_errno=seen.mount_errno,
         unmount_errno=seen.unmount_errno,
-        tree=_tree(seen.entries, {e.path for e in errors}),
+        tree=_tree(seen.entries, {e.path for e in errors}, (known or KnownEntries()).entry),
         walk_errors=errors,
         kernel_log=tuple(seen.kernel_log),
     )
@@ -64,7 +91,9 @@ def call_error(error: wire.CallError) -> CallError:
     return CallError(error.call, os.fsdecode(error.path), error.errno, error.name)
 
 
-def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
+def _tree(
+    entries: Sequence[wire.TreeEntry], unread: set[str], entry_of: Callable[[wire.TreeEntry], TreeEntry]
+) -> Tree:
     """The tree by path. `unread`: paths with an error, whose contents may be missing."""
     tree: dict[str, TreeEntry] = {}
     before = b""
@@ -73,7 +102,7 @@ def _tree(entries: Sequence[wire.TreeEntry], unread: set[str]) -> Tree:
         if tree and path <= before:
             raise WireError(f"the entry {path!r} follows {before!r}: paths must ascend, each once")
         before = path
-        entry = _entry(told)
+        entry = entry_of(told)
         if path:
             _check_name(path)
             parent = tree.get(entry.path.rpartition("/")[0])

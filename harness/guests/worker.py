@@ -34,7 +34,7 @@ from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
-from harness.guests.outcomes import call_error, outcome_of, usability_of
+from harness.guests.outcomes import KnownEntries, call_error, outcome_of, usability_of
 from harness.host.resources import built_part
 from harness.model import (
     Check,
@@ -127,6 +127,7 @@ class Worker:
         self._shown: tuple[Path, Path | None, Order | None] | None = None
         self._size_bytes = 0
         self._spent = False
+        self._known = KnownEntries()
         self._stopped = threading.Event()
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
@@ -344,7 +345,7 @@ class Worker:
             seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
             complete = seen.log_complete
             try:
-                outcome = outcome_of(seen)
+                outcome = outcome_of(seen, self._known)
             except wire.WireError as e:
                 raise GuestLost(f"state {state}: the guest sent no tree: {e.what}", guest.console()) from e
             if ask is not None and not seen.mount_errno:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import threading
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.pool import Callback, Interrupted, Pool, Station
+from harness.model import Outcome, Position
+from harness.oracles import Judge
+from harness.tests.oracles.cases import CLEAN, ORDERED, directory, file, history, tree
 
 DEADLINE_S = 60.0
 
@@ -27,12 +31,24 @@ def compute() -> None:
         pass
 
 
+def judge() -> None:
+    """Thousands of names, of which one is missing, at one position after the other."""
+    judge = Judge(
+        ORDERED, history(["mkdir d", *(f"create d/{n}" for n in range(2000)), "fsync d"]), error_patterns=()
+    )
+    names = tree(directory("d"), *(file(f"d/{n}", inode=n + 9000) for n in range(1, 2000)))
+    for at in itertools.cycle(range(2003)):
+        judge.judge(Position(at, at), Outcome(tree=names, fsck=CLEAN))
+
+
 def wait_for_a_program() -> None:
     """As for an fsck that somebody has stopped."""
     subprocess.run(["sleep", "3600"], check=True, timeout=3000)
 
 
-@pytest.mark.parametrize(("work", "error"), [(compute, Interrupted), (wait_for_a_program, BaseException)])
+@pytest.mark.parametrize(
+    ("work", "error"), [(compute, Interrupted), (judge, Interrupted), (wait_for_a_program, BaseException)]
+)
 def test_a_pool_can_be_closed_whatever_its_stations_do(
     work: Callable[[], None], error: type[BaseException]
 ) -> None:
