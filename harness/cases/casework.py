@@ -503,7 +503,10 @@ class Casework:
     # --- confirm: findings once more, on the machine that people run ----------------------------
 
     def _confirm_findings(self, pool: Pool, work: _Work) -> None:
-        for key in sorted(work.smallest.keys() - work.confirmed):
+        unconfirmed = sorted(work.smallest.keys() - work.confirmed)
+        if unconfirmed:
+            self._progress.begin("confirmed", len(unconfirmed))
+        for key in unconfirmed:
             state = work.smallest[key]
             work.pending += 1
             self._submit(
@@ -527,6 +530,7 @@ class Casework:
         evidence = self._store.evidence(finding) or Evidence(work.smallest[key])
         self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, "confirmed": answer}))
         work.confirmed.add(key)
+        self._progress.advance("confirmed", 1)
         work.pending -= 1
         self._go_on(pool, work)
 
