@@ -30,7 +30,7 @@ def test_a_workload_after_fstests_loads_and_names_its_test(path: Path) -> None:
 
 def test_workloads_after_fstests_are_sets_that_all_leaves_out() -> None:
     sets = workload_sets()
-    assert len(sets["fstests"]) >= 80
+    assert len(sets["fstests"]) >= 100
     for name in SETS:
         assert not set(sets[name]) & set(sets["all"])
 
