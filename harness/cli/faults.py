@@ -61,7 +61,7 @@ from harness.report.words import shown_path
 )
 @click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
-@with_options(states_options)
+@with_options(states_options("exhaustive", "300"))
 @click.option(
     "--source",
     default="linux-source-6.12",

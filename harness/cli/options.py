@@ -181,29 +181,31 @@ kernel_options = [
 ]
 
 
-states_options = [
-    click.option(
-        "--states",
-        "--fault-model",
-        "fault_models",
-        multiple=True,
-        callback=listed,
-        metavar="NAME,...",
-        help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, block "
-        "by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each "
-        "prefix less one write that no flush had made durable; torn: the last write of each prefix torn. "
-        "Default: prefix.",
-    ),
-    click.option(
-        "--budget",
-        default="",
-        metavar="N,TIME",
-        help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
-        "left. Whatever it says, exhaustive and sectors look at the two simplest states of every moment, all "
-        "lost and all kept; the others, where N counts different contents, at those where an fsync or the "
-        "like begins and returns. Default: no limit.",
-    ),
-]
+def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:
+    """--states and --budget, where these are the defaults."""
+    return [
+        click.option(
+            "--states",
+            "--fault-model",
+            "fault_models",
+            multiple=True,
+            callback=listed,
+            metavar="NAME,...",
+            help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, "
+            "block by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each "
+            "prefix less one write that no flush had made durable; torn: the last write of each prefix torn. "
+            f"Default: {states}.",
+        ),
+        click.option(
+            "--budget",
+            default="",
+            metavar="N,TIME",
+            help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
+            "left. Whatever it says, exhaustive and sectors look at the two simplest states of every moment, "
+            "all lost and all kept; the others, where N counts different contents, at those where an fsync or "
+            f"the like begins and returns. Default: {budget}.",
+        ),
+    ]
 
 
 selection_options = [

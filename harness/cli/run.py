@@ -100,7 +100,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Only the I-th of N parts of the workloads (every N-th of them).",
 )
 @with_options(kernel_options)
-@with_options(states_options)
+@with_options(states_options())
 @click.option(
     "--completions",
     type=click.Choice([*Completions]),
