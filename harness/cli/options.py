@@ -192,9 +192,9 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             callback=listed,
             metavar="NAME,...",
             help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, "
-            "block by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: each "
-            "prefix less one write that no flush had made durable; torn: the last write of each prefix torn. "
-            f"Default: {states}.",
+            "block by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: "
+            "each prefix less one write that no flush had made durable; torn: the last write of each prefix "
+            f"torn. Default: {states}.",
         ),
         click.option(
             "--budget",
@@ -202,8 +202,8 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             metavar="N,TIME",
             help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
             "left. Whatever it says, exhaustive and sectors look at the two simplest states of every moment, "
-            "all lost and all kept; the others, where N counts different contents, at those where an fsync or "
-            f"the like begins and returns. Default: {budget}.",
+            "all lost and all kept; the others, where N counts different contents, at those where an fsync "
+            f"or the like begins and returns. Default: {budget}.",
         ),
     ]
 
