@@ -4,7 +4,9 @@
 //! its user that something is done. It puts the mark `app TEXT` behind everything logged so far: for a
 //! crash after the mark, the application's check receives TEXT.
 
-use std::{fs, path::Path};
+use std::{fs, io::Read, path::Path};
+
+use rustix::fs::{flock, FlockOperation};
 
 use crate::{
     dm::{DeviceMapper, Target},
@@ -42,17 +44,29 @@ pub fn end() {
 /// Put the mark into the log, and then among the events.
 pub fn run(words: &[String]) -> Result<(), String> {
     let mark = mark_of(words)?;
-    let recording = fs::read_to_string(RECORDING).map_err(|_| {
+    one_at_a_time(Path::new(RECORDING), |recording| {
+        let (name, events) = recording.split_once('\n').unwrap_or((recording, ""));
+        DeviceMapper::open()
+            .and_then(|mapper| mapper.mark(&Target::named(name), &mark))
+            .and_then(|()| match events {
+                EVENTS => events::mark_from_outside(&mark),
+                _ => Ok(()),
+            })
+            .map_err(|failure| failure.to_string())
+    })
+}
+
+/// Do `act` with the contents of the file, while no other process does. Processes of an application may
+/// acknowledge at the same time, and their marks must have one order in the log and among the events.
+fn one_at_a_time<T>(file: &Path, act: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
+    let mut lock = fs::File::open(file).map_err(|_| {
         "nothing is being recorded: only the `run` of a workload can acknowledge".to_owned()
     })?;
-    let (name, events) = recording.split_once('\n').unwrap_or((&recording, ""));
-    DeviceMapper::open()
-        .and_then(|mapper| mapper.mark(&Target::named(name), &mark))
-        .and_then(|()| match events {
-            EVENTS => events::mark_from_outside(&mark),
-            _ => Ok(()),
-        })
-        .map_err(|failure| failure.to_string())
+    flock(&lock, FlockOperation::LockExclusive).map_err(|e| format!("lock: {e}"))?;
+    let mut contents = String::new();
+    lock.read_to_string(&mut contents)
+        .map_err(|e| format!("read {}: {e}", file.display()))?;
+    act(&contents)
 }
 
 /// The mark for a text, which must fit a mark and one line of the list that a check receives.
@@ -84,6 +98,30 @@ mod tests {
             mark(&[&"x".repeat(TEXT_BYTES)]).unwrap().len(),
             4 + TEXT_BYTES
         );
+    }
+
+    /// Two marks stood in one order in the log and in the other among the events, which voided the recording.
+    #[test]
+    fn nobody_acknowledges_between_the_two_marks_of_another() {
+        let file = std::env::temp_dir().join(format!("powercut-ack-{}", std::process::id()));
+        fs::write(&file, "name\n").unwrap();
+        let inside = std::sync::atomic::AtomicUsize::new(0);
+        let both = |_: &str| {
+            use std::sync::atomic::Ordering::SeqCst;
+            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            assert_eq!(inside.fetch_sub(1, SeqCst), 1);
+            Ok(())
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..5).for_each(|_| one_at_a_time(&file, both).unwrap()));
+            }
+        });
+        fs::remove_file(&file).unwrap();
+        assert!(one_at_a_time(&file, |_| Ok(()))
+            .unwrap_err()
+            .contains("nothing is being recorded"));
     }
 
     #[test]
