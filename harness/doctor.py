@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.cases.fsck_reads import find_library
 from harness.errors import PowercutError
@@ -17,6 +19,7 @@ from harness.guests.machine import machine_of, names, profile_of
 from harness.guests.worker import find_agent
 from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
+from harness.host.resources import resource
 from harness.kernels.find import pins
 from harness.toolbox.rootfs import cached_root, recipe
 from harness.workloads.load import select_workloads
@@ -29,27 +32,14 @@ ALWAYS = "ext4/ordered"
 _BASICS = {"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "setpriv": "util-linux"}
 """Programs for downloading and unpacking kernels and for guests, with their packages."""
 
-ELSEWHERE: Mapping[str, Mapping[str, str]] = {
-    "fedora": {
-        "qemu-system-x86": "qemu-system-x86-core",
-        "sqlite3": "sqlite",
-        "redis-tools": "redis",
-        "redis-server": "redis",
-        "busybox-static": "busybox",
-        "nilfs-tools": "nilfs-utils",
-        "reiserfsprogs": "reiserfs-utils",
-        "uidmap": "shadow-utils",
-    },
-    "arch": {
-        "sqlite3": "sqlite",
-        "redis-tools": "redis",
-        "redis-server": "redis",
-        "busybox-static": "busybox",
-        "nilfs-tools": "nilfs-utils",
-        "uidmap": "shadow",
-    },
-}
-"""What other distributions call Debian's packages, where the names differ."""
+
+def elsewhere(distribution: str, names: Iterable[str]) -> list[str]:
+    """What a distribution calls these packages of Debian's (`vms/packages.toml`)."""
+    tables = msgspec.toml.decode(
+        resource("vms", "packages.toml").read_bytes(), type=dict[str, dict[str, str]]
+    )
+    table = tables.get(distribution, {})
+    return [table.get(name, name) for name in names]
 
 
 def packages(checks: Iterable[HostCheck], *, optional: bool) -> list[str]:

@@ -81,7 +81,6 @@ def _install(names: Sequence[str], *, yes: bool) -> None:
 
 def _elsewhere(known: str, names: Sequence[str]) -> EnvironmentLacks:
     """The way to install packages where there is no apt-get of Debian's."""
-    table = doctor.ELSEWHERE.get(known, {})
-    there = " ".join(table.get(name, name) for name in names)
+    there = " ".join(doctor.elsewhere(known, names))
     how = {"fedora": "dnf install", "arch": "pacman -S"}.get(known, "install what corresponds to Debian's")
     return EnvironmentLacks("packages are installed on Debian and Ubuntu only", f"as root: {how} {there}")

@@ -1,4 +1,4 @@
-"""Which names an expression selects: `-k 'rename and not xfs'`, as pytest users know it.
+"""Which names an expression selects: `-k 'rename and not sync'`, as pytest users know it.
 
 A word selects the names that contain it; `and`, `or`, `not` and parentheses combine words.
 """
@@ -33,7 +33,7 @@ class _Parser:
     def malformed(self, why: str) -> UsageError:
         return UsageError(
             f"expression {self._expression!r}: {why}",
-            "words, and, or, not and parentheses: rename and not (xfs or btrfs)",
+            "words, and, or, not and parentheses: rename and not (sync or stale)",
         )
 
     def _takes(self, word: str) -> bool:
