@@ -37,7 +37,7 @@ from functools import cached_property
 from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
-from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names
+from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names, tell_inode
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
 from harness.oracles.timeline import Entry, ModelTimeline
 
@@ -197,7 +197,7 @@ class _Each:
                     path,
                     f"{path}: kind, permissions, owner, target or attributes of no time{told}",
                     self._shapes_told(inode, promise.since),
-                    str(_shown(name)),
+                    tell_inode(*_shown(name)),
                     f"{path}: attributes",
                 ),
             )
@@ -215,7 +215,7 @@ class _Each:
     def _shapes_told(self, inode: int, since: int) -> str:
         shown = self._timeline.names.shown(inode, since, self._position.begun, LISTED + 1)
         more = f" or {len(self._been_shaped(inode, since)) - LISTED} others" if len(shown) > LISTED else ""
-        return " or ".join(sorted(map(str, shown[:LISTED]))) + more
+        return " or ".join(sorted(tell_inode(*s) for s in shown[:LISTED])) + more
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and its contents have not changed since."""
@@ -247,7 +247,7 @@ class _Each:
             elif self._all and not set.intersection(
                 *(_inodes(could[e.path]) for e in entries if could[e.path])
             ):
-                what = f"{names}: names of one file, which were never names of one"
+                what = f"{names}: names of one file, and no time that is allowed had them as names of one"
                 yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
     def _missing(self, there: set[Entry]) -> Iterator[tuple[Entry, Violation]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.model import OperationKind, Position, Tree, Violation
-from harness.oracles.namespace import ABSENT, Name, Recovered
+from harness.oracles.namespace import ABSENT, Attributes, Name, Owner, Recovered
 from harness.oracles.timeline import ModelTimeline
 
 LOST_AND_FOUND = "lost+found"
@@ -213,16 +213,22 @@ def _difference(expected: Name | None, found: Name | None) -> str:
 def _tell(name: Name | None) -> str:
     if name is None:
         return "no such name"
-    words = [name.kind]
-    if name.kind != "symlink":
-        words.append(f"{name.mode:04o}")
-    if name.owner != (0, 0):
-        words.append("of {}:{}".format(*name.owner))
-    if name.target:
-        words.append(f"to {name.target!r}")
-    words += [f"{attribute}={value!r}" for attribute, value in name.xattrs]
+    words = tell_inode(name.kind, name.mode, name.owner, name.target, name.xattrs)
     if name.links > 1 or len(name.group) > 1:
-        words.append(f"links={name.links} {_list(name.group)}")
+        words += f" links={name.links} {_list(name.group)}"
+    return words
+
+
+def tell_inode(kind: str, mode: int, owner: Owner, target: bytes, xattrs: Attributes) -> str:
+    """What is visible of an inode, in words: `file 0644 of 7:8 user.a=b'x'`."""
+    words = [f"{kind}"]
+    if kind != "symlink":
+        words.append(f"{mode:04o}")
+    if owner != (0, 0):
+        words.append("of {}:{}".format(*owner))
+    if target:
+        words.append(f"to {target!r}")
+    words += [f"{attribute}={value!r}" for attribute, value in xattrs]
     return " ".join(words)
 
 

@@ -267,9 +267,16 @@ def covered_together(known: Sequence[Coverage], states: int) -> str:
         return f"every legal crash state ({number(states)} different ones)"
     found = Counter(up_to(c.losses) if c.moments else _own_order(c) for c in known)
     how_far = ", ".join(f"{what} in {number(count)}" for what, count in sorted(found.items()))
-    choices = sum(c.open for c in known)
-    open_ = plural(choices, "choice")
-    return f"{number(states)} crash states ({how_far} of {plural(len(known), 'case')}; {open_} left open)"
+    left = [
+        plural(count, noun)
+        for noun, count in (
+            ("choice", sum(c.open for c in known if c.moments)),
+            ("content", sum(c.open for c in known if not c.moments)),
+        )
+        if count
+    ]
+    open_ = f"; {enumerated(left)} left open" if left else ""
+    return f"{number(states)} crash states ({how_far} of {plural(len(known), 'case')}{open_})"
 
 
 def _own_order(coverage: Coverage) -> str:

@@ -32,7 +32,7 @@ def test_a_recording_without_times_is_told_as_prefixes() -> None:
     cut = Coverage(0, -1, 36, 5, "5 of 41 states of the log's order; ended by the budget: 5 states a case")
     assert covered(cut) == cut.why
     told = covered_together([cut], 5)
-    assert told == "5 crash states (part of the prefixes of the log in 1 of 1 case; 36 choices left open)"
+    assert told == "5 crash states (part of the prefixes of the log in 1 of 1 case; 36 contents left open)"
 
 
 @pytest.mark.parametrize(
