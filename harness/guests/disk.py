@@ -159,6 +159,11 @@ class Disk:
         """From another thread: kill the process, so that the owner's request ends with DiskError."""
         self._process.kill()
 
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone, however it ended."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the process and remove its sockets. Safe to call twice."""
         self._control.close()

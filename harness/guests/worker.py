@@ -248,9 +248,17 @@ class Worker:
 
     @contextlib.contextmanager
     def _losing(self) -> Iterator[None]:
-        """Throw both away when anything goes wrong: what they still hold is unknown."""
+        """Throw both away when anything goes wrong: what they still hold is unknown. What a guest says when
+        its disk has ended is the loss of the disk, after which the state is tried again.
+        """
         try:
             yield
+        except GuestError as e:
+            ended = self._disk is not None and self._disk.ended
+            self.close()
+            if ended:
+                raise DiskError(f"the disk ended, and the guest says: {e.what}") from e
+            raise
         except PowercutError:
             self.close()
             raise

@@ -42,6 +42,7 @@ class PlayedDisk:
     made = 0
     counted = COUNTED
     read_since_fork: tuple[int, ...] = (3, 1)
+    ended = False
     socket = Path("/nowhere")
 
     def __init__(self) -> None:
@@ -202,6 +203,20 @@ def test_an_answer_that_says_nothing_of_writing_costs_the_guest(
     monkeypatch.setattr(PlayedDisk, "counted", COUNTED)
     played.worker.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (3, 3)
+
+
+def test_what_a_guest_says_of_a_disk_that_has_ended_is_the_loss_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state whose disk was killed was UNKNOWN for what its guest said of that, and not tried again."""
+    played = Played(tmp_path)
+    played.worker.recover(played.target, STATE)
+    played.used = msgspec.structs.replace(USED, log_complete=False)
+    played.worker.close()
+    played.worker.recover(played.target, STATE)
+    monkeypatch.setattr(PlayedDisk, "ended", True)
+    with pytest.raises(DiskError, match="the disk ended, and the guest says"):
+        played.worker.use(played.target)
 
 
 def test_a_guest_that_could_not_unmount_what_it_wrote_to_serves_no_other_state(tmp_path: Path) -> None:

@@ -113,4 +113,4 @@ def test_a_killed_disk_or_uml_costs_no_verdict(tmp_path: Path, uml_kernel: Path,
     assert progress.killed
     (case,) = summary.cases
     assert case.counts.checked == case.counts.generated
-    assert case.verdict is CaseVerdict.PASS, case.undecided
+    assert case.verdict is CaseVerdict.PASS, (case.undecided, case.unknown_reasons)
