@@ -55,6 +55,10 @@ class EnvironmentLacks(PowercutError):
     """A program, package, device or space that the host should have is missing."""
 
 
+class ToolKilled(PowercutError):
+    """A host program was killed, or did not end: that says nothing of what the host has."""
+
+
 class KernelError(PowercutError):
     """A kernel that cannot be found, unpacked or used."""
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from harness.errors import EventsDiffer, LogDiffers, StoreError, UsageError, WriteLogError
+from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import Order
 from harness.guests.worker import EVENTS_BYTES_MAX, Target, Worker
@@ -48,6 +48,7 @@ UNTOUCHED = CrashState(0)
 """The base image, with nothing of the log on it: a state of either kind."""
 NOTHING_KNOWN: Mapping[str, str] = MappingProxyType({})
 
+MKFS_ATTEMPTS = 3
 ATTEMPTS = 6
 """Recordings made before one whose log does not give the disk is an error. What is no matter of chance, as a
 log device that is full, is an error at once.
@@ -129,16 +130,23 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
 def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
     """The image that recording begins with: poison everywhere, then mkfs. Kept compressed as `kept`.
 
-    Poison, so that a block which no one has written shows when it turns up in a file.
+    Poison, so that a block which no one has written shows when it turns up in a file. A mkfs that is killed
+    is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses.
     """
     image = scratch / f"{profile.filesystem}-{profile.mode}.base.img"
     if image.exists() or kept.exists():
         return unpack(kept, image, profile.size_bytes)
     part = image.with_suffix(".part")
-    with part.open("wb") as f:
-        for chunk in poison(profile.size_bytes):
-            f.write(chunk)
-    profile.make_filesystem(part)
+    for attempts_left in reversed(range(MKFS_ATTEMPTS)):
+        with part.open("wb") as f:
+            for chunk in poison(profile.size_bytes):
+                f.write(chunk)
+        try:
+            profile.make_filesystem(part)
+            break
+        except ToolKilled:
+            if not attempts_left:
+                raise
     pack(part, kept)
     part.rename(image)
     return image

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.errors import EnvironmentLacks, UsageError
+from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -30,7 +30,7 @@ from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
 
 FILE_NAME = "filesystem.toml"
-FSCK_TIMEOUT_S = 120
+TOOL_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
 
 
@@ -91,26 +91,33 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def run(
         self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it on an image file; `stdout` of the result holds output and errors."""
+        """Run it on an image file; `stdout` of the result holds output and errors. Raises as `run_line`."""
         return self.run_line([*self.arguments, *more, IMAGE], image, environment)
 
     def run_line(
         self, words: Sequence[str], image: Path, environment: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it with exactly these arguments, after filling in placeholders."""
+        """Run it with exactly these arguments, after filling in placeholders. Raises EnvironmentLacks if it
+        is missing, ToolKilled if a signal ended it, or nothing did.
+        """
         second = str(file_for(image))
-        return subprocess.run(
-            [
-                *command_of(Path(self.path())),
-                *(w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **self.environment, **environment},
-            timeout=FSCK_TIMEOUT_S,
-            check=False,
-        )
+        filled = [w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words]
+        next_step = "see what kills it (dmesg tells if memory ran out), then try again"
+        try:
+            done = subprocess.run(
+                [*command_of(Path(self.path())), *filled],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment, **environment},
+                timeout=TOOL_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as e:
+            raise ToolKilled(f"{self.program} did not end within {TOOL_TIMEOUT_S} s", next_step) from e
+        if done.returncode < 0:
+            raise ToolKilled(f"{self.program} was killed by signal {-done.returncode}", next_step)
+        return done
 
 
 class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -242,15 +249,18 @@ class Profile:
         return ""
 
     def make_filesystem(self, image: Path) -> None:
-        """Run mkfs on an image file of its final size. Raises EnvironmentLacks with mkfs's output."""
+        """Run mkfs on an image file of its final size. Raises EnvironmentLacks with mkfs's output if it
+        refuses, ToolKilled if it did not come to its end.
+        """
+        mkfs_words = [*self.mkfs.arguments, *self.mkfs_arguments, IMAGE]
         if self.second is None:
-            _succeed(self.mkfs, self.mkfs.run(image, self.mkfs_arguments))
+            _succeed(self.mkfs, mkfs_words, image)
             return
         second = cut(image, self.second_offset)
         os.truncate(image, self.second_offset)
-        _succeed(self.mkfs, self.mkfs.run(image, self.mkfs_arguments))
+        _succeed(self.mkfs, mkfs_words, image)
         for step in self.second.steps:
-            _succeed(step, step.run_line(step.arguments, image))
+            _succeed(step, step.arguments, image)
         patch(second, self.second.patches)
         join(image, second, self.second_offset, self.second.size_bytes)
 
@@ -264,7 +274,7 @@ class Profile:
             cut(image, self.second_offset)
         try:
             done = self.fsck.run(image, self.second.fsck_arguments if self.second else (), environment)
-        except (EnvironmentLacks, subprocess.TimeoutExpired) as e:
+        except (EnvironmentLacks, ToolKilled) as e:
             return FsckResult(FsckClass.FAILED, -1, str(e))
         output = done.stdout.decode(errors="replace")
         output = output.replace(str(file_for(image)), "SECOND").replace(str(image), "IMAGE")
@@ -280,8 +290,9 @@ class Profile:
         return FsckResult(FsckClass.FAILED, done.returncode, output)
 
 
-def _succeed(tool: Tool, done: subprocess.CompletedProcess[bytes]) -> None:
-    """Raises EnvironmentLacks with the program's output if it failed."""
+def _succeed(tool: Tool, words: Sequence[str], image: Path) -> None:
+    """Run a program with these arguments. Raises ToolKilled, and EnvironmentLacks with what it said."""
+    done = tool.run_line(words, image)
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip()
         raise EnvironmentLacks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.cases.recording import (
     ATTEMPTS,
+    MKFS_ATTEMPTS,
     Recording,
     copy_base,
     copy_recording,
@@ -21,14 +23,25 @@ from harness.cases.recording import (
     history_of,
     is_kept,
     load_recording,
+    make_base,
     record,
 )
-from harness.errors import EventsDiffer, GuestLost, LogDiffers, PowercutError, StoreError, WriteLogError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.errors import (
+    EnvironmentLacks,
+    EventsDiffer,
+    GuestLost,
+    LogDiffers,
+    PowercutError,
+    StoreError,
+    ToolKilled,
+    WriteLogError,
+)
+from harness.filesystems import profiles as profiles_module
+from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests.worker import Worker
 from harness.host.files import json_bytes
 from harness.host.packed import pack
-from harness.model import CaseId, EntryFlag, LogEntry, Workload
+from harness.model import CaseId, EntryFlag, FsckClass, LogEntry, Workload
 from harness.store.layout import CaseLayout, RunLayout
 from harness.workloads.load import parse_operation
 from harness.writelog import read_log
@@ -377,3 +390,54 @@ def test_a_log_that_never_gives_the_disk_is_an_error(tmp_path: Path) -> None:
 def test_what_is_no_chance_is_not_recorded_again(tmp_path: Path, error: PowercutError) -> None:
     """A log device that was full was filled six times before anybody heard of it."""
     assert recorded(tmp_path, error) == (1, error)
+
+
+def mkfs_that(folder: Path, does: str) -> Profile:
+    """A mode whose mkfs counts its calls in `calls`, and then does this."""
+    script = folder / "mkfs.broken"
+    script.write_text(f"#!/bin/sh\necho >> {folder}/calls\n{does}\n")
+    script.chmod(0o755)
+    (profile,) = select_profiles(["ext4/ordered"])
+    return dataclasses.replace(profile, mkfs=Tool(str(script), "none"), size_bytes=1 << 20)
+
+
+def calls(folder: Path) -> int:
+    """How often its mkfs was called."""
+    return len((folder / "calls").read_text().splitlines())
+
+
+def test_a_killed_mkfs_is_tried_again(tmp_path: Path) -> None:
+    """It made the mode one that cannot be run here, and the run one that could not be gone on with."""
+    profile = mkfs_that(tmp_path, f"[ $(wc -l < {tmp_path}/calls) -eq {MKFS_ATTEMPTS} ] || kill -9 $$")
+    image = make_base(profile, tmp_path / "kept", tmp_path)
+    assert (image.stat().st_size, calls(tmp_path)) == (profile.size_bytes, MKFS_ATTEMPTS)
+
+
+def test_an_mkfs_that_is_always_killed_says_nothing_of_the_host(tmp_path: Path) -> None:
+    with pytest.raises(ToolKilled, match=r"mkfs.broken was killed by signal 9"):
+        make_base(mkfs_that(tmp_path, "kill -9 $$"), tmp_path / "kept", tmp_path)
+    assert calls(tmp_path) == MKFS_ATTEMPTS
+    assert not (tmp_path / "kept").exists()
+
+
+def test_an_mkfs_that_refuses_is_not_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentLacks, match="failed with 3: unknown option"):
+        make_base(mkfs_that(tmp_path, "echo unknown option; exit 3"), tmp_path / "kept", tmp_path)
+    assert calls(tmp_path) == 1
+
+
+def test_an_mkfs_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles_module, "TOOL_TIMEOUT_S", 0.1)
+    with pytest.raises(ToolKilled, match=r"did not end within 0.1 s"):
+        make_base(mkfs_that(tmp_path, "exec sleep 60"), tmp_path / "kept", tmp_path)
+
+
+@pytest.mark.parametrize(("does", "said"), [("kill -9 $$", "signal 9"), ("exec sleep 60", "within 0.1 s")])
+def test_an_fsck_that_did_not_come_to_its_end_did_not_check(
+    does: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles_module, "TOOL_TIMEOUT_S", 0.1)
+    broken = mkfs_that(tmp_path, does)
+    checked = dataclasses.replace(broken, fsck=broken.mkfs).check_filesystem(tmp_path / "image")
+    assert (checked.classified, checked.exit_code) == (FsckClass.FAILED, -1)
+    assert said in checked.output
