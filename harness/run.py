@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone
 from harness.cases.pins import pin, pins_of
-from harness.cases.pool import Pool, Station
+from harness.cases.pool import pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.settle import settle
 from harness.errors import EnvironmentLacks, RunChanged, StoreError, UsageError
@@ -74,7 +74,7 @@ def execute(
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
         progress.say(f"{asked.kernel.name}: {kits.description}, {plan.jobs} at once")
         casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan), on_done)
-        with _pool(kits, scratch, plan) as pool:
+        with contextlib.closing(pool_of(kits, scratch, plan)) as pool:
             # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
             # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.
             end = _end_of(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
@@ -224,24 +224,6 @@ def _note_why_not(store: RunStore, asked: Asked) -> None:
         store.set_case_status(case, CaseStatus.NOT_RUN, reason)
     store.update_info(replace(store.info, kernel=kernel_info(asked.kernel)))
     store.finish(interrupted=False)
-
-
-@contextlib.contextmanager
-def _pool(kits: Kits, scratch: Path, plan: Plan) -> Iterator[Pool]:
-    def station(number: int) -> Station:
-        judge = worker(kits.judge, f"judge-{number}")
-        if kits.recorder is kits.judge:
-            return Station(judge, judge)
-        return Station(worker(kits.recorder, f"recorder-{number}"), judge)
-
-    def worker(kit: GuestKit, name: str) -> Worker:
-        return Worker(kit, scratch / name, plan.log_bytes, plan.completions)
-
-    pool = Pool(station, plan.jobs, confirms=kits.recorder is not kits.judge)
-    try:
-        yield pool
-    finally:
-        pool.close()
 
 
 # --- the run directory -----------------------------------------------------------------------

@@ -173,6 +173,9 @@ class Casework:
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 self._on_done(case.id)
                 continue
+            if case.settled and case.before is not None and case.before.left_at:  # nothing to look at again
+                self._on_done(case.id)
+                continue
             self._unrecorded.append(case)
         self._progress.begin("recorded", len(self._unrecorded))
         # One recording per station at first, and another whenever a case is done: the first verdict comes

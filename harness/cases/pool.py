@@ -7,9 +7,12 @@ import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from harness.guests.worker import Worker
+from harness.guests.kits import Kits
+from harness.guests.worker import GuestKit, Worker
 from harness.host.processes import kill_children
+from harness.plan import Plan
 
 GRACE_S = 1.0
 """How long a task may go on once its guests have been ended, before it is interrupted."""
@@ -96,6 +99,21 @@ class Pool:
         with self._idle:
             self._idle.wait_for(lambda: not self._busy, GRACE_S)
             return [thread for thread in self._busy if thread.is_alive()]
+
+
+def pool_of(kits: Kits, scratch: Path, plan: Plan) -> Pool:
+    """A pool of `plan.jobs` stations whose guests are made of these kits."""
+
+    def station(number: int) -> Station:
+        judge = worker(kits.judge, f"judge-{number}")
+        if kits.recorder is kits.judge:
+            return Station(judge, judge)
+        return Station(worker(kits.recorder, f"recorder-{number}"), judge)
+
+    def worker(kit: GuestKit, name: str) -> Worker:
+        return Worker(kit, scratch / name, plan.log_bytes, plan.completions)
+
+    return Pool(station, plan.jobs, confirms=kits.recorder is not kits.judge)
 
 
 class Interrupted(BaseException):

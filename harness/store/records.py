@@ -159,7 +159,8 @@ class CaseInfo:
     `generated`, `distinct`: number of crash states enumerated, and of different contents among them.
     `log_hash`: hash of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the
     recording's files, by name. `steps`, `timeline`: from `steps_of` and `timeline_of`. `coverage`: of all
-    legal crash states, where those were explored.
+    legal crash states, where those were explored. `left_at`: the worker of a cluster where the recording
+    stayed; then the run directory has none, and `files` is empty.
     """
 
     case: CaseId
@@ -174,6 +175,7 @@ class CaseInfo:
     timeline: tuple[DrawnEntry, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     coverage: Coverage | None = None
+    left_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,21 @@ class Evidence:
     kernel_log: str = ""
     fsck: str = ""
     notes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRows:
+    """Everything that a run's database holds of one case, as it travels from one run directory to another.
+    `record.info` has its timeline. `evidence`: by the id of its finding.
+    """
+
+    record: CaseRecord
+    judged: tuple[JudgedState, ...] = ()
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+
+    @property
+    def case(self) -> CaseId:
+        return self.record.case
 
 
 @dataclass(frozen=True, slots=True)

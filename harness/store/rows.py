@@ -13,7 +13,7 @@ from harness.host.files import json_bytes, valid_text
 from harness.model import Violation
 from harness.store.database import Database, damaged, read_from
 from harness.store.digests import NOTHING, digest, moved, state_digest
-from harness.store.records import JudgedState, weight
+from harness.store.records import Evidence, JudgedState, weight
 
 _DIGESTED = ("id", "name", "status", "reason", "seconds", "doubt", "known", "states")
 _CASE = (*_DIGESTED, "info", "timeline", "digest")  # `known` is the digest of info and timeline
@@ -81,6 +81,12 @@ def put_state(db: sqlite3.Connection, number: int, case: str, judged: JudgedStat
         "INSERT INTO violations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ((number, name, *v) for v in violations)
     )
     return [d for (d,) in old], signed
+
+
+def put_evidence(db: sqlite3.Connection, number: int, finding: str, evidence: Evidence) -> None:
+    """Insert or replace the evidence of a finding of the case."""
+    row = (finding, number, json_bytes(evidence))
+    db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)", (*row, digest(*row)))
 
 
 def _texts(v: Violation) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ import msgspec
 from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, first_match
 from harness.host.files import json_bytes, valid_text
-from harness.model import CaseId, CrashState, Verdict, Violation
+from harness.model import CaseId, CrashState, Judgement, Verdict, Violation
 from harness.plan import Plan
 from harness.store.database import Database, read_from
 from harness.store.digests import NOTHING, digest
@@ -35,6 +36,7 @@ from harness.store.records import (
     SCHEMA,
     CaseInfo,
     CaseRecord,
+    CaseRows,
     CaseStatus,
     Counts,
     DrawnEntry,
@@ -47,7 +49,7 @@ from harness.store.records import (
     UnknownReason,
     state_order,
 )
-from harness.store.rows import change_case, insert_case, move_states, put_state, root, verify
+from harness.store.rows import change_case, insert_case, move_states, put_evidence, put_state, root, verify
 
 
 class RunStore:
@@ -196,25 +198,28 @@ class RunStore:
         another.
         """
         name = str(info.case)
-        known, timeline = json_bytes(replace(info, timeline=())), json_bytes(info.timeline)
-        columns = {"info": known, "timeline": timeline, "known": digest(known, timeline)}
         with self._writing() as db:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
                 first = {"status": status.value, "reason": valid_text(reason), "seconds": 0.0, "doubt": ""}
-                return insert_case(db, name=name, **columns, **first, states=NOTHING)
+                return insert_case(db, name=name, **_known(info), **first, states=NOTHING)
             number = int(row[0])
-            with self._reading():
-                before = msgspec.json.decode(row[1], type=CaseInfo).log_hash
-            if before and not info.log_hash:
-                return number
-            if before not in ("", info.log_hash):
-                raise StoreError(
-                    f"{info.case} was judged on another recording: log {before} then, {info.log_hash} now",
-                    "the stored verdicts belong to the first one: start a new run",
-                )
-            change_case(db, number, **columns)
+            if self._same_recording(row[1], info):
+                change_case(db, number, **_known(info))
             return number
+
+    def _same_recording(self, body: bytes, info: CaseInfo) -> bool:
+        """Whether `info` may replace what is known of a case; not if that has a recording, and `info` none.
+        Raises StoreError for another recording.
+        """
+        with self._reading():
+            before = msgspec.json.decode(body, type=CaseInfo).log_hash
+        if before and info.log_hash not in ("", before):
+            raise StoreError(
+                f"{info.case} was judged on another recording: log {before} then, {info.log_hash} now",
+                "the stored verdicts belong to the first one: start a new run",
+            )
+        return not before or bool(info.log_hash)
 
     def set_case_status(self, case: CaseId, status: CaseStatus, reason: str = "") -> None:
         """Set the status of a case, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
@@ -393,8 +398,7 @@ class RunStore:
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""
         with self._database.transaction() as db:
-            row = (finding.id, self._number(finding.case), json_bytes(evidence))
-            db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)", (*row, digest(*row)))
+            put_evidence(db, self._number(finding.case), finding.id, evidence)
 
     def evidence(self, finding: Finding) -> Evidence | None:
         """The stored evidence of a finding. Its `state` differs from the finding's if a smaller one came
@@ -403,6 +407,60 @@ class RunStore:
         rows = self._database.query("SELECT body FROM evidence WHERE finding = ?", finding.id)
         with self._reading():
             return msgspec.json.decode(rows[0][0], type=Evidence) if rows else None
+
+    # a case as a whole, from one run directory to another
+
+    def rows_of(self, case: CaseId) -> CaseRows:
+        """Everything that the database holds of a case. Raises StoreError if it does not have it."""
+        number, record = self._number(case), self.case(case)
+        assert record is not None  # noqa: S101 - it has a number; tells mypy
+        violations: dict[str, list[Violation]] = defaultdict(list)
+        for state, *texts in self._database.query(
+            "SELECT state, oracle, subject, summary, expected, found, signature FROM violations"
+            " WHERE case_id = ? ORDER BY state, number",
+            number,
+        ):
+            violations[state].append(Violation(*texts))
+        judged = tuple(
+            JudgedState(
+                seen.state,
+                seen.content_hash,
+                Judgement(tuple(violations[str(seen.state)]), seen.unknown),
+                seen.how,
+            )
+            for seen in self.iter_verdicts(case)
+        )
+        bodies = self._database.query("SELECT finding, body FROM evidence WHERE case_id = ?", number)
+        with self._reading():
+            evidence = {finding: msgspec.json.decode(body, type=Evidence) for finding, body in bodies}
+        info = replace(record.info, timeline=self.timeline(case))
+        return CaseRows(replace(record, info=info), judged, evidence)
+
+    def adopt(self, rows: CaseRows) -> None:
+        """Put what another run directory holds of a case in place of what this one does, in one transaction.
+        Raises StoreError if this run does not have the case, or has judged another recording of it.
+        """
+        record, number = rows.record, self._number(rows.case)
+        with self._writing() as db:
+            ((body,),) = db.execute("SELECT info FROM cases WHERE id = ?", (number,)).fetchall()
+            if not self._same_recording(body, record.info):
+                raise StoreError(f"{rows.case} has a recording, and what is to replace it has none")
+            out = [d for (d,) in db.execute("SELECT digest FROM states WHERE case_id = ?", (number,))]
+            db.execute("DELETE FROM states WHERE case_id = ?", (number,))
+            db.execute("DELETE FROM evidence WHERE case_id = ?", (number,))
+            into = [put_state(db, number, str(rows.case), judged)[1] for judged in rows.judged]
+            move_states(db, number, out=out, into=into)
+            for finding, evidence in rows.evidence.items():
+                put_evidence(db, number, finding, evidence)
+            change_case(
+                db,
+                number,
+                **_known(record.info),
+                status=record.status.value,
+                reason=valid_text(record.reason),
+                seconds=float(record.seconds),
+                doubt=valid_text(record.doubt),
+            )
 
     # inside
 
@@ -448,3 +506,9 @@ class RunStore:
         if not rows:
             raise StoreError(f"the run in {self.path} has no case {case}", "call add_case first")
         return int(rows[0][0])
+
+
+def _known(info: CaseInfo) -> dict[str, object]:
+    """The columns of what is known of a case."""
+    known, timeline = json_bytes(replace(info, timeline=())), json_bytes(info.timeline)
+    return {"info": known, "timeline": timeline, "known": digest(known, timeline)}

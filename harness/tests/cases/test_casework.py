@@ -7,7 +7,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -299,6 +299,19 @@ def test_another_recording_drops_no_verdict_and_makes_the_case_unknown(store: Ru
     assert verdicts(store) == before
     assert status(store)[0] is CaseStatus.UNKNOWN
     assert "judged on another recording" in status(store)[1]
+
+
+def test_a_case_whose_recording_stayed_on_a_worker_is_left_as_it_is(store: RunStore, run: Run) -> None:
+    """Resumed, it would be recorded anew, differ, and lose its verdict to UNKNOWN."""
+    run(Script())
+    record = store.case(case_of("w"))
+    assert record is not None
+    store.add_case(replace(record.info, left_at="worker-3"))
+    before, again = store.rows_of(case_of("w")), Script()
+    run(again, "w", "v")
+    assert again.recorded == ["v"]
+    assert store.rows_of(case_of("w")) == before
+    assert status(store, "v")[0] is CaseStatus.DONE
 
 
 def test_evidence_is_that_of_the_smallest_state(store: RunStore, run: Run) -> None:

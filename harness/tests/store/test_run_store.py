@@ -8,15 +8,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.errors import StoreError
-from harness.model import CrashState, Judgement, Verdict
+from harness.host.files import json_bytes
+from harness.model import CrashState, Judgement, Landed, Part, Verdict
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, How, JudgedState, finding_id
+from harness.store.records import (
+    CaseInfo,
+    CaseRows,
+    CaseStatus,
+    DrawnEntry,
+    Evidence,
+    How,
+    JudgedState,
+    finding_id,
+)
 from harness.summary import summarise
-from harness.tests.store.samples import CASE, OTHER, broken, put
+from harness.tests.store.samples import CASE, INFO, OTHER, broken, put
 
 
 def test_putting_the_same_batch_twice_changes_nothing(store: RunStore) -> None:
@@ -179,3 +192,43 @@ def test_after_kill_9_every_batch_that_returned_is_there(store: RunStore) -> Non
         again.put_judgements(CASE, [JudgedState(CrashState(50), "h", Judgement())])
         assert again.counts(CASE).passed == 51
         assert again.info.finished is None
+
+
+def test_a_case_travels_whole_from_one_run_directory_to_another(store: RunStore, tmp_path: Path) -> None:
+    """Rows, violations, evidence, doubt, timeline: all is as it was, and passes every digest."""
+    info = CaseInfo(CASE, log_hash="one", generated=3, timeline=(DrawnEntry(0, "write", 8, 8),))
+    store.add_case(info)
+    by_times = CrashState(9, landed=Landed((Part(4, block=2),), only=True))
+    put(
+        store,
+        JudgedState(CrashState(3, (1,), 2), "h", broken()),
+        JudgedState(by_times, "i", Judgement(unknown=("guest lost",)), How.MEMO),
+        JudgedState(CrashState(4), "j", Judgement()),
+    )
+    store.put_evidence(store.findings_of(CASE)[0], Evidence(CrashState(3), "log \udcff", "fsck", {"a": "b"}))
+    store.set_case_status(CASE, CaseStatus.UNKNOWN, "why")
+    store.set_case_doubt(CASE, "two outcomes")
+    store.set_case_seconds(CASE, 1.5)
+    rows = msgspec.json.decode(json_bytes(store.rows_of(CASE)), type=CaseRows)
+    assert rows.record.seconds == 1.5
+    with RunStore.create(tmp_path / "other", "other", INFO) as other:
+        other.add_case(CaseInfo(OTHER))
+        other.add_case(CaseInfo(CASE))
+        other.put_judgements(CASE, [JudgedState(CrashState(1), "gone", broken("other"))])
+        other.adopt(rows)
+        assert other.rows_of(CASE) == store.rows_of(CASE)
+        assert other.findings_of(CASE) == store.findings_of(CASE)
+        other.adopt(rows)
+        assert other.rows_of(CASE) == rows
+    RunStore.open(other.path).close()
+
+
+def test_a_case_of_another_recording_is_not_adopted(store: RunStore) -> None:
+    store.add_case(CaseInfo(CASE, log_hash="one"))
+    put(store, JudgedState(CrashState(3), "h", broken()))
+    rows = store.rows_of(CASE)
+    for log_hash in ("", "two"):
+        other = replace(rows, record=replace(rows.record, info=CaseInfo(CASE, log_hash=log_hash)))
+        with pytest.raises(StoreError):
+            store.adopt(other)
+        assert store.rows_of(CASE) == rows
