@@ -2,4 +2,5 @@
 
 from harness.cli import main
 
-main()
+if __name__ == "__main__":  # the workers of `--cluster local:N` import it
+    main()

@@ -113,5 +113,9 @@ class RunChanged(StoreError):
     """A run is to be gone on with, and something that its verdicts depend on is not what it was."""
 
 
+class ClusterGone(PowercutError):
+    """The scheduler of a cluster does not answer any more, or no worker is left."""
+
+
 class RunLocked(StoreError):
     """Another process is writing into the run directory."""

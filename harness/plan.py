@@ -118,6 +118,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     oracles: tuple[str, ...] = ()  # judge by these alone; empty: all
     minutes: float | None = None  # stop in good order after so long
     max_failures: int | None = None  # stop in good order once so many cases have failed
+    cluster: str = ""  # tcp://HOST:8786 or local:4: record and judge on the workers of this Dask scheduler
+    all_logs: bool = False  # from there, bring back the recordings of cases without findings too
     argv: list[str] = []
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import platform
+import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,9 @@ from harness.cases.pins import pin, pins_of
 from harness.cases.pool import pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.settle import settle
-from harness.errors import EnvironmentLacks, RunChanged, StoreError, UsageError
+from harness.cluster.dispatch import Dispatch
+from harness.cluster.parts import outfit_of
+from harness.errors import ClusterGone, EnvironmentLacks, RunChanged, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
@@ -49,7 +52,7 @@ def execute(
 
     On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
-    with other parts.
+    with other parts, ClusterGone, once the reports are written, if the plan's cluster cannot go on.
     """
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
         # 1. Look up names: they become profiles, workloads, a kernel.
@@ -72,15 +75,16 @@ def execute(
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, kits, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
-        progress.say(f"{asked.kernel.name}: {kits.description}, {plan.jobs} at once")
-        casework = Casework(plan, store, progress, scratch, bases, recorded_files(plan), on_done)
-        with contextlib.closing(pool_of(kits, scratch, plan)) as pool:
-            # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
-            # 8. Finish it. Tasks of all cases share one pool: see `harness.cases.casework`.
-            end = _end_of(progress, lambda: casework.work(pool, asked.cases, asked.lacking))
-        store.finish(interrupted=end.interrupted, stopped=end.stopped)
+        # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
+        # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
+        job = _Job(plan, asked, kits, bases, store, progress, scratch, on_done)
+        end = _end_of(progress, job.on_cluster if plan.cluster else job.here)
+        store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
         # 9. Report.
-        return _report(store)
+        summary = _report(store)
+        if end.gone is not None:
+            raise end.gone
+        return summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +188,50 @@ def _settle(
 
 
 @dataclass(frozen=True, slots=True)
+class _Job:
+    """Steps 5 to 8, and all that they need: here, or on a cluster."""
+
+    plan: Plan
+    asked: Asked
+    kits: Kits
+    bases: dict[str, Path]
+    store: RunStore
+    progress: Progress
+    scratch: Path
+    on_done: Callable[[CaseId], None]
+
+    def here(self) -> None:
+        """With `plan.jobs` stations of this host; tasks of all cases share them."""
+        plan, asked = self.plan, self.asked
+        self.progress.say(f"{asked.kernel.name}: {self.kits.description}, {plan.jobs} at once")
+        recorded = recorded_files(plan)
+        casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
+        with contextlib.closing(pool_of(self.kits, self.scratch, plan)) as pool:
+            casework.work(pool, asked.cases, asked.lacking)
+
+    def on_cluster(self) -> None:
+        """On the workers of the plan's cluster, one case each at a time. Raises ClusterGone."""
+        from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415 - a run on one host needs no Dask
+
+        plan, store, layout = self.plan, self.store, self.store.layout
+        named = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able if p.name in self.bases}
+        run = f"{store.path.name}-{secrets.token_hex(4)}"
+        outfit, parts = outfit_of(run, plan, self.kits, named, store.info.pins)
+        with contextlib.closing(DaskCrowd(plan.cluster, run, self.scratch)) as crowd:
+            self.progress.say(f"{self.asked.kernel.name}: {self.kits.description}, on {crowd.description}")
+            dispatch = Dispatch(
+                plan, store, self.progress, crowd, outfit, parts, recorded_files(plan), self.on_done
+            )
+            dispatch.work(self.asked.cases, self.asked.lacking)
+
+
+@dataclass(frozen=True, slots=True)
 class _End:
-    """How the work ended before it was complete, if it did."""
+    """How the work ended before it was complete, if it did. `gone`: the cluster on which it was done is."""
 
     interrupted: bool = False
     stopped: str = ""
+    gone: ClusterGone | None = None
 
 
 def _end_of(progress: Progress, work: Callable[[], None]) -> _End:
@@ -198,6 +241,9 @@ def _end_of(progress: Progress, work: Callable[[], None]) -> _End:
     except EnoughDone as e:
         progress.say(f"{e}: stopping guests and saving the verdicts so far")
         return _End(stopped=str(e))
+    except ClusterGone as e:
+        progress.say(f"{e.what}: saving the verdicts so far")
+        return _End(gone=e)
     except KeyboardInterrupt:
         progress.say("interrupted: stopping guests and saving the verdicts so far")
         return _End(interrupted=True)

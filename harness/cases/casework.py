@@ -123,6 +123,28 @@ class EnoughDone(Exception):
     """The run has done as much as its plan asks for. Its text says what that was."""
 
 
+class Limits:
+    """When a run has done enough, by its plan: after so many minutes, or so many failed cases."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
+        self._failures = 0  # cases that ended with a finding that nobody expects
+
+    def ended(self, store: RunStore, case: CaseId) -> None:
+        """Count a case that came to its end."""
+        self._failures += any(f.expectation is None for f in store.findings_of(case))
+
+    def need_more(self) -> None:
+        """Raises EnoughDone."""
+        plan = self._plan
+        if plan.max_failures is not None and self._failures >= plan.max_failures:
+            cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
+            raise EnoughDone(f"{cases} failed, and no more were asked for")
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise EnoughDone(f"the time given, {plan.minutes:g} min, is up")
+
+
 class Casework:
     """Steps 5 to 8, from the thread that owns the store. Stations only record, recover and judge."""
 
@@ -146,8 +168,7 @@ class Casework:
         self._bases = bases
         self._recorded_files = recorded
         self._on_done = on_done
-        self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
-        self._failures = 0  # cases that ended with a finding that nobody expects
+        self._limits = Limits(plan)
         self._unrecorded: deque[_Case] = deque()
         self._waiting: dict[cf.Future[Callback], None] = {}
         self._arrived: queue.SimpleQueue[Callback] = queue.SimpleQueue()  # from tasks that still run
@@ -190,15 +211,7 @@ class Casework:
                 del self._waiting[future]
                 future.result()()
             if self._waiting:
-                self._need_more()
-
-    def _need_more(self) -> None:
-        plan = self._plan
-        if plan.max_failures is not None and self._failures >= plan.max_failures:
-            cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
-            raise EnoughDone(f"{cases} failed, and no more were asked for")
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise EnoughDone(f"the time given, {plan.minutes:g} min, is up")
+                self._limits.need_more()
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None
@@ -560,7 +573,7 @@ class Casework:
         self._store.set_case_status(work.id, status, work.case.doubt)
         work.examiner.recording.log.unlink(missing_ok=True)
         self._on_done(work.id)
-        self._failures += any(f.expectation is None for f in self._store.findings_of(work.id))
+        self._limits.ended(self._store, work.id)
         self._next_recording(pool)
 
     def _put_cut(self, work: _Work) -> None:

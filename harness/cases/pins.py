@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import __version__
 from harness.cases.fsck_reads import find_library
 from harness.errors import PowercutError, RunChanged
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profiles import Profile, Tool
 from harness.guests.disk import find_binary
 from harness.guests.kits import Kits
 from harness.guests.machine import Machine
@@ -38,14 +38,21 @@ def pin(store: RunStore, pins: Mapping[str, str]) -> None:
     if not before:
         store.put_pins(pins)
         return
-    names = dict.fromkeys([*before, *pins])
-    differ = [(n, before.get(n, ""), pins.get(n, "")) for n in names if before.get(n) != pins.get(n)]
-    if differ:
-        listed = "; ".join(f"{name}: {_shown(then)} then, {_shown(now)} now" for name, then, now in differ)
+    if listed := differences(before, pins, "then", "now"):
         raise RunChanged(
             f"{store.path} was begun with other parts than there are now: {listed}",
             "start a new run, or put back what was there; the verdicts that are kept stay as they are",
         )
+
+
+def differences(one: Mapping[str, str], other: Mapping[str, str], of_one: str, of_other: str) -> str:
+    """In which pins two sets differ, for people; empty if in none. `of_one`, `of_other`: whose they are."""
+    names = dict.fromkeys([*one, *other])
+    return "; ".join(
+        f"{name}: {_shown(one.get(name, ''))} {of_one}, {_shown(other.get(name, ''))} {of_other}"
+        for name in names
+        if one.get(name) != other.get(name)
+    )
 
 
 def _shown(value: str) -> str:
@@ -72,9 +79,26 @@ def pins_of(
     pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}
     pins["readtrace"] = _found(find_library)
     for profile in profiles:
-        pins[f"mode {profile.name}"] = _hash(profile)
-        pins |= {f"{t.program} of {profile.filesystem}": file_hash(Path(t.path())) for t in profile.tools}
+        pins |= _profile_pins(profile, profile.tools)
     return pins | _workload_pins(workloads)
+
+
+def host_pins(machines: Iterable[Machine], profiles: Iterable[Profile]) -> dict[str, str]:
+    """Those of `pins_of` that tell the hosts of a cluster apart: machines, modes, and the programs that
+    check and repair; what is made once for all of them, by mkfs or from the kernel's files, is not among
+    them.
+    """
+    pins: dict[str, str] = {}
+    for machine in machines:
+        pins |= _machine_pins(machine)
+    for profile in profiles:
+        pins |= _profile_pins(profile, [t for t in (profile.fsck, profile.repair) if t])
+    return pins
+
+
+def _profile_pins(profile: Profile, tools: Iterable[Tool]) -> dict[str, str]:
+    of_tools = {f"{t.program} of {profile.filesystem}": file_hash(Path(t.path())) for t in tools}
+    return {f"mode {profile.name}": _hash(profile)} | of_tools
 
 
 def _machine_pins(machine: Machine) -> dict[str, str]:

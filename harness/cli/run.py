@@ -40,7 +40,8 @@ from harness.cli.options import (
     stopping_options,
     with_options,
 )
-from harness.errors import ExitCode, UsageError
+from harness.cluster.crowd import need_cluster
+from harness.errors import ClusterGone, ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
@@ -116,6 +117,18 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     default=os.cpu_count() or 1,
     show_default=True,
     help="Guests to run at once.",
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Record and judge on the workers of a Dask scheduler, tcp://HOST:8786, or with local:4 on four "
+    "worker processes of this host; a case each at a time, whatever -j says. Needs pip install "
+    "'powercut[cluster]', and the same Powercut, QEMU and fsck on every worker.",
+)
+@click.option(
+    "--all-logs",
+    is_flag=True,
+    help="With --cluster: bring back every recording, not only those of cases with findings or undecided.",
 )
 @click.option(
     "--recordings",
@@ -214,7 +227,8 @@ def run_command(**given: Any) -> ExitCode:
             plan = store.plan()
             need_resumable(plan, named_kernel(given))
             limits = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
-            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **limits)
+            cluster = plan.cluster if given["cluster"] is None else _asked_cluster(given)
+            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, cluster=cluster, **limits)
             return shell_code(_execute(plan, store, given["events"]))
     plan = _plan(given)
     if given["no_action"]:
@@ -222,8 +236,25 @@ def run_command(**given: Any) -> ExitCode:
     return shell_code(_run(plan, given))
 
 
-KEPT_BESIDE_RESUME = ("resume", "jobs", "events", "minutes", "max_failures", "kernel", "modules", "replaced")
+KEPT_BESIDE_RESUME = (
+    *("resume", "jobs", "cluster", "events", "minutes", "max_failures"),
+    *("kernel", "modules", "replaced"),
+)
 """A kernel's files only to say that they may be used: the run goes on with those that it was begun with."""
+
+
+def _asked_cluster(given: Mapping[str, Any]) -> str:
+    """The address of --cluster; empty for none. Raises UsageError for another form, and where it cannot be
+    used, before a run directory is made.
+    """
+    address = given["cluster"] or ""
+    if not address and given["all_logs"]:
+        raise UsageError(
+            "--all-logs is for runs on a cluster", "a run on this host keeps every recording anyway"
+        )
+    if address:
+        need_cluster(address)
+    return str(address)
 
 
 def _jobs_beside_resume(given: Mapping[str, Any]) -> int | None:
@@ -290,6 +321,8 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
+        cluster=_asked_cluster(given),
+        all_logs=given["all_logs"],
         argv=sys.argv[1:],
     )
 
@@ -298,7 +331,11 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     stream = EventStream(store, events)
     stream.began(plan)
     with progress_for(errors if stream.is_output else console) as progress:
-        summary = execute(plan, store, progress, stream.done)
+        try:
+            summary = execute(plan, store, progress, stream.done)
+        except ClusterGone as e:
+            then = f"then {resume(plan, shown_path(store.path))}"
+            raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
     stream.ended(summary)
     if stream.is_output:  # for a program: no words between the lines
         return summary

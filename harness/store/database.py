@@ -79,9 +79,13 @@ class Database:
         self._lock = threading.RLock()
 
     @classmethod
-    def create(cls, file: Path) -> Database:
-        """Make the tables in a new file. Raises sqlite3.Error."""
+    def create(cls, file: Path, *, durable: bool = True) -> Database:
+        """Make the tables in a new file; `durable`: what was written survives a power cut. Raises
+        sqlite3.Error.
+        """
         connection = _connect(file)
+        if not durable:
+            connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
         with connection:
             known = [("schema", str(SCHEMA)), ("cases", NOTHING), ("expectations", digest())]

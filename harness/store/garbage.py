@@ -55,7 +55,17 @@ def kept_cache(cache: Path) -> list[Kept]:
     return sorted(found, key=lambda k: k.used)
 
 
-_PARTED = ("kernels", "kernels/modules", "kernels/trees", "rootfs", "archive", "programs", "triage", "tools")
+_PARTED = (
+    "kernels",
+    "kernels/modules",
+    "kernels/trees",
+    "rootfs",
+    "archive",
+    "programs",
+    "triage",
+    "tools",
+    "parts",
+)
 """Folders of the cache whose entries are used each for itself."""
 
 

@@ -65,8 +65,9 @@ class RunStore:
     # opening and closing
 
     @classmethod
-    def create(cls, root: Path, name: str, info: RunInfo) -> RunStore:
-        """Create a new `root/runs/<date>-<name>`, and point `root/latest` at it.
+    def create(cls, root: Path, name: str, info: RunInfo, *, durable: bool = True) -> RunStore:
+        """Create a new `root/runs/<date>-<name>`, and point `root/latest` at it. `durable`: False for one
+        that nobody needs once this process has ended.
 
         Raises UsageError for a name that is not a valid file name, StoreError if the directory cannot be
         made.
@@ -76,7 +77,7 @@ class RunStore:
         info = replace(info, name=name, schema=SCHEMA)
         try:
             path = make_directory(root, name, info.started)
-            database = Database.create(path / DATABASE)
+            database = Database.create(path / DATABASE, durable=durable)
             info = write_info(path, info)
             point_latest(root, path)
         except (OSError, sqlite3.Error) as error:

@@ -1,0 +1,137 @@
+"""What travels between a run and its workers. Every message is a struct, sent as MessagePack: Dask carries
+bytes, and a message of another form is refused where it is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import PowercutError
+from harness.model import CaseId, Workload
+from harness.plan import Plan
+from harness.store.records import CaseRows
+
+MessageT = TypeVar("MessageT", bound=msgspec.Struct)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A file that guests are made of, named by its contents. `path`: where the run has it, for workers that
+    share a file system with the run.
+    """
+
+    sha256: str
+    what: str
+    path: str
+
+
+class KitSpec(msgspec.Struct, frozen=True):
+    """A `GuestKit` by its contents: the machine with its accelerator, and hashes of kernel and initramfs."""
+
+    machine: str
+    accel: str
+    kernel: str
+    initramfs: str
+
+
+class Outfit(msgspec.Struct, frozen=True):
+    """What a worker must have for the cases of a run: the same for all of them.
+
+    `run`: the name of the run, with a random part. `judge`: None where the recorder judges as well. `bases`:
+    the packed base image of each mode, by the mode's name. `variables`: the built parts, by the environment
+    variable that names each. All of these are hashes of `parts`. `pins`: those of the run
+    (`harness.cases.pins`).
+    """
+
+    run: str
+    plan: Plan
+    recorder: KitSpec
+    judge: KitSpec | None
+    bases: dict[str, str]
+    variables: dict[str, str]
+    parts: tuple[Part, ...]
+    pins: dict[str, str]
+
+
+class Lacking(msgspec.Struct, frozen=True):
+    """The answer to an outfit: the hashes of parts that the worker's host does not have. None: it is
+    ready.
+    """
+
+    parts: tuple[str, ...] = ()
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """What is known of a case: its rows, and the packed files of its recording, by name."""
+
+    rows: CaseRows | None = None
+    files: dict[str, bytes] = {}
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """One case, to be recorded and decided. `workload`: the name of a generated one, else all of it.
+    `parcel`: what is known already; `files`: hashes that its recording must have. `all_logs`: send the
+    recording back whatever comes of it.
+    """
+
+    run: str
+    number: int
+    case: CaseId
+    workload: str | Workload
+    parcel: Parcel = Parcel()
+    files: dict[str, str] = {}
+    all_logs: bool = False
+
+
+class Note(msgspec.Struct):
+    """Progress of an errand since the note before; `Progress` has the words."""
+
+    number: int
+    said: list[str] = []
+    begun: dict[str, int] = {}
+    advanced: dict[str, int] = {}
+
+
+class Done(msgspec.Struct, frozen=True):
+    """An errand that came to its end. `begun`, `advanced`: progress in all."""
+
+    parcel: Parcel
+    begun: dict[str, int]
+    advanced: dict[str, int]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a worker is. `place`: the same for all processes that share a cache of parts. `process`: another
+    one once it was started anew.
+    """
+
+    powercut: str
+    source: str
+    place: str
+    process: str
+
+
+class NotFitted(PowercutError):
+    """The worker's process has no outfit of this run: it was started anew, or gave the outfit up."""
+
+
+class BusyElsewhere(PowercutError):
+    """The worker works for another run."""
+
+
+class Unfit(PowercutError):
+    """The worker cannot do this run's work: what it lacks, or what differs."""
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Inverse of `decode`."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode(data: bytes, kind: type[MessageT]) -> MessageT:
+    """Raises PowercutError for bytes that are no such message."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError) as e:
+        raise PowercutError(f"{len(data)} bytes are no {kind.__name__}: {e}", "start the workers anew") from e

@@ -1,0 +1,193 @@
+"""Workers of a Dask scheduler. The only module that imports `distributed`.
+
+Dask gives the connections, the workers' processes, the transfer of parts from worker to worker, and the word
+that a worker has gone. Which worker gets which case is decided by `harness.cluster.dispatch`: each task
+names its worker, so that a case is never handed on behind the run's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import queue
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+
+from harness.cluster import parts, site
+from harness.cluster.crowd import Answer, Event, Member, Said, local_workers
+from harness.errors import ClusterGone, EnvironmentLacks
+
+CONNECT_S = 15.0
+CLOSE_S = 10.0
+RESULT_S = 60.0
+_CONFIG = {
+    "distributed.worker.profile.enabled": False,  # its samples cost a percent
+    "distributed.comm.retry.count": 2,
+}
+
+
+class DaskCrowd:
+    """See `harness.cluster.crowd.Crowd`."""
+
+    def __init__(self, address: str, run: str, scratch: Path) -> None:
+        """Connect, or start workers on this host; `scratch` is for their files. Raises EnvironmentLacks
+        if nobody answers there.
+        """
+        self._run = run
+        self._address = address
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._tickets = itertools.count(1)
+        self._closing = False
+        self._futures: dict[int, Any] = {}
+        self._parts: dict[str, Any] = {}
+        self._topic = f"powercut-{run}"
+        self._cluster: Any = None
+        self._settings = dask.config.set(_CONFIG)
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it, we say ourselves
+        workers = local_workers(address)
+        if workers:
+            self._cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,  # guests are processes of their own, which it does not count
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                local_directory=str(scratch),
+                silence_logs=logging.CRITICAL,
+            )
+        try:
+            self._client = distributed.Client(
+                self._cluster or address, timeout=CONNECT_S, set_as_default=False, name="powercut"
+            )
+        except OSError as e:
+            raise EnvironmentLacks(
+                f"no Dask scheduler answers at {address}: {e}", "start one there: dask scheduler"
+            ) from e
+        self._client.subscribe_topic(self._topic, self._said)
+
+    @property
+    def description(self) -> str:
+        link = self._client.dashboard_link
+        return f"{self._address}" + (f", dashboard {link}" if link else "")
+
+    def members(self) -> dict[str, Member]:
+        self._need_connection()
+        try:
+            workers = self._client.scheduler_info()["workers"]
+        except (OSError, TimeoutError) as e:
+            raise self._gone(str(e)) from e
+        return {address: _member(address, of) for address, of in workers.items()}
+
+    def ticket(self) -> int:
+        return next(self._tickets)
+
+    def identify(self, ticket: int, address: str) -> None:
+        self._submit(ticket, address, site.identity, first=True)
+
+    def fit(self, ticket: int, address: str, outfit: bytes) -> None:
+        self._submit(ticket, address, site.fit, outfit, first=True)
+
+    def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
+        """The run sends a part once, to the first worker that needs it; the others get it from each other."""
+        held = self._parts.get(sha256)
+        if held is None or held.status in ("cancelled", "lost", "error"):
+            held = self._client.scatter(part.read_bytes(), workers=[address], hash=False)
+            self._parts[sha256] = held
+        self._submit(ticket, address, parts.keep, sha256, held, first=True)
+
+    def work(self, ticket: int, address: str, errand: bytes) -> None:
+        self._submit(ticket, address, _work, errand, self._topic)
+
+    def forget(self, ticket: int) -> None:
+        if future := self._futures.pop(ticket, None):
+            future.cancel()
+
+    def dismiss(self, address: str) -> None:
+        self._client.loop.add_callback(self._dismiss, [address])
+
+    def events(self, timeout_s: float) -> list[Event]:
+        found = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._events.get(timeout=timeout_s))
+            while True:
+                found.append(self._events.get_nowait())
+        return found
+
+    def close(self) -> None:
+        self._closing = True
+        self._futures.clear()
+        with contextlib.suppress(Exception):
+            self._client.sync(self._dismiss, None, callback_timeout=CLOSE_S)
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=CLOSE_S)
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close(timeout=CLOSE_S)
+
+    async def _dismiss(self, addresses: list[str] | None) -> None:
+        with contextlib.suppress(Exception):  # whoever is gone has nothing left to end
+            await self._client._run(_dismiss, self._run, workers=addresses, on_error="ignore")
+
+    def _submit(
+        self, ticket: int, address: str, function: Callable[..., object], *given: object, first: bool = False
+    ) -> None:
+        self._need_connection()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a recording may be larger than Dask likes
+            future = self._client.submit(
+                function,
+                *given,
+                key=f"{self._topic}-{ticket}",
+                workers=[address],
+                allow_other_workers=False,
+                priority=1 if first else 0,
+                pure=False,
+            )
+        self._futures[ticket] = future
+        future.add_done_callback(lambda done: self._answered(ticket, done))
+
+    def _answered(self, ticket: int, future: Any) -> None:
+        """In a thread of Dask's."""
+        if self._closing or future.cancelled():
+            return
+        try:
+            answer = Answer(ticket, value=future.result(timeout=RESULT_S))
+        except Exception as e:  # whatever the worker raised, or the way from it
+            answer = Answer(ticket, error=e)
+        self._futures.pop(ticket, None)
+        self._events.put(answer)
+
+    def _said(self, event: tuple[float, Any]) -> None:
+        self._events.put(Said(event[1]))
+
+    def _need_connection(self) -> None:
+        if self._client.status != "running":
+            raise self._gone(f"the connection is {self._client.status}")
+
+    def _gone(self, why: str) -> ClusterGone:
+        return ClusterGone(f"the scheduler at {self._address} is gone: {why}", "start it again")
+
+
+def _member(address: str, of: Mapping[str, Any]) -> Member:
+    named = str(of["name"])
+    return Member(address, address if named == address else f"{named} at {address}", int(of["nthreads"]))
+
+
+# --- in the worker's process -----------------------------------------------------------------
+
+
+def _work(errand: bytes, topic: str) -> bytes:
+    worker = distributed.get_worker()
+    return site.work(errand, lambda note: worker.log_event(topic, note))
+
+
+async def _dismiss(run: str) -> None:
+    await asyncio.to_thread(site.dismiss, run)

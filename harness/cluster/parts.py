@@ -1,0 +1,94 @@
+"""The files that guests are made of, by their contents: what a run needs on its workers, and where a worker
+has it.
+
+A worker uses a file that is there already, and keeps the others in its cache, `parts/<sha256>`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from harness.cases.fsck_reads import find_library
+from harness.cluster.messages import KitSpec, Outfit, Part
+from harness.errors import PowercutError
+from harness.guests.disk import find_binary
+from harness.guests.kits import Kits
+from harness.guests.uml import find_shim
+from harness.guests.worker import GuestKit
+from harness.host.cache import cache_dir
+from harness.host.files import file_hash, write_atomically
+from harness.plan import Plan
+
+FOLDER = "parts"
+PROGRAM_MODE = 0o755  # a UML kernel is a program, and so is the disk
+_BUILT = {"POWERCUT_DISK": find_binary, "POWERCUT_READTRACE": find_library, "POWERCUT_UMLSHIM": find_shim}
+"""The built parts that run on the worker's host; the agent is in the initramfs."""
+
+
+_OF_ONE_CASE: Mapping[str, Any] = MappingProxyType(
+    {"jobs": 1, "recordings": None, "minutes": None, "max_failures": None, "cluster": "", "argv": []}
+)
+"""What a worker's plan has instead of the run's: limits hold for the run, and recordings come with the
+case.
+"""
+
+
+def outfit_of(
+    run: str, plan: Plan, kits: Kits, bases: Mapping[str, Path], pins: Mapping[str, str]
+) -> tuple[Outfit, dict[str, Path]]:
+    """The outfit of a run, and its parts' files by their hashes. `bases`: packed. Raises EnvironmentLacks for
+    a built part that is missing.
+    """
+    parts: dict[str, Part] = {}
+
+    def part(path: Path, what: str) -> str:
+        sha = file_hash(path)
+        parts.setdefault(sha, Part(sha, what, str(path.resolve())))
+        return sha
+
+    def kit(of: GuestKit) -> KitSpec:
+        name = of.machine.name
+        kernel, archive = (
+            part(of.kernel_image, f"kernel for {name}"),
+            part(of.initramfs, f"initramfs for {name}"),
+        )
+        return KitSpec(name, of.machine.accel, kernel, archive)
+
+    outfit = Outfit(
+        run=run,
+        plan=msgspec.structs.replace(plan, **_OF_ONE_CASE),
+        recorder=kit(kits.recorder),
+        judge=None if kits.recorder is kits.judge else kit(kits.judge),
+        bases={name: part(path, f"base image of {name}") for name, path in bases.items()},
+        variables={name: part(find(), name) for name, find in _BUILT.items()},
+        parts=tuple(parts.values()),
+        pins=dict(pins),
+    )
+    return outfit, {sha: Path(p.path) for sha, p in parts.items()}
+
+
+def found(part: Part) -> Path | None:
+    """Where this host has a part: in its cache, or where the run has it. None: nowhere."""
+    kept = cache_dir(FOLDER) / part.sha256
+    if kept.is_file():
+        os.utime(kept)  # in use: `powercut gc` goes by it
+        return kept
+    own = Path(part.path)
+    try:
+        return own if file_hash(own) == part.sha256 else None
+    except OSError:
+        return None
+
+
+def keep(sha256: str, data: bytes) -> None:
+    """Put a part that was sent into this host's cache. Raises PowercutError if it is another one."""
+    if (told := hashlib.sha256(data).hexdigest()) != sha256:
+        raise PowercutError(f"a part was changed on its way: sha256 {sha256} expected, {told} found")
+    write_atomically(cache_dir(FOLDER) / sha256, data, mode=PROGRAM_MODE)

@@ -1,0 +1,368 @@
+"""The worker's side: what one worker process keeps between cases, and how it carries one out.
+
+A process works for one run at a time. It keeps its crews (a station each, with guests that are booted and
+base images unpacked), as many as the scheduler gives it cases at once, and dismisses them when the run says
+so or when nothing has come for IDLE_S: a run that was killed says nothing any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import __version__
+from harness.cases.casework import Casework
+from harness.cases.pins import differences, host_pins, source_hash
+from harness.cases.pool import Pool, pool_of
+from harness.cluster.messages import (
+    BusyElsewhere,
+    Done,
+    Errand,
+    KitSpec,
+    Lacking,
+    Note,
+    NotFitted,
+    Outfit,
+    Parcel,
+    Unfit,
+    decode,
+    encode,
+)
+from harness.cluster.parcels import parcel_of, put_files
+from harness.cluster.parts import FOLDER, found
+from harness.errors import NeverBoots, PowercutError
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.kits import Kits
+from harness.guests.machine import Machine, machine_of
+from harness.guests.worker import GuestKit
+from harness.host.cache import cache_dir
+from harness.host.folders import OwnedFolder
+from harness.host.packed import unpack
+from harness.model import CaseId, Verdict
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
+from harness.workloads.generate import generate
+
+IDLE_S = 120.0
+"""How long guests wait for the next case."""
+NOTE_S = 1.0
+"""How often a case tells of its progress, at most."""
+
+Send = Callable[[bytes], None]
+"""Sends a note to the run."""
+
+
+# --- entry points: what the run asks a worker's process to do ---------------------------------
+
+
+def identity() -> dict[str, str]:
+    """Who this worker is, in words that every version understands: see `Identity`."""
+    return {
+        "powercut": __version__,
+        "source": source_hash(),
+        "place": f"{socket.gethostname()}:{cache_dir(FOLDER)}",
+        "process": _process(),
+    }
+
+
+@functools.cache
+def _process() -> str:
+    """This process, and no other that had or will have its number."""
+    return f"{os.getpid()}@{time.time_ns()}"
+
+
+def fit(outfit: bytes) -> bytes:
+    """Get ready for a run; answers with what is lacking. Raises Unfit, BusyElsewhere."""
+    return encode(SITE.fit(decode(outfit, Outfit)))
+
+
+def work(errand: bytes, send: Send) -> bytes:
+    """Carry out an errand. Raises NotFitted, Unfit."""
+    return encode(SITE.work(decode(errand, Errand), send))
+
+
+def dismiss(run: str) -> None:
+    """End all that is done for this run here, and its guests."""
+    SITE.dismiss(run)
+
+
+# --- crews -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """An outfit with everything in its place. `packed`, `bases`: base images by mode, packed and not."""
+
+    outfit: Outfit
+    kits: Kits
+    profiles: dict[str, Profile]
+    packed: dict[str, Path]
+    bases: dict[str, Path]
+    folder: OwnedFolder
+
+    @property
+    def plan(self) -> Plan:
+        return self.outfit.plan
+
+
+class Crew:
+    """One case at a time: a station, and a folder for the small run directory of that case."""
+
+    def __init__(self, fitted: _Fitted, number: int) -> None:
+        self._fitted = fitted
+        self._scratch = fitted.folder.path / f"crew-{number}"
+        self._scratch.mkdir()
+        self.pool: Pool = pool_of(fitted.kits, self._scratch, fitted.plan)
+
+    def work(self, errand: Errand, progress: Relay) -> Parcel:
+        """Record and decide the case. Raises Unfit if the guests of this host do not come up."""
+        fitted, case = self._fitted, errand.case
+        profile = fitted.profiles[case.configuration]
+        workload = generate(errand.workload) if isinstance(errand.workload, str) else errand.workload
+        with self._store() as store:
+            packed = store.layout.base(case.filesystem, case.mode)
+            packed.parent.mkdir(parents=True)
+            packed.symlink_to(fitted.packed[profile.name])
+            self._unpack(profile)
+            store.add_case(CaseInfo(case))
+            put_files(store, case, errand.parcel)
+            if errand.parcel.rows:
+                store.adopt(errand.parcel.rows)
+            casework = Casework(
+                fitted.plan, store, progress, self._scratch, fitted.bases, {case: errand.files}
+            )
+            casework.work(self.pool, [(profile, workload)], {})
+            self._need_hope(store, case)
+            wanted = errand.all_logs or _is_of_interest(store, case)
+            return parcel_of(store, case, files=wanted and not errand.parcel.files)
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[RunStore]:
+        with RunStore.create(self._scratch, "case", _INFO, durable=False) as store:
+            try:
+                yield store
+            finally:
+                shutil.rmtree(store.path, ignore_errors=True)
+
+    def _unpack(self, profile: Profile) -> None:
+        """A recording that is loaded looks for its base image in the scratch folder."""
+        image = self._scratch / f"{profile.filesystem}-{profile.mode}.base.img"
+        if not image.exists():
+            image.symlink_to(self._fitted.bases[profile.name])
+
+    def _need_hope(self, store: RunStore, case: CaseId) -> None:
+        record = store.case(case)
+        if record is not None and record.status is CaseStatus.DONE:
+            return
+        try:
+            for kit in (self._fitted.kits.recorder, self._fitted.kits.judge):
+                kit.boots.require_hope()
+        except NeverBoots as e:
+            raise Unfit(e.what, e.next_step) from e
+
+
+_INFO = RunInfo(
+    name="case",
+    powercut=__version__,
+    git_head="",
+    argv=(),
+    kernel=KernelInfo(""),
+    machine=MachineInfo(""),
+    host="",
+    started=datetime.now(UTC),
+)
+
+
+def _is_of_interest(store: RunStore, case: CaseId) -> bool:
+    """Whether people, or a resumed run, will look at the recording again."""
+    record = store.case(case)
+    undecided = any(v.verdict is Verdict.UNKNOWN for v in store.iter_verdicts(case))
+    return (
+        undecided or record is None or record.status is not CaseStatus.DONE or bool(store.findings_of(case))
+    )
+
+
+class Site:
+    """See the module. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fitted: _Fitted | None = None
+        self._free: list[Crew] = []
+        self._busy: list[Crew] = []
+        self._made = 0
+        self._used = time.monotonic()
+
+    def fit(self, outfit: Outfit) -> Lacking:
+        """See `fit`."""
+        with self._lock:
+            if self._fitted and self._fitted.outfit.run != outfit.run:
+                if self._busy:
+                    raise BusyElsewhere(f"it works for the run {self._fitted.outfit.run}", "wait for its end")
+                self._give_up()
+            if self._fitted:
+                return Lacking()
+            places = {part.sha256: found(part) for part in outfit.parts}
+            if lacking := tuple(sha for sha, path in places.items() if path is None):
+                return Lacking(lacking)
+            self._fitted = _fitted(outfit, {sha: path for sha, path in places.items() if path})
+            self._used = time.monotonic()
+            threading.Thread(target=self._watch, args=[self._fitted], daemon=True).start()
+            return Lacking()
+
+    def work(self, errand: Errand, send: Send) -> Done:
+        """See `work`."""
+        relay = Relay(errand.number, send)
+        with self._crew(errand.run) as crew:
+            parcel = crew.work(errand, relay)
+        return Done(parcel, *relay.totals())
+
+    def dismiss(self, run: str) -> None:
+        """See `dismiss`. Errands on the way end with an exception."""
+        with self._lock:
+            if self._fitted is None or self._fitted.outfit.run != run:
+                return
+            fitted, crews = self._fitted, [*self._free, *self._busy]
+            self._fitted, self._free, self._busy = None, [], []
+        _close(crews, fitted)
+
+    @contextlib.contextmanager
+    def _crew(self, run: str) -> Iterator[Crew]:
+        with self._lock:
+            if self._fitted is None or self._fitted.outfit.run != run:
+                raise NotFitted(_process())
+            if self._free:
+                crew = self._free.pop()
+            else:
+                self._made += 1
+                crew = Crew(self._fitted, self._made)
+            self._busy.append(crew)
+        try:
+            yield crew
+        finally:
+            with self._lock:
+                self._used = time.monotonic()
+                if crew in self._busy:  # else it was dismissed
+                    self._busy.remove(crew)
+                    self._free.append(crew)
+
+    def _watch(self, fitted: _Fitted) -> None:
+        """In a thread of its own: dismiss crews that nobody needs any more."""
+        while self._fitted is fitted:
+            time.sleep(IDLE_S / 8)
+            with self._lock:
+                if self._fitted is fitted and not self._busy and time.monotonic() - self._used > IDLE_S:
+                    self._give_up()
+
+    def _give_up(self) -> None:
+        """With the lock held, and no crew at work."""
+        if self._fitted:
+            crews, fitted = self._free, self._fitted
+            self._fitted, self._free = None, []
+            _close(crews, fitted)
+
+
+def _close(crews: list[Crew], fitted: _Fitted) -> None:
+    for crew in crews:
+        crew.pool.close()
+    fitted.folder.remove()
+
+
+SITE = Site()
+
+
+# --- getting ready ---------------------------------------------------------------------------
+
+
+def _fitted(outfit: Outfit, places: dict[str, Path]) -> _Fitted:
+    """Raises Unfit, with everything in which this host differs from the run's."""
+    os.environ.update({name: str(places[sha]) for name, sha in outfit.variables.items()})
+    try:
+        profiles = {p.name: p for p in select_profiles(list(outfit.bases))}
+        machines = [_machine(kit, places) for kit in (outfit.recorder, outfit.judge) if kit]
+        pins = host_pins(machines, list(profiles.values()))
+    except PowercutError as e:
+        raise Unfit(e.what, e.next_step) from e
+    of_run = {name: outfit.pins.get(name, "") for name in pins}
+    if differ := differences(of_run, pins, "in the run", "there"):
+        raise Unfit(f"it differs from the run in {differ}", "give every worker what the run's host has")
+    recorder = _kit(outfit.recorder, places)
+    judge = _kit(outfit.judge, places) if outfit.judge else recorder
+    folder = OwnedFolder("powercut-worker-")
+    packed, bases = {}, {}
+    for name, sha in outfit.bases.items():
+        packed[name] = places[sha]
+        image = folder.path / f"{name.replace('/', '-')}.base.img"
+        bases[name] = unpack(places[sha], image, profiles[name].size_bytes)
+    return _Fitted(outfit, Kits(recorder, judge, ""), profiles, packed, bases, folder)
+
+
+def _machine(kit: KitSpec, places: dict[str, Path]) -> Machine:
+    """Raises PowercutError if this host cannot run it."""
+    machine = machine_of(kit.machine, kit.accel)
+    machine.kernel_release(places[kit.kernel])  # a UML kernel may need a C library that is not here
+    if lacks := machine.accel_lacks():
+        raise PowercutError(f"{machine.profile.title} cannot use {kit.accel}: {lacks}")
+    return machine
+
+
+def _kit(kit: KitSpec, places: dict[str, Path]) -> GuestKit:
+    return GuestKit(machine_of(kit.machine, kit.accel), places[kit.kernel], places[kit.initramfs])
+
+
+# --- progress --------------------------------------------------------------------------------
+
+
+class Relay:
+    """Progress of one errand, sent to the run in notes. Thread-safe."""
+
+    def __init__(self, number: int, send: Send) -> None:
+        self._lock = threading.Lock()
+        self._send = send
+        self._note = Note(number)
+        self._sent = time.monotonic()
+        self._begun: dict[str, int] = {}
+        self._advanced: dict[str, int] = {}
+
+    def say(self, text: str) -> None:
+        """See `Progress`."""
+        with self._lock:
+            self._note.said.append(text)
+            self._flush()
+
+    def begin(self, what: str, total: int) -> None:
+        """See `Progress`."""
+        with self._lock:
+            _add(self._note.begun, what, total)
+            _add(self._begun, what, total)
+
+    def advance(self, what: str, count: int) -> None:
+        """See `Progress`."""
+        with self._lock:
+            _add(self._note.advanced, what, count)
+            _add(self._advanced, what, count)
+            if time.monotonic() - self._sent >= NOTE_S:
+                self._flush()
+
+    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """What was begun and advanced in all."""
+        with self._lock:
+            return dict(self._begun), dict(self._advanced)
+
+    def _flush(self) -> None:
+        self._send(encode(self._note))
+        self._note, self._sent = Note(self._note.number), time.monotonic()
+
+
+def _add(counts: dict[str, int], what: str, count: int) -> None:
+    counts[what] = counts.get(what, 0) + count

@@ -1,0 +1,415 @@
+"""Who works on what, whatever happens to workers; without Dask, and without guests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from harness.cases.casework import EnoughDone
+from harness.cases.pins import source_hash
+from harness.cluster import dispatch
+from harness.cluster.crowd import Answer, Event, Member, Said
+from harness.cluster.dispatch import Dispatch
+from harness.cluster.messages import (
+    BusyElsewhere,
+    Done,
+    Errand,
+    KitSpec,
+    Lacking,
+    Note,
+    NotFitted,
+    Outfit,
+    Parcel,
+    Part,
+    Unfit,
+    decode,
+    encode,
+)
+from harness.errors import ClusterGone
+from harness.filesystems.profiles import select_profiles
+from harness.model import CaseId, CrashState, Judgement, Workload
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseRecord, CaseRows, CaseStatus, JudgedState
+from harness.tests.store.samples import INFO, broken
+from harness.workloads.load import parse_operation
+
+(PROFILE,) = select_profiles(["ext4/ordered"])
+KEPT = Judgement()
+KIT = KitSpec("qemu", "tcg", "k" * 64, "i" * 64)
+OWN = {"powercut": "1.0", "source": source_hash()}
+
+
+def case_of(workload: str) -> CaseId:
+    return CaseId("ext4", "ordered", workload)
+
+
+def decided(errand: Errand, judgement: Judgement = KEPT) -> Done:
+    """A case that was recorded and has one state."""
+    info = CaseInfo(errand.case, generated=1, distinct=1, log_hash=f"log of {errand.case}")
+    record = CaseRecord(info, CaseStatus.DONE, "", 1.0)
+    rows = CaseRows(record, (JudgedState(CrashState(0), "h", judgement),))
+    return Done(Parcel(rows), {"recorded": 1, "states": 1}, {"recorded": 1, "states": 1})
+
+
+@dataclass
+class Process:
+    """A worker's process. `holds`: it does not answer for this case; `parts`: what its host has."""
+
+    host: str = "here"
+    number: int = 1
+    identity: dict[str, str] = field(default_factory=lambda: dict(OWN))
+    slots: int = 1
+    fails: dict[str, Exception] = field(default_factory=dict)
+    fails_all: Exception | None = None
+    holds: Callable[[str], bool] = lambda workload: False
+    unfit: Exception | None = None
+    fitted: bool = False
+    has: list[Errand] = field(default_factory=list)
+
+
+class FakeCrowd:
+    """Workers that answer at once, in the order in which they were asked."""
+
+    description = "a crowd"
+
+    def __init__(self, **workers: Process) -> None:
+        self.workers = workers
+        self.stores: dict[str, set[str]] = defaultdict(set)  # parts, by host
+        self.sent: list[tuple[str, str]] = []
+        self.worked: list[tuple[str, str]] = []
+        self.forgotten: set[int] = set()
+        self.dismissed: list[str] = []
+        self._events: list[Event] = []
+        self._tickets = 0
+        self.then: Callable[[FakeCrowd], None] = lambda crowd: None
+        """Called each time it is waited for what happens."""
+
+    def members(self) -> dict[str, Member]:
+        return {a: Member(a, f"worker {a}", w.slots) for a, w in self.workers.items()}
+
+    def ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def identify(self, ticket: int, address: str) -> None:
+        worker = self.workers[address]
+        told = {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
+        self._events.append(Answer(ticket, told))
+
+    def fit(self, ticket: int, address: str, outfit: bytes) -> None:
+        worker = self.workers[address]
+        if worker.unfit:
+            self._events.append(Answer(ticket, error=worker.unfit))
+            return
+        wanted = {part.sha256 for part in decode(outfit, Outfit).parts}
+        lacking = sorted(wanted - self.stores[worker.host])
+        worker.fitted = not lacking
+        self._events.append(Answer(ticket, encode(Lacking(tuple(lacking)))))
+
+    def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
+        host = self.workers[address].host
+        self.sent.append((host, sha256))
+        self.stores[host].add(sha256)
+        self._events.append(Answer(ticket))
+
+    def work(self, ticket: int, address: str, errand: bytes) -> None:
+        message = decode(errand, Errand)
+        name = message.case.workload
+        self.worked.append((address, name))
+        if address not in self.workers:  # it went, and nobody has noticed yet
+            return
+        worker = self.workers[address]
+        worker.has.append(message)
+        if not worker.fitted:
+            self._events.append(Answer(ticket, error=NotFitted(f"{worker.number}")))
+        elif error := worker.fails_all or worker.fails.get(name):
+            self._events.append(Answer(ticket, error=error))
+        elif not worker.holds(name):
+            self._events.append(Answer(ticket, encode(decided(message))))
+
+    def answer(self, event: Event) -> None:
+        self._events.append(event)
+
+    def forget(self, ticket: int) -> None:
+        self.forgotten.add(ticket)
+
+    def dismiss(self, address: str) -> None:
+        self.dismissed.append(address)
+
+    def events(self, timeout_s: float) -> list[Event]:
+        self.then(self)
+        found, self._events = self._events[:1], self._events[1:]
+        return found
+
+    def close(self) -> None:
+        """Nobody to leave."""
+
+
+class Told:
+    """Progress that adds up, and a clock that goes on by a minute at each look at it."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = defaultdict(int)
+        self.said: list[str] = []
+        self.now = 0.0
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def begin(self, what: str, total: int) -> None:
+        self.left[what] += total
+
+    def advance(self, what: str, count: int) -> None:
+        self.left[what] -= count
+
+    def clock(self) -> float:
+        self.now += 2.0
+        return self.now
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    with RunStore.create(tmp_path, "t", INFO) as made:
+        yield made
+
+
+def work(
+    store: RunStore, crowd: FakeCrowd, *names: str, plan: Plan | None = None, recorded: str = ""
+) -> Told:
+    told = Told()
+    plan = plan or Plan(configurations=["ext4/ordered"], workloads=list(names))
+    part = Part("p" * 64, "a part", "/nowhere")
+    outfit = Outfit("run", plan, KIT, None, {}, {}, (part,), {"powercut": "1.0"})
+    made = Dispatch(plan, store, told, crowd, outfit, {part.sha256: Path("/nowhere")}, {}, lambda case: None)
+    made._clock = told.clock
+    made._staffed = 0.0
+    workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names]
+    made.work([(PROFILE, w) for w in workloads], {"no-program": "there is no program"})
+    return told
+
+
+def status(store: RunStore, workload: str) -> tuple[CaseStatus, str]:
+    record = store.case(case_of(workload))
+    assert record is not None
+    return record.status, record.reason
+
+
+def test_every_case_is_decided_once_and_in_the_order_of_the_plan(store: RunStore) -> None:
+    names = [f"w{i}" for i in range(9)]
+    crowd = FakeCrowd(a=Process(slots=2), b=Process())
+    told = work(store, crowd, *names, "no-program")
+    assert [r.case.workload for r in store.cases()] == [*names, "no-program"]
+    assert {status(store, n) for n in names} == {(CaseStatus.DONE, "")}
+    assert status(store, "no-program") == (CaseStatus.NOT_RUN, "there is no program")
+    assert sorted(w for _, w in crowd.worked) == names, "each was given out once"
+    assert {a for a, _ in crowd.worked} == {"a", "b"}
+    assert not any(told.left.values())
+    record = store.case(case_of("w0"))
+    assert record is not None
+    assert record.info.left_at.startswith("worker ")
+
+
+def test_a_host_gets_a_part_once_and_one_that_has_it_gets_none(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process("one"), b=Process("one"), c=Process("two"), d=Process("three"))
+    crowd.stores["three"].add("p" * 64)
+    work(store, crowd, *[f"w{i}" for i in range(40)])
+    assert sorted(crowd.sent) == [("one", "p" * 64), ("two", "p" * 64)]
+    assert {a for a, _ in crowd.worked} == {"a", "b", "c", "d"}
+
+
+def test_what_waits_at_a_worker_that_goes_is_not_held_against_the_case(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask holds it against both: a case could be given up that no worker had begun."""
+    monkeypatch.setattr(dispatch, "STRIKES", 1)
+
+    def die(crowd: FakeCrowd) -> None:
+        if "a" in crowd.workers and len(crowd.workers["a"].has) == 2:
+            del crowd.workers["a"]
+            crowd.workers["b"] = Process()
+
+    crowd = FakeCrowd(a=Process(holds=lambda _: True))
+    crowd.then = die
+    told = work(store, crowd, "begun", "waits", "other")
+    assert status(store, "begun")[0] is CaseStatus.UNKNOWN
+    assert status(store, "waits")[0] is status(store, "other")[0] is CaseStatus.DONE
+    assert [w for a, w in crowd.worked if a == "a"] == ["begun", "waits"]
+    assert not any(told.left.values())
+
+
+def test_a_case_that_loses_three_workers_is_unknown_and_says_what_was_seen(store: RunStore) -> None:
+    class Killed(FakeCrowd):
+        def work(self, ticket: int, address: str, errand: bytes) -> None:
+            if decode(errand, Errand).case.workload == "bad":
+                self.worked.append((address, "bad"))
+                del self.workers[address]
+                self.workers[f"{address}+"] = Process()
+            else:
+                super().work(ticket, address, errand)
+
+    crowd = Killed(a=Process(), b=Process())
+    told = work(store, crowd, "v", "bad", "w")
+    assert status(store, "v")[0] is status(store, "w")[0] is CaseStatus.DONE
+    code, why = status(store, "bad")
+    assert code is CaseStatus.UNKNOWN
+    assert why.count("was gone while it worked on this") == 3
+    assert "worker a" in why or "worker b" in why
+    assert told.left["recorded"] == 0
+
+
+def test_what_a_worker_raises_costs_a_case_and_no_other(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process(fails={"bad": RuntimeError("a defect")}))
+    work(store, crowd, "bad", "v", "w")
+    assert status(store, "v")[0] is status(store, "w")[0] is CaseStatus.DONE
+    assert status(store, "bad")[0] is CaseStatus.UNKNOWN
+    assert status(store, "bad")[1].count("RuntimeError: a defect") == 3
+
+
+def test_another_version_is_left_out_by_name_with_both_versions(store: RunStore) -> None:
+    crowd = FakeCrowd(old=Process(identity={"powercut": "0.9", "source": "f" * 64}), good=Process())
+    told = work(store, crowd, "v", "w")
+    assert {a for a, _ in crowd.worked} == {"good"}
+    (line,) = [s for s in told.said if "worker old is left out" in s]
+    assert "0.9 (source ffffffffffff)" in line
+    assert f"1.0 (source {OWN['source'][:12]})" in line
+
+
+def test_a_run_ends_if_every_worker_is_left_out(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process(unfit=Unfit("it has another e2fsck")))
+    with pytest.raises(ClusterGone, match="every worker"):
+        work(store, crowd, "w")
+    assert status(store, "w")[0] is CaseStatus.PLANNED, "it can be resumed"
+
+
+def test_a_worker_whose_guests_do_not_come_up_is_left_out_and_its_case_comes_back(store: RunStore) -> None:
+    """It would make every case UNKNOWN, faster than the others decide them."""
+    crowd = FakeCrowd(a=Process(fails_all=Unfit("3 guests did not come up")), b=Process())
+    told = work(store, crowd, *"vwxyz")
+    assert {status(store, n)[0] for n in "vwxyz"} == {CaseStatus.DONE}
+    assert crowd.dismissed == ["a"]
+    assert any("worker a is left out: 3 guests did not come up" in s for s in told.said)
+
+
+def test_a_worker_that_forgot_the_outfit_gets_it_again(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process())
+
+    def forget(crowd: FakeCrowd) -> None:
+        if len(crowd.worked) == 1:
+            crowd.workers["a"].fitted = False
+
+    crowd.then = forget
+    work(store, crowd, *"vwx")
+    assert {status(store, n)[0] for n in "vwx"} == {CaseStatus.DONE}
+
+
+def test_a_worker_of_another_run_is_asked_again(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process(unfit=BusyElsewhere("it works for the run other")))
+
+    def end(crowd: FakeCrowd) -> None:
+        if crowd.waited:  # type: ignore[attr-defined]
+            crowd.workers["a"].unfit = None
+        crowd.waited = True  # type: ignore[attr-defined]
+
+    crowd.waited = False  # type: ignore[attr-defined]
+    crowd.then = end
+    told = work(store, crowd, "w")
+    assert status(store, "w")[0] is CaseStatus.DONE
+    assert sum("it works for the run other" in s for s in told.said) == 1
+
+
+def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "SILENT_S", 100.0)
+    crowd = FakeCrowd(a=Process(holds=lambda _: True))
+
+    def late(crowd: FakeCrowd) -> None:
+        if crowd.dismissed and "b" not in crowd.workers:
+            crowd.workers["b"] = Process()
+            for ticket, errand in enumerate(crowd.workers["a"].has, crowd.first):  # type: ignore[attr-defined]
+                crowd.answer(Answer(ticket, encode(decided(errand, broken()))))
+                crowd.answer(Said(encode(Note(ticket, ["too late"]))))
+
+    crowd.first = 4  # type: ignore[attr-defined]  # who, outfit, part, outfit again come before
+    crowd.then = late
+    crowd.workers["c"] = Process(holds=lambda _: False, unfit=BusyElsewhere("busy"))
+    told = work(store, crowd, "v", "w")
+    assert crowd.dismissed == ["a"]
+    assert "too late" not in told.said
+    assert not store.findings(), "the late answers were not stored"
+    assert {status(store, n)[0] for n in "vw"} == {CaseStatus.DONE}
+
+
+def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> None:
+    class Broken(FakeCrowd):
+        def work(self, ticket: int, address: str, errand: bytes) -> None:
+            self.worked.append((address, ""))
+            self.answer(Answer(ticket, encode(decided(decode(errand, Errand), broken()))))
+
+    plan = Plan(configurations=["ext4/ordered"], workloads=list("vwxyz"), max_failures=1)
+    with pytest.raises(EnoughDone, match="1 case failed"):
+        work(store, Broken(a=Process()), *"vwxyz", plan=plan)
+    assert [r.status for r in store.cases()].count(CaseStatus.DONE) == 1
+
+
+def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process(holds=lambda _: True))
+
+    def then(crowd: FakeCrowd) -> None:
+        if "a" in crowd.workers and crowd.worked:
+            number = crowd.workers["a"].has[0].number
+            crowd.answer(Said(encode(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))))
+            crowd.workers["b"] = Process()
+            crowd.workers["a"].holds = lambda _: False
+            crowd.lives -= 1  # type: ignore[attr-defined]
+            if not crowd.lives:  # type: ignore[attr-defined]
+                del crowd.workers["a"]
+
+    crowd.lives = 2  # type: ignore[attr-defined]
+    crowd.then = then
+    told = work(store, crowd, "w")
+    assert status(store, "w")[0] is CaseStatus.DONE
+    assert not any(told.left.values())
+
+
+def test_a_resumed_run_sends_what_is_open_with_its_recording_and_leaves_the_rest(store: RunStore) -> None:
+    """Recorded anew, an open case could not keep the verdicts that it has."""
+    for name, verdict in (("done", Judgement()), ("open", Judgement(unknown=("guest lost",)))):
+        store.add_case(CaseInfo(case_of(name), log_hash=f"log of {case_of(name)}", files={"log.zst": ""}))
+        store.put_judgements(case_of(name), [JudgedState(CrashState(0), "h", verdict)])
+        store.set_case_status(case_of(name), CaseStatus.DONE)
+        folder = store.case_directory(case_of(name))
+        for file in ("log.zst", "history.json"):
+            (folder / file).write_text(f"{file} of {name}")
+    before = store.rows_of(case_of("done"))
+    crowd = FakeCrowd(a=Process())
+    work(store, crowd, "done", "open", "new")
+    assert store.rows_of(case_of("done")) == before
+    by_name = {e.case.workload: e for e in crowd.workers["a"].has}
+    assert set(by_name) == {"open", "new"}
+    assert by_name["open"].parcel.files == {
+        "log.zst": b"log.zst of open",
+        "history.json": b"history.json of open",
+    }
+    assert by_name["open"].parcel.rows is not None
+    assert by_name["new"].parcel == Parcel()
+    record = store.case(case_of("open"))
+    assert record is not None
+    assert (record.status, record.info.left_at) == (CaseStatus.DONE, ""), "the recording is here"
+    assert store.counts(case_of("open")).passed == 1
+
+
+def test_the_text_of_a_workload_travels_and_the_name_of_a_generated_one(store: RunStore) -> None:
+    crowd = FakeCrowd(a=Process())
+    generated = "ace-creat.foo+fsync.foo"
+    work(store, crowd, "mine", generated)
+    sent = {e.case.workload: e.workload for e in crowd.workers["a"].has}
+    mine = sent["mine"]
+    assert isinstance(mine, Workload)
+    assert mine == replace(Workload("mine", "", (parse_operation("sync"),)), files={})
+    assert sent[generated] == generated

@@ -1,0 +1,143 @@
+"""Dask as the crowd: real worker processes, without guests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.cluster.crowd import Answer, Crowd, Member, need_cluster
+from harness.cluster.messages import Errand, Identity, NotFitted, encode
+from harness.errors import ClusterGone, EnvironmentLacks, UsageError
+from harness.model import CaseId
+from harness.tests.needs import needed
+
+DEADLINE_S = 120.0
+RUN_WITHOUT = """
+import sys
+from harness.cli import main
+try:
+    main(["run", "-n", "-c", "ext4/ordered", "-w", "append-fsync"])
+except SystemExit as e:
+    assert not e.code, e.code
+import harness.run, harness.pytest_plugin, harness.cluster.dispatch, harness.cluster.parts
+print(sorted({m.split(".")[0] for m in sys.modules} & {"dask", "distributed", "tornado"}))
+"""
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+    """One worker process, with a cache of its own."""
+    with needed():
+        need_cluster("local:1")
+    from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415 - where it is missing, the test is skipped
+
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    made = DaskCrowd("local:1", "test-run", tmp_path)
+    yield made
+    made.close()
+
+
+def until(crowd: Crowd, is_so: Callable[[dict[str, Member]], bool]) -> dict[str, Member]:
+    """The members, once it is so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so(members := crowd.members()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return members
+
+
+def answer(crowd: Crowd, ticket: int) -> Answer:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        for event in crowd.events(0.5):
+            if isinstance(event, Answer) and event.ticket == ticket:
+                return event
+    raise AssertionError("no answer")
+
+
+def asked(crowd: Crowd, ask: Callable[[int], None]) -> Answer:
+    ticket = crowd.ticket()
+    ask(ticket)
+    return answer(crowd, ticket)
+
+
+def test_a_worker_says_who_it_is_keeps_parts_and_is_missed(crowd: Crowd, tmp_path: Path) -> None:
+    (address,) = until(crowd, lambda members: len(members) == 1)
+    told = asked(crowd, lambda ticket: crowd.identify(ticket, address))
+    identity = msgspec.convert(told.value, Identity)
+    part = tmp_path / "part"
+    part.write_bytes(b"a kernel")
+    sha = hashlib.sha256(b"a kernel").hexdigest()
+    assert asked(crowd, lambda ticket: crowd.give(ticket, address, sha, part)).error is None
+    kept = tmp_path / "cache" / "parts" / sha
+    assert kept.read_bytes() == b"a kernel"
+    assert os.access(kept, os.X_OK)
+    wrong = asked(crowd, lambda ticket: crowd.give(ticket, address, "0" * 64, part))
+    assert "changed on its way" in str(wrong.error)
+    assert not (tmp_path / "cache" / "parts" / ("0" * 64)).exists()
+
+    process = int(identity.process.partition("@")[0])
+    os.kill(process, signal.SIGKILL)
+    (other,) = until(crowd, lambda members: bool(members) and address not in members)
+    again = msgspec.convert(asked(crowd, lambda ticket: crowd.identify(ticket, other)).value, Identity)
+    assert (again.place, again.source) == (identity.place, identity.source)
+    assert again.process != identity.process
+
+
+def test_a_worker_without_the_outfit_says_so(crowd: Crowd) -> None:
+    (address,) = until(crowd, lambda members: len(members) == 1)
+    errand = encode(Errand("test-run", 1, CaseId("ext4", "ordered", "w"), "w"))
+    told = asked(crowd, lambda ticket: crowd.work(ticket, address, errand))
+    assert isinstance(told.error, NotFitted)
+
+
+def test_a_scheduler_that_ended_is_noticed(tmp_path: Path) -> None:
+    with needed():
+        need_cluster("local:1")
+    import distributed  # noqa: PLC0415 - where it is missing, the test is skipped
+
+    from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415
+
+    elsewhere = distributed.LocalCluster(
+        n_workers=0, processes=True, host="127.0.0.1", dashboard_address=None
+    )
+    crowd = DaskCrowd(elsewhere.scheduler_address, "test-run", tmp_path)
+    try:
+        assert crowd.members() == {}
+        elsewhere.close()
+        with pytest.raises(ClusterGone, match="is gone"):
+            until(crowd, lambda _: False)
+    finally:
+        crowd.close()
+
+
+def test_nobody_there_is_told_with_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with needed():
+        need_cluster("tcp://127.0.0.1:1")
+    from harness.cluster import over_dask  # noqa: PLC0415
+
+    monkeypatch.setattr(over_dask, "CONNECT_S", 0.5)
+    with pytest.raises(EnvironmentLacks, match="no Dask scheduler answers"):
+        over_dask.DaskCrowd("tcp://127.0.0.1:1", "test-run", tmp_path)
+
+
+@pytest.mark.parametrize("address", ["local", "local:0", "local:x", "host:8786", "tcp://host", "http://h:1"])
+def test_other_addresses_are_refused_before_anything_is_begun(address: str) -> None:
+    with pytest.raises(UsageError, match="names no cluster"):
+        need_cluster(address)
+
+
+def test_a_run_on_one_host_imports_no_dask() -> None:
+    """It takes more than a second to import, and need not be installed."""
+    done = subprocess.run([sys.executable, "-c", RUN_WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
