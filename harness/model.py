@@ -145,13 +145,15 @@ class Check:
 
     `application`: it counts at every crash point and runs on a copy. Its first argument is a file that lists
     what the application had acknowledged by then, one text per line. Exit 1: the promise was not kept; any
-    other code: it could not judge. With fewer acknowledgements it demands no more than with more.
+    other code: it could not judge. With fewer acknowledgements it demands no more than with more. `user`: who
+    runs it; empty: root.
     """
 
     operation: int
     argv: tuple[str, ...]
     reads: tuple[str, ...]
     application: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,11 @@ class Workload:
     # `redis-server:redis-server`
     programs: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # by path in the guest; executable
+    # files and folders of the host, at the same paths in the guest: `/usr/share/x`, `/usr/share/x:package`
+    host_files: tuple[str, ...] = ()
+    runtime: str = ""  # `python`: the interpreter and its library come along
+    user: str = ""  # who runs the programs; empty: root
+    image_mib: int = 0  # the least size of the file system; 0: the mode's own
 
     @property
     def opaque(self) -> bool:

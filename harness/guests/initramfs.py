@@ -10,31 +10,38 @@ import shutil
 import stat
 import struct
 import subprocess
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.guests.brought import ELF, host_files, is_elf, libraries, python_files
 from harness.kernels.find import read_module
+from harness.model import Workload
 
-ELF = b"\x7fELF"
 _64_BIT_LITTLE = b"\x02\x01"
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # p_type: elf(5)
 _NEEDED, _STRINGS = 1, 5  # d_tag
 _USUAL = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")
+_FIRST_ID, _IDS = 1000, 60000
+"""Users of applications have numbers from this range."""
 
 
 @dataclass
 class Initramfs:
-    """Files by absolute path in the guest, with permission bits; directories are implied."""
+    """Files by absolute path in the guest, with permission bits; directories are implied. `times`: when a
+    file was last changed, where that matters.
+    """
 
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # symbolic links: target by path
+    times: dict[str, int] = field(default_factory=dict)
 
     def add(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        self.files[path.lstrip("/")] = (mode, data)
+        self.files[in_guest(path)] = (mode, data)
 
     def add_modules(self, paths: Iterable[Path]) -> None:
         """Modules in load order; the agent loads what `/modules` lists."""
@@ -46,7 +53,7 @@ class Initramfs:
         self.add("modules", "".join(f"{name}\n" for name in names).encode())
 
     def add_program(self, wanted: str) -> None:
-        """A program of this host with the shared libraries that ldd(1) names, at their own paths.
+        """A program of this host with the shared libraries that it needs, at their own paths.
 
         `wanted`: `program`, or `program:package`; a program given as a path is at that path in the guest too.
         Raises EnvironmentLacks if it is not installed.
@@ -56,15 +63,40 @@ class Initramfs:
         self.add(f"bin/{asked.name}", path.read_bytes(), 0o755)
         if asked.is_absolute() and str(asked.parent) not in ("/bin", "/usr/bin"):  # these are one
             self.links[str(asked).lstrip("/")] = f"/bin/{asked.name}"
-        self._add_libraries(path)
+        self._add_libraries([path])
         if asked.name == "busybox":
             self._add_shell()
 
-    def _add_libraries(self, path: Path) -> None:
-        """Add the libraries of a program or library of this host."""
-        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
-        for library in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listed.stdout, re.MULTILINE):
-            self.add(library, Path(library).read_bytes(), 0o755)
+    def _add_libraries(self, paths: Iterable[Path]) -> None:
+        """Add the libraries of programs or libraries of this host."""
+        for name, library in libraries(paths).items():
+            self.add(name, library.read_bytes(), 0o755)
+
+    def add_host_files(self, files: Mapping[str, Path]) -> None:
+        """Files of this host, readable by everybody, with the libraries that programs among them need. They
+        keep their times: Python compares those of its modules.
+        """
+        for name, path in files.items():
+            seen = path.stat()
+            self.add(name, path.read_bytes(), 0o755 if seen.st_mode & 0o111 else 0o644)
+            self.times[in_guest(name)] = int(seen.st_mtime)
+        self._add_libraries(path for path in files.values() if is_elf(path))
+
+    def add_python(self) -> None:
+        """Python with its library, also as `python3` and `python`. Raises EnvironmentLacks."""
+        program, files = python_files()
+        self.add_host_files(files)
+        name = PurePosixPath(program).name
+        self.links |= {f"bin/{n}": program for n in ("python3", "python", name) if f"/bin/{n}" != program}
+
+    def add_users(self, names: Iterable[str]) -> None:
+        """Users beside root, each with a group of the same name; and `powercut-ack` for them: a mark in the
+        log takes root's rights.
+        """
+        users = {"root": 0} | {name: user_id(name) for name in names}
+        self.add("etc/passwd", "".join(f"{n}:x:{i}:{i}::/:/bin/sh\n" for n, i in users.items()).encode())
+        self.add("etc/group", "".join(f"{n}:x:{i}:\n" for n, i in users.items()).encode())
+        self.add("bin/powercut-ack", self.files["init"][1], 0o4755)
 
     def add_workload(self, files: Mapping[str, bytes]) -> None:
         """The files of a workload, and the libraries of this host that the programs among them need.
@@ -75,8 +107,10 @@ class Initramfs:
             self.add(name, data, 0o755)
         for name, path in libraries_of(files).items():
             # a loader is named by its path; a library is looked for where this distribution keeps them
-            self.add(name if "/" in name else f"/lib/x86_64-linux-gnu/{name}", path.read_bytes(), 0o755)
-            self._add_libraries(path)
+            self.add(name if "/" in name else f"{_USUAL[0]}/{name}", path.read_bytes(), 0o755)
+            self._add_libraries([path])
+        for name, place in _beside(files).items():
+            self.links[f"{_USUAL[0]}/{name}".lstrip("/")] = place
 
     def _add_shell(self) -> None:
         """A shell, its commands, and what applications call: see `harness.workloads.applications`."""
@@ -86,7 +120,7 @@ class Initramfs:
         for applet in listed.stdout.split():
             self.links[f"bin/{applet}"] = "busybox"
         del self.links["bin/busybox"]
-        for tool in ("powercut-ack", "powercut-on-copy"):  # vms/agent/src/main.rs
+        for tool in ("powercut-ack", "powercut-as", "powercut-on-copy"):  # vms/agent/src/main.rs
             self.links[f"bin/{tool}"] = "/init"
         self.links["usr/bin"] = "/bin"
 
@@ -98,11 +132,15 @@ class Initramfs:
             for parent in reversed(PurePosixPath(path).parents):
                 directories.setdefault(str(parent))
         directories.pop(".", None)
-        records = [_record(i, name, stat.S_IFDIR | 0o755, b"") for i, name in enumerate(directories)]
+        records = [
+            _record(i, name, stat.S_IFDIR | (0o1777 if name == "tmp" else 0o755), b"")
+            for i, name in enumerate(directories)
+        ]
         # early console output of PID 1 needs a node before devtmpfs is mounted
         records.append(_record(len(records), "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
         for name, (mode, data) in self.files.items():
-            records.append(_record(len(records), name, stat.S_IFREG | mode, data))
+            time = self.times.get(name, 0)
+            records.append(_record(len(records), name, stat.S_IFREG | mode, data, time=time))
         for name, target in links.items():
             records.append(_record(len(records), name, stat.S_IFLNK | 0o777, target.encode()))
         records.append(_record(0, "TRAILER!!!", 0, b""))
@@ -121,17 +159,38 @@ def find_program(wanted: str) -> Path:
     return Path(found).resolve()
 
 
+def in_guest(path: str) -> str:
+    """Where a file with this path is put: `/usr/bin` is a link to `/bin` in the guest."""
+    return re.sub("^/?usr/bin/", "bin/", path).lstrip("/")
+
+
+def user_id(name: str) -> int:
+    """The number of a user in the guest: always the same, whatever other users there are."""
+    return _FIRST_ID + zlib.crc32(name.encode()) % _IDS
+
+
 def libraries_of(files: Mapping[str, bytes]) -> dict[str, Path]:
     """Paths on this host of the libraries that a workload's programs need and its files do not include."""
     beside = {PurePosixPath(name).name for name in files}
-    wanted = {n: None for name, data in files.items() if data[:4] == ELF for n in needed(data, name)}
-    return {name: library_of(name) for name in wanted if name not in beside}
+    return {name: library_of(name) for name in _wanted(files) if name not in beside}
 
 
-def _record(inode: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)) -> bytes:
+def _beside(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The libraries that a workload's programs need and its files include: paths in the guest by name."""
+    beside = {PurePosixPath(name).name: name for name in files}
+    return {name: beside[name] for name in _wanted(files) if name in beside}
+
+
+def _wanted(files: Mapping[str, bytes]) -> list[str]:
+    return [*dict.fromkeys(n for name, data in files.items() if data[:4] == ELF for n in needed(data, name))]
+
+
+def _record(
+    inode: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0), time: int = 0
+) -> bytes:
     encoded = name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
-    fields = (inode + 1, mode, 0, 0, links, 0, len(data), 0, 0, *device, len(encoded), 0)
+    fields = (inode + 1, mode, 0, 0, links, time, len(data), 0, 0, *device, len(encoded), 0)
     head = b"070701" + b"".join(b"%08X" % f for f in fields) + encoded
     return _padded(head) + _padded(data)
 
@@ -140,17 +199,41 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 4)
 
 
-def build(agent: Path, modules: Iterable[Path], programs: Iterable[str], files: Mapping[str, bytes]) -> bytes:
-    """The archive for a guest: agent as /init, modules, host programs, plain files."""
+def build(
+    agent: Path,
+    modules: Iterable[Path],
+    programs: Iterable[str],
+    files: Mapping[str, bytes],
+    workloads: Iterable[Workload] = (),
+) -> bytes:
+    """The archive for a guest: agent as /init, modules, host programs, plain files, what workloads bring."""
+    workloads = [*workloads]
     root = Initramfs()
     root.add("init", agent.read_bytes(), 0o755)
     root.add_modules(modules)
     if busybox := shutil.which("busybox"):
         root.add("bin/busybox", Path(busybox).read_bytes(), 0o755)
-    for program in sorted(set(programs)):
+    for program in sorted({*programs, *(p for w in workloads for p in w.programs)}):
         root.add_program(program)
-    root.add_workload(files)
+    for wanted in sorted({wanted for w in workloads for wanted in w.host_files}):
+        root.add_host_files(host_files(wanted))
+    if any(w.runtime == "python" for w in workloads):
+        root.add_python()
+    if users := sorted({w.user for w in workloads if w.user}):
+        root.add_users(users)
+    root.add_workload({**files, **{path: data for w in workloads for path, data in w.files.items()}})
     return root.pack()
+
+
+def need_brought(workload: Workload) -> None:
+    """Raises EnvironmentLacks if this host lacks something that the workload brings into the guest."""
+    for program in workload.programs:
+        find_program(program)
+    for wanted in workload.host_files:
+        libraries(path for path in host_files(wanted).values() if is_elf(path))
+    if workload.runtime == "python":
+        python_files()
+    libraries_of(workload.files)
 
 
 # --- what a program of a workload needs ------------------------------------------------------

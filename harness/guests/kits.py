@@ -110,9 +110,7 @@ def kit_of(
 ) -> GuestKit:
     """A kit whose guests can mount these profiles' file systems and run these workloads' programs."""
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
-    programs = [program for w in workloads for program in w.programs]
-    files = {path: data for w in workloads for path, data in w.files.items()}
-    return GuestKit(machine, kernel.image, pack(kernel, modules, archive, programs, files))
+    return GuestKit(machine, kernel.image, pack(kernel, modules, archive, workloads=workloads))
 
 
 def pack(
@@ -121,10 +119,11 @@ def pack(
     archive: Path,
     programs: Sequence[str] = (),
     files: dict[str, bytes] | None = None,
+    workloads: Sequence[Workload] = (),
 ) -> Path:
     """Write the archive for guests of this kernel. Raises KernelError for a module that it does not have."""
     resolved = resolve_modules(kernel, list(dict.fromkeys(modules)))
-    archive.write_bytes(initramfs.build(find_agent(), resolved, programs, files or {}))
+    archive.write_bytes(initramfs.build(find_agent(), resolved, programs, files or {}, workloads))
     return archive
 
 
@@ -205,13 +204,11 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
 
 
 def missing_program(workload: Workload) -> str:
-    """Which of the workload's programs, or their libraries, this host lacks, and how to get it; empty if it
+    """Which of the workload's programs, libraries and files this host lacks, and how to get it; empty if it
     has them all.
     """
     try:
-        for program in workload.programs:
-            initramfs.find_program(program)
-        initramfs.libraries_of(workload.files)
+        initramfs.need_brought(workload)
     except EnvironmentLacks as e:
         return e.line
     return ""

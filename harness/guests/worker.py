@@ -59,6 +59,7 @@ RECOVER_TIMEOUT_S = 120.0
 USE_DEADLINE_S = 60
 """For writing to a recovered file system and removing all that it holds."""
 OPERATIONS_TIMEOUT_S = 600.0
+RUN_TIMEOUT_S = 600
 PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
@@ -322,10 +323,10 @@ class Worker:
             request = wire.RunOperations(
                 first_index=first,
                 operations=[to_wire(op) for op in batch],
-                deadline_s=PROGRAM_TIMEOUT_S,
+                deadline_s=RUN_TIMEOUT_S,
             )
             programs = sum(op.kind is OperationKind.RUN for op in batch)
-            timeout_s = OPERATIONS_TIMEOUT_S + programs * PROGRAM_TIMEOUT_S
+            timeout_s = OPERATIONS_TIMEOUT_S + programs * RUN_TIMEOUT_S
             done = guest.request(request, wire.OperationsDone, timeout_s)
             check_results(done.results, first, batch)
             on_progress(len(batch))
@@ -558,7 +559,8 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
         for at in range(0, max(len(text), 1), PUT_BYTES):
             part = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text[at : at + PUT_BYTES], append=at > 0)
             guest.request(part, wire.Done, RECOVER_TIMEOUT_S)
-        argv = ["powercut-on-copy", argv[0], ACKNOWLEDGED, *argv[1:]]
+        as_user = ["powercut-as", check.user] if check.user else []
+        argv = ["powercut-on-copy", *as_user, argv[0], ACKNOWLEDGED, *argv[1:]]
     request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
     done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
     return CheckResult(check.operation, done.exit_code, done.output.decode(errors="replace"))

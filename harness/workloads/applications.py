@@ -7,13 +7,15 @@ guest, at `/workload/<directory's name>/`, together with the directory's other f
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from harness.errors import UsageError
+from harness.host.trees import files_below
 from harness.model import Check, Operation, OperationKind, Workload
 
 DESCRIPTION = "workload.toml"
@@ -23,7 +25,11 @@ SHELL = "busybox:busybox-static"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _STARTABLE = (b"#!", b"\x7fELF")
 _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
+_RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
+"""What can be brought along as a whole, with the names under which scripts call it."""
+_USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
 _HELP = "workloads/README.md shows the format"
+IMAGE_MIB_MAX = 8 << 10
 
 
 class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,12 +39,18 @@ class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file DESCRIPTION. `programs`: programs of the host, each with its Debian package if that has
-    another name: `redis-cli:redis-tools`. `reads`: glob patterns of the files that `check` reads. `variants`:
-    each is a workload; its key is appended to the directory's name.
+    another name: `redis-cli:redis-tools`. `files`: files, folders and glob patterns of the host, with the
+    package where that is known. `runtime`: one of _RUNTIMES. `user`: runs both programs, in a mount point
+    that is the user's own. `image_mib`: the least size of the file system. `reads`: glob patterns of the
+    files that `check` reads. `variants`: each is a workload; its key is appended to the directory's name.
     """
 
     summary: str
     programs: list[str] = []
+    files: tuple[str, ...] = ()
+    runtime: str = ""
+    user: str = ""
+    image_mib: int = 0
     reads: tuple[str, ...] = ("*",)
     variants: dict[str, _Variant] = {}
 
@@ -59,14 +71,12 @@ def load_application(directory: Path) -> list[Workload]:
             f"{directory / DESCRIPTION}: programs = {relative} are neither names nor paths of this host",
             "name a program (sqlite3) or its whole path; what lies beside `run` goes along by itself",
         )
+    if wrong := next(_wrong(described), None):
+        raise UsageError(f"{directory / DESCRIPTION}: {wrong}", _HELP)
     for program in ("run", "check"):
-        _need_program(directory / program, described.programs)
+        _need_program(directory / program, described)
     place = f"/workload/{directory.name}"
-    files = {
-        f"{place}/{path.relative_to(directory)}": path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+    files = {f"{place}/{name}": path.read_bytes() for name, path in files_below(directory)}
     variants = described.variants or {"": _Variant(described.summary, [])}
     return [
         _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
@@ -84,9 +94,35 @@ def _workload(
 ) -> Workload:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
-    run = Operation(OperationKind.RUN, argv=(f"{place}/run", *variant.arguments))
-    check = Check(0, (f"{place}/check", *variant.arguments), described.reads, application=True)
-    return Workload(name, variant.summary, (run,), (check,), (SHELL, *described.programs), files)
+    run = (f"{place}/run", *variant.arguments)
+    if described.user:
+        run = ("powercut-as", described.user, *run)
+    check = (f"{place}/check", *variant.arguments)
+    return Workload(
+        name,
+        variant.summary,
+        (Operation(OperationKind.RUN, argv=run),),
+        (Check(0, check, described.reads, application=True, user=described.user),),
+        (SHELL, *described.programs),
+        files,
+        described.files,
+        described.runtime,
+        described.user,
+        described.image_mib,
+    )
+
+
+def _wrong(described: _Description) -> Iterator[str]:
+    """What a description asks for and cannot be had."""
+    if relative := [f for f in described.files if not f.startswith("/")]:
+        yield f"files = {relative} are no paths of this host; what lies beside `run` goes along by itself"
+    if described.runtime not in ("", *_RUNTIMES):
+        near = difflib.get_close_matches(described.runtime, _RUNTIMES, n=1) or list(_RUNTIMES)
+        yield f"runtime = {described.runtime!r} is not known; there is {', '.join(near)}"
+    if described.user and not _USER.fullmatch(described.user):
+        yield f"user = {described.user!r} is no user's name: lower-case letters, digits, _ and -"
+    if not 0 <= described.image_mib <= IMAGE_MIB_MAX:
+        yield f"image_mib = {described.image_mib} is not from 1 to {IMAGE_MIB_MAX}"
 
 
 def _read(directory: Path) -> _Description:
@@ -99,7 +135,7 @@ def _read(directory: Path) -> _Description:
         raise UsageError(f"{path}: {e}", f"it needs `summary`; {_HELP}") from e
 
 
-def _need_program(path: Path, programs: Sequence[str]) -> None:
+def _need_program(path: Path, described: _Description) -> None:
     if not path.is_file():
         raise UsageError(f"{path} is missing: an application needs the programs `run` and `check`", _HELP)
     head = path.read_bytes()[:256]
@@ -109,11 +145,15 @@ def _need_program(path: Path, programs: Sequence[str]) -> None:
             "write #!/bin/sh into its first line",
         )
     interpreter = _interpreter(head)
-    if interpreter not in ("", *_SHELLS, *(PurePosixPath(p.partition(":")[0]).name for p in programs)):
-        raise UsageError(
-            f"{path} is for {interpreter}, which the guest does not have",
-            f"add {interpreter} to `programs` of {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",
-        )
+    named = [PurePosixPath(p.partition(":")[0]).name for p in (*described.programs, *described.files)]
+    if interpreter in ("", *_SHELLS, *named, *_RUNTIMES.get(described.runtime, ())):
+        return
+    runtime = next((r for r in _RUNTIMES if interpreter.startswith(r)), "")
+    add = f'runtime = "{runtime}"' if runtime else f"{interpreter} to `programs`"
+    raise UsageError(
+        f"{path} is for {interpreter}, which the guest does not have",
+        f"add {add} in {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",
+    )
 
 
 def _interpreter(head: bytes) -> str:

@@ -236,12 +236,17 @@ def test_what_was_not_tried_before_the_deadline_is_undecided(tmp_path: Path) -> 
 
 
 class Answers:
-    """A guest that gives these results, whatever it is asked."""
+    """A guest that gives these results, whatever it is asked. `deadlines`: of the operations, with the time
+    that the host waited for them.
+    """
 
     def __init__(self, *results: wire.OperationResult) -> None:
         self._results = list(results)
+        self.deadlines: list[tuple[int, float]] = []
 
     def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.OperationsDone:
+        assert isinstance(message, wire.RunOperations)
+        self.deadlines.append((message.deadline_s, timeout_s))
         return wire.OperationsDone(self._results)
 
 
@@ -269,6 +274,16 @@ def record(tmp_path: Path, kind: OperationKind, *results: wire.OperationResult) 
     argv = ("./run",) if kind is OperationKind.RUN else ()
     wanted = Operation(kind, "" if argv else "f", argv=argv)
     Played(tmp_path).worker._run(cast(Any, Answers(*results)), [wanted], lambda _: None)
+
+
+def test_a_program_has_ten_minutes_to_do_its_work(tmp_path: Path) -> None:
+    """It was ended after two, too few for a database in an emulated guest."""
+    guest = Answers(wire.OperationResult(0))
+    wanted = Operation(OperationKind.RUN, argv=("./run",))
+    Played(tmp_path).worker._run(cast(Any, guest), [wanted], lambda _: None)
+    ((deadline_s, timeout_s),) = guest.deadlines
+    assert deadline_s == 600
+    assert timeout_s > deadline_s
 
 
 def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult:

@@ -35,6 +35,27 @@ powercut-ack never 2>/dev/null
 """
 
 
+# In Python, by a user who is not root.
+RUN_PYTHON = """#!/usr/bin/env python3
+import ctypes, json, os, pwd, subprocess
+assert pwd.getpwuid(os.getuid()).pw_name == "writer" and os.getuid() != 0
+with open("journal", "w") as f:
+    for i in (1, 2, 3):
+        print(json.dumps(i), file=f, flush=True)
+        {sync}
+        subprocess.run(["powercut-ack", str(i)], check=True)
+"""
+CHECK_PYTHON = """#!/usr/bin/env python3
+import os, pathlib, sys
+assert os.getuid() != 0
+here = pathlib.Path("journal").read_text().split() if os.path.exists("journal") else []
+for line in pathlib.Path(sys.argv[1]).read_text().split():
+    if line not in here:
+        sys.exit(print(f"line {line} is gone") or 1)
+pathlib.Path("journal").write_text("mine")
+"""
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     folder = tmp_path_factory.mktemp("applications")
@@ -43,7 +64,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
         (folder / name / "workload.toml").write_text(f'summary = "{name}"\n')
         (folder / name / "run").write_text(RUN.format(sync=sync))
         (folder / name / "check").write_text(CHECK)
-    own = [str(folder / "careful"), str(folder / "hasty")]
+    for name, sync in (("snake", "os.fsync(f.fileno()); os.sync()"), ("hasty-snake", "")):
+        (folder / name).mkdir()
+        (folder / name / "workload.toml").write_text(
+            f'summary = "{name}"\nuser = "writer"\nruntime = "python"\n'
+        )
+        (folder / name / "run").write_text(RUN_PYTHON.format(sync=sync))
+        (folder / name / "check").write_text(CHECK_PYTHON)
+    own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake")]
     plan = Plan(configurations=["ext4/ordered"], workloads=[*own, "sqlite-wal-full"], jobs=2)
     return run_plan(plan, folder)
 
@@ -73,3 +101,13 @@ def test_one_that_acknowledges_too_early_is_caught(ran: tuple[Summary, Path]) ->
     assert case.verdict is CaseVerdict.FAIL
     assert {f.oracle for f in case.findings} == {"program"}
     assert any("line 1 is gone" in v.summary + v.found for f in case.findings for v in f.violations)
+
+
+def test_python_runs_as_a_user_who_acknowledges(ran: tuple[Summary, Path]) -> None:
+    """Nobody but root could put a mark into the log, or write to the file system."""
+    summary, path = ran
+    verdicts = {c.case.workload: c.verdict for c in summary.cases}
+    assert (verdicts["snake"], verdicts["hasty-snake"]) == (CaseVerdict.PASS, CaseVerdict.FAIL)
+    with RunStore.open(path) as store:
+        marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "snake")) if e.mark]
+    assert marks[:5] == ["begin 0", "app 1", "app 2", "app 3", "ack 0"]

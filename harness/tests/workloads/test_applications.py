@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
-from harness.guests.initramfs import Initramfs, find_program, libraries_of
+from harness.guests.brought import host_files, python_files
+from harness.guests.initramfs import Initramfs, build, find_program, libraries_of, user_id
 from harness.guests.kits import missing_program
 from harness.host.resources import resource
 from harness.model import OperationKind, Workload
@@ -127,6 +128,7 @@ def test_a_shell_comes_with_its_commands_and_the_agent_s() -> None:
     root.add("bin/sed", b"another sed", 0o755)
     found = unpacked(root.pack())
     link = stat.S_IFLNK | 0o777
+    assert found["bin/powercut-as"] == (link, b"/init")
     assert found["bin/sh"] == (link, b"busybox")
     assert found["bin/powercut-ack"] == (link, b"/init")
     assert found["bin/powercut-on-copy"] == (link, b"/init")
@@ -232,3 +234,137 @@ def elf_that_needs(library: bytes) -> bytes:
 def test_a_damaged_program_is_a_users_error(cut: int) -> None:
     with pytest.raises(UsageError, match="w/tool"):
         libraries_of({"w/tool": elf_that_needs(b"libmine.so.1")[:cut]})
+
+
+def packed(tmp_path: Path, workload: Workload) -> dict[str, tuple[int, bytes]]:
+    """The guest's root for a workload."""
+    (tmp_path / "agent").write_bytes(b"agent")
+    return unpacked(build(tmp_path / "agent", [], [], {}, [workload]))
+
+
+def described(directory: Path, more: str) -> Workload:
+    """The application with more lines in its description."""
+    (directory / "workload.toml").write_text(f'summary = "mine"\n{more}\n')
+    (workload,) = load_application(directory)
+    return workload
+
+
+def test_symbolic_links_beside_run_are_followed(directory: Path, tmp_path: Path) -> None:
+    """A link to a folder was left out, and one that leads nowhere as well: neither was said."""
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "deep").mkdir(parents=True)
+    (elsewhere / "deep" / "rows").write_text("1\n")
+    (directory / "shared").symlink_to(elsewhere)
+    (directory / "one").symlink_to(elsewhere / "deep" / "rows")
+    files = described(directory, "").files
+    assert files["/workload/my-db/shared/deep/rows"] == b"1\n"
+    assert files["/workload/my-db/one"] == b"1\n"
+
+
+@pytest.mark.parametrize(("target", "says"), [("nowhere", "does not exist"), ("..", "leads back to")])
+def test_a_link_that_cannot_be_followed_is_named(directory: Path, target: str, says: str) -> None:
+    (directory / "data" / "link").symlink_to(target)
+    with pytest.raises(UsageError, match=f"data/link .*{says}"):
+        load_application(directory)
+
+
+def test_a_library_that_lies_beside_the_program_is_found_by_the_loader() -> None:
+    """It was in the guest, at a place where no loader looks."""
+    root = Initramfs()
+    root.add_workload(
+        {"/workload/w/tool": elf_that_needs(b"libmine.so.1"), "/workload/w/lib/libmine.so.1": b""}
+    )
+    link = stat.S_IFLNK | 0o777, b"/workload/w/lib/libmine.so.1"
+    assert unpacked(root.pack())["lib/x86_64-linux-gnu/libmine.so.1"] == link
+
+
+def test_files_of_the_host_stand_at_their_own_paths(directory: Path, tmp_path: Path) -> None:
+    """They had to be copied beside `run`, and found there."""
+    share = tmp_path / "share"
+    (share / "zone").mkdir(parents=True)
+    (share / "zone" / "table").write_text("t")
+    shutil.copy(shutil.which("env") or "", share / "tool")
+    (share / "link").symlink_to("zone/table")
+    workload = described(directory, f'files = ["{share}:mine", "{tmp_path}/sh*/zone/*"]')
+    assert missing_program(workload) == ""
+    found = packed(tmp_path, workload)
+    inside = str(share).lstrip("/")
+    assert found[f"{inside}/zone/table"] == (stat.S_IFREG | 0o644, b"t")
+    assert found[f"{inside}/link"][1] == b"t"
+    assert found[f"{inside}/tool"][0] == stat.S_IFREG | 0o755
+    assert any("libc.so" in name for name in found)
+
+
+def test_a_file_of_usr_bin_is_where_the_guest_keeps_programs(directory: Path, tmp_path: Path) -> None:
+    found = packed(tmp_path, described(directory, 'files = ["/usr/bin/env"]'))
+    assert found["bin/env"][1] == Path("/usr/bin/env").read_bytes()
+    assert found["usr/bin"] == (stat.S_IFLNK | 0o777, b"/bin")
+
+
+def test_a_file_that_the_host_lacks_is_named_with_its_package(directory: Path) -> None:
+    workload = described(directory, 'files = ["/no/such/*.so:mine-server"]')
+    assert "/no/such/*.so" in missing_program(workload)
+    assert "apt-get install mine-server" in missing_program(workload)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('files = ["share"]', "no paths of this host"),
+        ('runtime = "pyton"', "there is python"),
+        ('user = "Post gres"', "is no user's name"),
+        ("image_mib = -1", "image_mib = -1 is not from 1 to"),
+        ("image_mib = 100000", "image_mib = 100000 is not from 1 to"),
+    ],
+)
+def test_a_description_that_cannot_be_met_says_why(directory: Path, line: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        described(directory, line)
+    assert "workload.toml" in caught.value.what
+
+
+def test_python_comes_with_its_library(directory: Path, tmp_path: Path) -> None:
+    """Only the interpreter did, which ends before the first line of a script."""
+    (directory / "run").write_text("#!/usr/bin/env python3\n")
+    with pytest.raises(UsageError, match='add runtime = "python"'):
+        load_application(directory)
+    workload = described(directory, 'runtime = "python"')
+    assert missing_program(workload) == ""
+    found = packed(tmp_path, workload)
+    program, files = python_files()
+    assert found["bin/python3"][1] in (program.encode(), Path(program).read_bytes())
+    assert any(name.endswith("/encodings/utf_8.py") for name in found)
+    assert not any("/site-packages/" in name or "/test/" in name for name in files)
+
+
+def test_modules_of_python_keep_their_times(directory: Path, tmp_path: Path) -> None:
+    """With another time than their compiled forms name, all that a script imports is compiled anew."""
+    root = Initramfs()
+    root.add_python()
+    _, files = python_files()
+    name, path = next((n, p) for n, p in files.items() if n.endswith("/encodings/utf_8.py"))
+    assert root.times[name.lstrip("/")] == int(path.stat().st_mtime)
+    assert f"{int(path.stat().st_mtime):08X}".encode() in root.pack()
+
+
+def test_a_user_may_run_both_programs(directory: Path, tmp_path: Path) -> None:
+    workload = described(directory, 'user = "postgres"')
+    assert workload.operations[0].argv == ("powercut-as", "postgres", "/workload/my-db/run")
+    assert (workload.checks[0].argv, workload.checks[0].user) == (("/workload/my-db/check",), "postgres")
+    found = packed(tmp_path, workload)
+    number = user_id("postgres")
+    assert f"postgres:x:{number}:{number}:".encode() in found["etc/passwd"][1]
+    assert found["bin/powercut-ack"] == (stat.S_IFREG | 0o4755, b"agent")
+    assert found["tmp"][0] == stat.S_IFDIR | 0o1777
+
+
+def test_without_a_user_nothing_has_root_s_rights(directory: Path, tmp_path: Path) -> None:
+    found = packed(tmp_path, described(directory, ""))
+    assert not any(mode & 0o4000 for mode, _ in found.values())
+    assert "etc/passwd" not in found
+
+
+def test_a_folder_s_hidden_files_come_along(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / ".hidden").touch()
+    assert list(host_files(f"{tmp_path}/d")) == [f"{tmp_path}/d/.hidden"]

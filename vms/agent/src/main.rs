@@ -40,6 +40,7 @@ mod root;
 mod second;
 mod shell;
 mod usable;
+mod user;
 mod walk;
 mod xattrs;
 
@@ -87,6 +88,7 @@ fn tool(argv: &[String]) -> i32 {
     let done = match name {
         Some(ack::NAME) => ack::run(&argv[1..]),
         Some(copy::NAME) => copy::run(&argv[1..]),
+        Some(user::NAME) => user::run(&argv[1..]),
         _ => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
     };
     let Err(why) = done else { return 0 };
