@@ -10,6 +10,7 @@ import click
 
 from harness import __version__
 from harness.cli.bench import bench_command
+from harness.cli.campaign import campaign_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
@@ -32,6 +33,7 @@ COMMANDS: tuple[click.Command, ...] = (
     repro_command,
     shrink_command,
     triage_command,
+    campaign_command,
     report_command,
     compare_command,
     list_command,

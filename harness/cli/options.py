@@ -123,6 +123,22 @@ def named_kernel(given: Mapping[str, Any]) -> Named:
     return Named(given["kernel"] if typed else None, given["modules"], tuple(given["replaced"]))
 
 
+def beside_resume(kept: Sequence[str]) -> None:
+    """Raises UsageError for options of this command line that what is resumed cannot follow; `kept`: the
+    parameters that it can. It would go on as it was begun, and seem to have done what they ask for.
+    """
+    context = click.get_current_context()
+    default = (None, ParameterSource.DEFAULT)
+    named = [
+        p for p in context.command.params if p.name and context.get_parameter_source(p.name) not in default
+    ]
+    if ignored := [p.opts[-1] for p in named if p.name not in kept]:
+        raise UsageError(
+            f"what is resumed goes on as it was begun: {', '.join(ignored)} cannot change it",
+            "leave that out beside --resume, or begin anew",
+        )
+
+
 accel_option = click.option("--accel", type=ACCEL, default="auto", show_default=True)
 
 own_kernel_options = [

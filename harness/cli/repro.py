@@ -180,7 +180,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         again = store.plan()
         file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, workload_file(shrunk, finding))
+        write_atomically(file, workload_file(shrunk, finding.case))
     for op in shrunk.workload.operations:
         console.say(f"  {op}")
     console.say(f"{shrunk.tried} candidates recorded; {shown_path(file)}")

@@ -67,7 +67,7 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
             console.say("interrupted; what was recorded is kept: the same command goes on")
             return ExitCode.INTERRUPTED
         folder = given["output"] or stores[0].path / "triage"
-        files = _write_workloads(found, stores, folder)
+        files = _write_workloads(found, folder)
         if given["json_file"]:
             encoded = msgspec.json.format(msgspec.json.encode(found), indent=1)
             write_atomically(given["json_file"], encoded + b"\n")
@@ -78,15 +78,13 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT
 
 
-def _write_workloads(found: Triage, stores: Sequence[RunStore], folder: Path) -> dict[str, Path]:
+def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:
     """The file of each cause's workload, by the cause's name."""
     files: dict[str, Path] = {}
     for cause in (g for g in found.causes if g.smallest.minimal):
         folder.mkdir(parents=True, exist_ok=True)
-        store = next(s for s in stores if shown_path(s.path) == cause.smallest.run)
-        finding = next(f for f in store.findings() if f.id == cause.smallest.finding)
         files[cause.name] = folder / f"{cause.name}.toml"
-        write_atomically(files[cause.name], workload_of(cause, finding))
+        write_atomically(files[cause.name], workload_of(cause))
     return files
 
 

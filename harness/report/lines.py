@@ -35,6 +35,11 @@ def files_of(store: RunStore) -> list[str]:
         return []
 
 
+def source_of(plan: Plan, path: str) -> str:
+    """`source_words` of a run with this plan."""
+    return shlex.join([path, *_files(plan)])
+
+
 def resume(plan: Plan, path: str) -> str:
     """The command that continues a stopped run."""
     return f"powercut run --resume {shlex.join([path, *_files(plan)])}"

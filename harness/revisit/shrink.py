@@ -117,12 +117,12 @@ class _Trial:
         return violation.oracle == self._oracle
 
 
-def workload_file(shrunk: Shrunk, finding: Finding) -> str:
+def workload_file(shrunk: Shrunk, case: CaseId) -> str:
     """The workload in the format of `workloads/`, with a comment on what it shows."""
     lines = [
-        f"# Shows on {finding.case.configuration}: {one_line(shrunk.summary)}",
-        f"# Shrunk from {finding.case}.",
-        f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {finding.case.workload}')}",
+        f"# Shows on {case.configuration}: {one_line(shrunk.summary)}",
+        f"# Shrunk from {case}.",
+        f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {case.workload}')}",
         "operations = [",
         *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),
         "]",

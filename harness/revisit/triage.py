@@ -329,13 +329,13 @@ def _left(seconds: float, done: int, of: int) -> str:
     return f"; about {minutes} minute{'s' * (minutes != 1)} left" if minutes else ""
 
 
-def workload_of(cause: Cause, finding: Finding) -> str:
-    """The workload file of a cause's smallest member; `finding`: that member's."""
+def workload_of(cause: Cause) -> str:
+    """The workload file of a cause's smallest member."""
     member = cause.smallest
     operations = tuple(map(parse_operation, member.minimal))
     seen = next(text for symptom, text in member.shows if symptom == member.symptom)
     shrunk = Shrunk(Workload(cause.name, "", operations), member.symptom.oracle, seen, member.recordings)
-    return workload_file(shrunk, finding)
+    return workload_file(shrunk, CaseId.parse(member.case))
 
 
 def plan_of(stores: Sequence[RunStore], member: Member) -> Plan:

@@ -77,7 +77,7 @@ def test_the_file_is_a_workload(tmp_path: Path) -> None:
     workload = generate("ace-setxattr-replace.A_foo+fsync.A")
     finding = Finding(BROKEN, "durability", "s", state=CrashState(1), violations=(), states=1)
     path = tmp_path / "short.toml"
-    path.write_text(workload_file(Shrunk(workload, "durability", 'a "quoted" \\ name', 3), finding))
+    path.write_text(workload_file(Shrunk(workload, "durability", 'a "quoted" \\ name', 3), finding.case))
     assert load_workload(str(path)).operations == workload.operations
 
 

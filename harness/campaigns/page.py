@@ -1,0 +1,351 @@
+"""A campaign for people and programs: one page, the same as text, and `campaign.json`."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import msgspec
+
+from harness.campaigns.generators import GENERATORS
+from harness.campaigns.journal import SCHEMA, CampaignPlan, Done, Found, Ledger, Reached, Undecided, totals
+from harness.host.files import json_text, write_atomically
+from harness.host.resources import resource
+from harness.host.text import one_line, printable
+from harness.measurements.results import Series
+from harness.report.lines import run_again, source_of
+from harness.report.plot import Plot, plots
+from harness.report.words import number, plural, seconds, shown_path
+from harness.revisit.causes import Cause, Member
+from harness.revisit.triage import workload_of
+
+RESULTS = "campaign.json"
+_NEWEST = 40
+"""Cases that reached something new, of which the page tells; all are in the journal."""
+_NAMED = 4
+"""Traits, or points, that are named of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCause:
+    """A cause with the commands that show it. `alike`: points of findings that only look like it. `first_s`:
+    seconds of work after which the first finding of it came. `file`: its workload; None: it was not shrunk.
+    """
+
+    cause: Cause
+    alike: tuple[str, ...]
+    first_s: float
+    file: str
+    reproduce: str
+    run_it: str
+
+    @property
+    def smallest(self) -> Member:
+        """The member with the shortest workload."""
+        return self.cause.smallest
+
+    @property
+    def counted(self) -> str:
+        """`2 findings, and 7 that look like it`."""
+        alike = f", and {number(len(self.alike))} that look like it" if self.alike else ""
+        return plural(len(self.cause.members), "finding") + alike
+
+
+class GeneratorCount(msgspec.Struct, frozen=True):
+    """What came of one generator's batches."""
+
+    generator: str
+    batches: int
+    workloads: int
+    states: int
+    seconds: float
+    traits: int
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A campaign as the page tells it. `command`: goes on with it."""
+
+    path: Path
+    plan: CampaignPlan
+    ledger: Ledger
+    causes: tuple[ShownCause, ...]
+    command: str
+
+    @property
+    def totals(self) -> tuple[int, int, float]:
+        """Cases, crash states, seconds of all batches."""
+        return totals(self.ledger.done.values())
+
+    @property
+    def headline(self) -> str:
+        """What came of it, in one sentence."""
+        cases, states, _ = self.totals
+        amount = f"{plural(cases, 'case')}, {plural(states, 'crash state')}"
+        found = len(self.ledger.found)
+        if not found:
+            return f"no promise was broken in {amount}" if states else "nothing was judged so far"
+        waiting = len(self.ledger.waiting)
+        rest = f", {number(waiting)} still to be shrunk" if waiting else ""
+        return f"{plural(len(self.causes), 'cause')} of {plural(found, 'finding')}{rest}, in {amount}"
+
+    @property
+    def modes(self) -> str:
+        """The modes that were asked for."""
+        return ", ".join(self.plan.run.configurations)
+
+    @property
+    def figures(self) -> list[str]:
+        """How long, how many, how fast, how large."""
+        cases, states, took = self.totals
+        ledger = self.ledger
+        rate = f"{states / took:,.0f} states/s, {cases / took * 3600:,.0f} workloads/h" if took else ""
+        kept = sum(d.size_bytes for d in ledger.done.values())
+        runs = sum(bool(d.run) for d in ledger.done.values())
+        starts = len(ledger.started)
+        return [
+            f"{seconds(ledger.at)} of work"
+            + (f", taken up {number(starts)} times since {ledger.started[0].when}" if starts > 1 else ""),
+            f"{plural(len(ledger.done), 'batch')}".replace("batchs", "batches"),
+            *filter(None, [rate]),
+            f"{number(len(ledger.traits))} traits, by {plural(len(ledger.corpus), 'case')}",
+            f"{seconds(ledger.shrinking_s)} of it went into shrinking" if ledger.shrunk else "nothing shrunk",
+            f"{plural(runs, 'run directory').replace('directorys', 'directories')} kept, {kept >> 20:,} MiB",
+        ]
+
+    @property
+    def generators(self) -> list[GeneratorCount]:
+        """What came of each generator."""
+        return [self._count(g) for g in self.plan.generators]
+
+    def _count(self, generator: str) -> GeneratorCount:
+        begun = self.ledger.begun
+        done = [d for n, d in self.ledger.done.items() if n in begun and begun[n].generator == generator]
+        cases, states, took = totals(done)
+        traits = sum(len(r.traits) for d in done for r in d.reached)
+        return GeneratorCount(
+            generator, len(done), cases, states, took, traits, sum(len(d.found) for d in done)
+        )
+
+    @property
+    def undecided(self) -> list[Undecided]:
+        """What could not be decided, over all batches."""
+        count: Counter[str] = Counter()
+        example: dict[str, str] = {}
+        for done in self.ledger.done.values():
+            for u in done.undecided:
+                count[u.reason] += u.cases
+                example.setdefault(u.reason, u.example)
+        return [Undecided(reason, cases, example[reason]) for reason, cases in count.most_common()]
+
+    @property
+    def failed(self) -> list[tuple[int, str]]:
+        """Batches of which nothing came, with the reason."""
+        return [(n, d.failed) for n, d in sorted(self.ledger.done.items()) if d.failed]
+
+    @property
+    def not_run(self) -> dict[str, str]:
+        """Modes that cannot be run here, with the reason."""
+        return {mode: why for d in self.ledger.done.values() for mode, why in d.not_run.items()}
+
+    @property
+    def expected(self) -> int:
+        """Findings that were expected."""
+        return sum(d.expected for d in self.ledger.done.values())
+
+    @property
+    def newest(self) -> list[tuple[Done, Reached]]:
+        """The last cases that reached something new, latest first."""
+        return self.ledger.corpus[: -_NEWEST - 1 : -1]
+
+    @property
+    def plots(self) -> list[Plot]:
+        """Traits by time, and findings where there are some."""
+        return plots([s for s in (self._series("traits"), self._series("findings")) if len(s.points) > 1])
+
+    def _series(self, name: str) -> Series:
+        total, points = 0, [(0.0, 0.0)]
+        for _, done in sorted(self.ledger.done.items()):
+            new = len(done.found) if name == "findings" else sum(len(r.traits) for r in done.reached)
+            total += new
+            points.append((done.at / 3600, float(total)))
+        if name == "findings" and not total:
+            points = []
+        return Series(f"{name.capitalize()} over time", name, "hours of work", f"{name} so far", points)
+
+
+def shown(path: Path, plan: CampaignPlan, ledger: Ledger) -> Shown:
+    """A campaign in its directory; writes the workload file of each cause."""
+    alike: dict[str, list[Found]] = {}
+    for _, found in ledger.found:
+        if found.id in ledger.alike:
+            alike.setdefault(ledger.alike[found.id].like, []).append(found)
+    when = {found.id: done.at for done, found in ledger.found}
+    causes = tuple(_shown_cause(path, plan, c, alike, when) for c in ledger.causes)
+    resume = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
+    return Shown(path, plan, ledger, causes, resume)
+
+
+def _shown_cause(
+    path: Path, plan: CampaignPlan, cause: Cause, alike: dict[str, list[Found]], when: dict[str, float]
+) -> ShownCause:
+    folder = path / "causes"
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{cause.name}.toml"
+    write_atomically(file, workload_of(cause))
+    like = tuple(f.point for m in cause.members for f in alike.get(m.finding, ()))
+    member = cause.smallest
+    point = shlex.quote(one_line(member.point))
+    return ShownCause(
+        cause,
+        like,
+        min(when.get(m.finding, 0.0) for m in cause.members),
+        shown_path(file),
+        f"powercut repro {point} --from {source_of(plan.run, shown_path(path / member.run))}",
+        run_again(plan.run, member.configuration, shown_path(file)),
+    )
+
+
+def campaign_text(told: Shown) -> str:
+    """The page as text."""
+    return "\n".join(_lines(told)) + "\n"
+
+
+def _lines(told: Shown) -> Iterator[str]:
+    yield f"{told.modes}: {told.headline}"
+    yield "; ".join(told.figures)
+    for n, c in enumerate(told.causes, 1):
+        yield ""
+        yield f"{n}. {c.cause.name}: {c.counted}; first after {seconds(c.first_s)}"
+        yield from (f"       {operation}" for operation in c.smallest.minimal)
+        yield from (f"   shows {one_line(text)}" for _, text in c.smallest.shows)
+        if not c.smallest.confirmed:
+            yield "   only the machine that judges shows this; the one that records does not"
+        yield f"run it: {c.run_it}"
+        yield f"reproduce: {c.reproduce}"
+    yield from _open_lines(told)
+    yield ""
+    yield from _table(told.generators)
+    for done, reached in told.newest[:_NAMED]:
+        yield f"new after {seconds(done.at)}: {reached.workload}: {one_line(_traits(reached))}"
+    yield ""
+    yield f"go on with: {told.command}"
+
+
+def _open_lines(told: Shown) -> Iterator[str]:
+    """What is not explained, was not decided or was not looked at."""
+    yield ""
+    for _, found in told.ledger.waiting[:_NAMED]:
+        yield f"still to be shrunk: {found.point} {found.symptom}"
+    for member in told.ledger.not_again:
+        yield f"not shown again: {member.point} {member.symptom}: {one_line(member.reason)}"
+    for u in told.undecided:
+        yield f"undecided: {plural(u.cases, 'case')}, such as {u.example}: {u.reason}"
+    for batch, why in told.failed:
+        yield f"nothing came of batch {batch}: {one_line(why)}"
+    for mode, why in told.not_run.items():
+        yield f"not run: {mode}: {one_line(why)}"
+    if told.expected:
+        yield f"{plural(told.expected, 'known failure')} left out"
+
+
+def _table(rows: Sequence[GeneratorCount]) -> Iterator[str]:
+    cells = [("generator", "batches", "workloads", "states", "time", "new traits", "findings")]
+    cells += [
+        (
+            r.generator,
+            number(r.batches),
+            number(r.workloads),
+            number(r.states),
+            seconds(r.seconds),
+            number(r.traits),
+            number(r.findings),
+        )
+        for r in rows
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    for row in cells:
+        first, *rest = (
+            c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join([first, *rest])
+
+
+def _traits(reached: Reached) -> str:
+    more = len(reached.traits) - _NAMED
+    return "; ".join(reached.traits[:_NAMED]) + (f"; and {number(more)} more" if more > 0 else "")
+
+
+def campaign_html(told: Shown) -> str:
+    """The page: one file that needs no network."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.filters.update(number=number, seconds=seconds, traits=_traits, path=shown_path)
+    return environment.get_template("campaign.html").render(
+        told=told, ledger=told.ledger, named=_NAMED, about=GENERATORS
+    )
+
+
+def campaign_json(told: Shown) -> dict[str, object]:
+    """The same for programs. Times are seconds of work."""
+    cases, states, took = told.totals
+    ledger = told.ledger
+    return {
+        "schema": SCHEMA,
+        "modes": told.plan.run.configurations,
+        "seconds": round(ledger.at, 1),
+        "started": [s.when for s in ledger.started],
+        "cases": cases,
+        "states": states,
+        "batch_seconds": round(took, 1),
+        "shrinking_seconds": round(ledger.shrinking_s, 1),
+        "findings": len(ledger.found),
+        "waiting": [f.point for _, f in ledger.waiting],
+        "known_failures": told.expected,
+        "traits": len(ledger.traits),
+        "generators": told.generators,
+        "causes": [
+            {
+                "name": c.cause.name,
+                "operations": c.smallest.minimal,
+                "configuration": c.smallest.configuration,
+                "symptoms": [str(s) for s in c.cause.symptoms],
+                "points": [m.point for m in c.cause.members],
+                "alike": c.alike,
+                "first_after": round(c.first_s, 1),
+                "workload": c.file,
+                "reproduce": c.reproduce,
+                "run_it": c.run_it,
+            }
+            for c in told.causes
+        ],
+        "not_shown_again": [{"point": m.point, "reason": m.reason} for m in ledger.not_again],
+        "undecided": told.undecided,
+        "failed_batches": dict(told.failed),
+        "not_run": told.not_run,
+        "reached": [
+            {"after": round(d.at, 1), "mode": r.configuration, "workload": r.workload, "traits": r.traits}
+            for d, r in ledger.corpus
+        ],
+        "go_on": told.command,
+    }
+
+
+def write_reports(path: Path, plan: CampaignPlan, ledger: Ledger) -> Shown:
+    """Write report.html, summary.txt, campaign.json and the workload of each cause."""
+    told = shown(path, plan, ledger)
+    write_atomically(path / RESULTS, json_text(campaign_json(told)))
+    write_atomically(path / "summary.txt", campaign_text(told))
+    write_atomically(path / "report.html", campaign_html(told))
+    return told

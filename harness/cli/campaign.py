@@ -1,0 +1,156 @@
+"""`powercut campaign`: generated workloads without end, and their findings grouped by cause."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.campaigns.generators import GENERATORS
+from harness.campaigns.journal import CampaignPlan, Ledger, load_plan, read_ledger
+from harness.campaigns.page import campaign_text, shown, write_reports
+from harness.campaigns.work import End, carry_out, create
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import (
+    asked_budget,
+    asked_states,
+    beside_resume,
+    kernel_options,
+    listed,
+    named_kernel,
+    out_option,
+    states_options,
+    with_options,
+)
+from harness.errors import ExitCode, UsageError
+from harness.expectations import read_expectations
+from harness.host.progress import progress_for
+from harness.plan import Plan
+from harness.report.words import shown_path
+from harness.revisit.trust import need_resumable
+
+HOUR_S = 3600.0
+
+
+@click.command("campaign")
+@click.option("-c", "--config", "configurations", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="Modes, as for powercut run. Default: ext4/ordered.")  # fmt: skip
+@click.option("-g", "--generators", multiple=True, callback=listed, metavar="NAME,...",
+              help=f"Where workloads come from: {', '.join(GENERATORS)}. Each gets as much time. "
+              "Default: all.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first random one.")
+@click.option("--length", type=click.IntRange(3, 80), default=20, show_default=True,
+              help="Operations of a random workload.")  # fmt: skip
+@click.option("--batch", type=click.IntRange(2), default=50, show_default=True, metavar="N",
+              help="Workloads in a batch; the page is written after each.")  # fmt: skip
+@click.option("--hours", type=click.FloatRange(0, min_open=True), metavar="N",
+              help="Stop in good order after so many hours of work. Beside --resume: so many more. "
+              "Default: no end.")  # fmt: skip
+@with_options(kernel_options)
+@with_options(states_options())
+@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
+              metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
+              help="Guests to run at once.")  # fmt: skip
+@out_option("Where runs are kept.")
+@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="Go on with a campaign that was stopped or killed.")  # fmt: skip
+@guarded
+def campaign_command(**given: Any) -> ExitCode:
+    """Look for findings with generated workloads, without end, and group them by cause.
+
+    \b
+    powercut campaign --hours 8
+    powercut campaign -c xfs/default,btrfs/default -g random,grown --states exhaustive --budget 200
+    powercut campaign --resume reports/runs/DATE-campaign --hours 4
+
+    Workloads come in batches, each a run of its own. What a batch finds is shrunk and grouped as powercut
+    triage does it. Workloads that reached something new (how operations wrote, how promises broke) are kept
+    in a corpus, and made longer. report.html, summary.txt and campaign.json are written after each batch.
+
+    It may be killed at any moment: --resume goes on where it was. Run directories without findings are
+    deleted (--keep).
+
+    Exit codes: 0 nothing was found and nothing is left to generate, 1 a promise was broken, 3 some cases were
+    not decided, 4 nothing was run, 5 nothing was found when the time was up (--hours), 130 interrupted.
+    """
+    if given["resume"]:
+        beside_resume(("resume", "hours", "kernel", "modules", "replaced"))
+        path = given["resume"].resolve()
+        plan = load_plan(path)
+        need_resumable(plan.run, named_kernel(given))
+        return _carry_out(plan, path, _until_s(plan, path, given["hours"]))
+    plan = _plan(given)
+    path = create(plan, given["out"], "campaign")
+    return _carry_out(plan, path, plan.hours * HOUR_S if plan.hours else None)
+
+
+def _until_s(plan: CampaignPlan, path: Path, hours: float | None) -> float | None:
+    """When to stop, in seconds of work in all. Raises UsageError if that time is over."""
+    worked = read_ledger(path).at
+    until = worked + hours * HOUR_S if hours else plan.hours * HOUR_S if plan.hours else None
+    if until is not None and worked >= until:
+        raise UsageError(f"its {plan.hours:g} hours are over", "--hours N adds as many more")
+    return until
+
+
+def _plan(given: dict[str, Any]) -> CampaignPlan:
+    generators = list(dict.fromkeys(given["generators"] or GENERATORS))
+    if unknown := [g for g in generators if g not in GENERATORS]:
+        raise UsageError(f"no generator is called {unknown[0]!r}", f"one of: {', '.join(GENERATORS)}")
+    kernel = Path(given["kernel"])
+    run = Plan(
+        configurations=given["configurations"] or ["ext4/ordered"],
+        workloads=[],
+        kernel=str(kernel.resolve()) if kernel.is_file() else given["kernel"],
+        modules=str(given["modules"].resolve()) if given["modules"] else None,
+        replaced=[str(p.resolve()) for p in given["replaced"]],
+        machine=given["machine"],
+        accel=given["accel"],
+        jobs=given["jobs"],
+        fault_models=asked_states(given["fault_models"]),
+        budget=asked_budget(given["budget"]),
+        argv=sys.argv[1:],
+    )
+    return CampaignPlan(
+        run=run,
+        generators=tuple(generators),
+        batch=given["batch"],
+        seed=given["seed"],
+        length=given["length"],
+        keep=given["keep"],
+        hours=given["hours"],
+        expectations=tuple(e for file in given["expect"] for e in read_expectations(file)),
+    )
+
+
+def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
+    console.say(f"{shown_path(path)}: {', '.join(plan.generators)} on {', '.join(plan.run.configurations)}")
+    with progress_for(console) as progress:
+        end = carry_out(plan, path, until_s, progress, lambda ledger: _write(path, plan, ledger))
+    ledger = read_ledger(path)
+    console.print(campaign_text(shown(path, plan, ledger)), highlight=False, markup=False)
+    console.say(f"report: {shown_path(path / 'report.html')}")
+    return exit_code(ledger, end)
+
+
+def _write(path: Path, plan: CampaignPlan, ledger: Ledger) -> None:
+    write_reports(path, plan, ledger)
+
+
+def exit_code(ledger: Ledger, end: End) -> ExitCode:
+    """As for a run; what waits to be shrunk is a finding, too."""
+    if end is End.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    if ledger.found:
+        return ExitCode.INCONSISTENT
+    if any(d.undecided or d.failed for d in ledger.done.values()):
+        return ExitCode.UNDECIDED
+    if end is End.TIME_UP:
+        return ExitCode.TIME_UP
+    return ExitCode.CONSISTENT if any(d.states for d in ledger.done.values()) else ExitCode.NOTHING_RUN

@@ -1,0 +1,76 @@
+"""Where a campaign's workloads come from."""
+
+from __future__ import annotations
+
+from harness.campaigns.generators import GROWN, MAX_GROWN, grown, next_batch, size_of
+from harness.campaigns.journal import Begun, CampaignPlan, Done, Ledger, Reached
+from harness.plan import Plan
+from harness.workloads.generate import generate
+
+
+def plan_of(*names: str) -> CampaignPlan:
+    return CampaignPlan(run=Plan(configurations=["ext4/ordered"], workloads=[]), generators=names, batch=6)
+
+
+def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None) -> list[Begun]:
+    """The first batches of a campaign in which every workload reaches something new."""
+    ledger, found = Ledger(), []
+    for number in range(1, count + 1):
+        chosen = next_batch(plan, ledger)
+        assert chosen is not None
+        generator, names = chosen
+        begun = Begun(batch=number, at=0, generator=generator, workloads=names)
+        reached = tuple(Reached("ext4/ordered", name, (name,)) for name in names)
+        ledger.add(begun)
+        ledger.add(Done(batch=number, at=0, seconds=(took or {}).get(generator, 1.0), reached=reached))
+        found.append(begun)
+    return found
+
+
+def test_no_workload_comes_twice() -> None:
+    names = [n for b in batches(plan_of("ace2", "random", GROWN), 30) for n in b.workloads]
+    assert len(names) == len(set(names))
+    for name in names:
+        assert generate(name).operations
+
+
+def test_generators_get_the_same_time() -> None:
+    """Not the same number of workloads: random ones take several times as long."""
+    begun = batches(plan_of("ace2", "random"), 22, {"ace2": 1.0, "random": 10.0})
+    assert sum(b.generator == "random" for b in begun) == 2
+
+
+def test_parts_of_a_set_are_spread_over_it() -> None:
+    """In order, the first hours would see nothing but sequences that begin with `creat`."""
+    (first,) = batches(plan_of("ace2"), 1)
+    assert len({name.partition(".")[0] for name in first.workloads}) > 3
+
+
+def test_a_grown_random_workload_begins_with_the_same_operations() -> None:
+    (longer,) = grown(["random1-17-20"])
+    before, after = generate("random1-17-20").operations, generate(longer).operations
+    assert len(after) == 40
+    assert after[:20] == before
+
+
+def test_a_grown_sequence_begins_with_the_same_steps() -> None:
+    parent = "ace-creat.A_foo+none--link.A_foo.A_bar+fsync.A_bar"
+    other = "ace-creat.A_foo+none--unlink.A_foo+sync"
+    longer = [name for name in grown([parent, other]) if name.startswith(parent)]
+    assert f"{parent}--unlink.A_foo+sync" in longer
+    assert all(generate(name).operations for name in longer)
+
+
+def test_growth_ends() -> None:
+    assert list(grown([f"random1-17-{MAX_GROWN}"])) == []
+
+
+def test_a_small_grown_batch_waits_for_more() -> None:
+    plan, ledger = plan_of("random", GROWN), Ledger()
+    ledger.add(Begun(batch=1, at=0, generator="random", workloads=("random1-1-20",)))
+    ledger.add(Done(batch=1, at=0, seconds=9, reached=(Reached("m", "random1-1-20", ("t",)),)))
+    assert size_of(GROWN, plan) > 2
+    chosen = next_batch(plan, ledger)
+    assert chosen is not None and chosen[0] == "random"
+    alone = next_batch(plan_of(GROWN), ledger)
+    assert alone == (GROWN, ("random1-1-40",))

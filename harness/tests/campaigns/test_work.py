@@ -1,0 +1,240 @@
+"""Campaigns without guests: what is found, kept and grouped, and what a kill leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.campaigns import generators
+from harness.campaigns import work as work_module
+from harness.campaigns.journal import CampaignPlan, Journal, Ledger, load_plan, read_ledger
+from harness.campaigns.page import campaign_html, campaign_json, campaign_text, shown, write_reports
+from harness.campaigns.work import MOST_FAILED, End, create
+from harness.cli.campaign import exit_code
+from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError
+from harness.store import RunStore
+from harness.tests.campaigns.toys import (
+    Killed,
+    Said,
+    ToyRuns,
+    ToyTries,
+    carried_out,
+    killed_at_put,
+    nothing,
+    plan_of,
+    tmpfile_lost,
+)
+from harness.workloads.load import load_workload
+
+
+def begun(tmp_path: Path, plan: CampaignPlan) -> Path:
+    return create(plan, tmp_path, "campaign")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """What two batches of random workloads come to."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(work_module, "look_up_chosen", lambda choice: None)
+        patched.setattr("harness.run.look_up_chosen", lambda choice: None)
+        plan = plan_of("random", batch=16)
+        return carried_out(plan, begun(tmp_path_factory.mktemp("whole"), plan), ToyRuns())[1]
+
+
+def gist(ledger: Ledger) -> object:
+    """What has to be the same with and without kills: all but times and who was shrunk with how much work."""
+    return (
+        {n: (b.generator, b.workloads) for n, b in ledger.begun.items()},
+        {n: (d.cases, d.states, d.reached, d.found, d.failed) for n, d in ledger.done.items()},
+        {f: s.member.minimal for f, s in ledger.shrunk.items()},
+        {f: a.like for f, a in ledger.alike.items()},
+        [c.name for c in ledger.causes],
+        sorted(ledger.traits),
+    )
+
+
+def kept(path: Path) -> set[int]:
+    """The batches that are done and whose run directories are there."""
+    done = read_ledger(path).done
+    return {number for p in (path / "batches").iterdir() if (number := int(p.name)) in done}
+
+
+def test_findings_are_grouped_by_cause_as_they_come(undisturbed: Ledger) -> None:
+    """One planted fault in many random workloads is one cause; most findings are like it and not shrunk."""
+    ledger = undisturbed
+    assert len(ledger.found) > 3
+    assert [c.smallest.minimal for c in ledger.causes] == [("tmpfile foo 0", "sync")]
+    assert len(ledger.shrunk) < len(ledger.found)
+    assert not ledger.waiting
+
+
+@pytest.mark.parametrize("at", [0, 3, 7, 8, 12])
+def test_a_campaign_killed_at_any_case_comes_to_the_same(
+    tmp_path: Path, undisturbed: Ledger, at: int
+) -> None:
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path / "killed", plan)
+    runs = ToyRuns(kill_at=at)
+    ends = [carried_out(plan, path, runs)[0] for _ in range(2)]
+    assert ends == [None, End.INTERRUPTED]
+    assert len(runs.cases) == len(set(runs.cases)), "no case is judged twice"
+    assert gist(read_ledger(path)) == gist(undisturbed)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 4, 6])
+def test_a_campaign_killed_at_any_line_comes_to_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Ledger, at: int, torn: bool
+) -> None:
+    """With half a line on the disk, too, which becomes no part of the next one."""
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path / "killed", plan)
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "put", killed_at_put(at, torn=torn))
+        carried_out(plan, path, ToyRuns())
+    carried_out(plan, path, ToyRuns())
+    assert gist(read_ledger(path)) == gist(undisturbed)
+
+
+def test_a_campaign_killed_while_shrinking_shrinks_that_finding_again(
+    tmp_path: Path, undisturbed: Ledger
+) -> None:
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path / "killed", plan)
+    tries = ToyTries(tmpfile_lost, kill_at=5)
+    ends = [carried_out(plan, path, ToyRuns(), tries)[0] for _ in range(2)]
+    assert ends == [None, End.INTERRUPTED]
+    assert gist(read_ledger(path)) == gist(undisturbed)
+
+
+def test_run_directories_without_findings_are_deleted(tmp_path: Path) -> None:
+    plan = plan_of("random", batch=2)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns(batches=8))
+    there = kept(path)
+    assert there == {n for n, d in ledger.done.items() if d.found}
+    assert there
+    for number in there:
+        with RunStore.open(path / ledger.done[number].run) as store:
+            assert store.findings()
+
+
+def test_run_directories_are_kept_on_request(tmp_path: Path) -> None:
+    plan = plan_of("random", batch=2, keep=True)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns(nothing))
+    assert kept(path) == set(ledger.done)
+
+
+def test_what_a_kill_left_of_a_batch_that_is_done_is_swept(tmp_path: Path) -> None:
+    """Killed between the line that ends a batch and the deletion of its run directory."""
+    plan = plan_of("random", batch=2)
+    path = begun(tmp_path, plan)
+    carried_out(plan, path, ToyRuns(nothing, batches=1))
+    (path / "batches" / "1").mkdir()
+    carried_out(plan, path, ToyRuns(nothing))
+    assert kept(path) == set()
+
+
+def test_a_damaged_run_directory_of_a_batch_is_begun_anew(tmp_path: Path, undisturbed: Ledger) -> None:
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path / "damaged", plan)
+    carried_out(plan, path, ToyRuns(kill_at=3))
+    (path / "batches" / "1" / "latest" / "run.json").write_text("{}")
+    _, ledger, said = carried_out(plan, path, ToyRuns())
+    assert any("begun anew" in line for line in said)
+    assert gist(ledger) == gist(undisturbed)
+
+
+class Broken(ToyRuns):
+    """Every run of it fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.calls = error, 0
+
+    def __call__(self, *_: object) -> None:  # type: ignore[override]  # it returns nothing, ever
+        self.calls += 1
+        raise self.error
+
+
+def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None:
+    """Each would fail like those before it, all night."""
+    plan = plan_of("random")
+    path, runs = begun(tmp_path, plan), Broken(GuestLost("no guest comes up"))
+    with pytest.raises(GuestLost):
+        carried_out(plan, path, runs)
+    ledger = read_ledger(path)
+    assert runs.calls == MOST_FAILED
+    assert [d.failed for d in ledger.done.values()] == ["no guest comes up"] * (MOST_FAILED - 1)
+    assert exit_code(ledger, End.TIME_UP) is ExitCode.UNDECIDED
+
+
+def test_what_the_host_lacks_ends_it_at_once(tmp_path: Path) -> None:
+    plan = plan_of("random")
+    path, runs = begun(tmp_path, plan), Broken(EnvironmentLacks("mkfs.ext4 is missing"))
+    with pytest.raises(EnvironmentLacks):
+        carried_out(plan, path, runs)
+    assert runs.calls == 1
+
+
+def test_a_campaign_that_has_no_more_workloads_is_complete(tmp_path: Path) -> None:
+    plan = plan_of("ace2", batch=60)
+    path = begun(tmp_path, plan)
+    end, ledger, _ = carried_out(plan, path, runs := ToyRuns(nothing, batches=99))
+    assert end is End.COMPLETE
+    assert sorted(runs.cases) == sorted(generators.every_two())
+    assert exit_code(ledger, End.COMPLETE) is ExitCode.CONSISTENT
+
+
+def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
+    plan = plan_of("ace2")
+    path = begun(tmp_path, plan)
+    end = work_module.carry_out(plan, path, 0.0, Said(), lambda _: None, run=ToyRuns(), tries=None)
+    assert end is End.TIME_UP
+    assert exit_code(read_ledger(path), end) is ExitCode.TIME_UP
+
+
+def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) -> None:
+    plan = plan_of("random", "grown", batch=16)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns(batches=4))
+    told = write_reports(path, plan, ledger)
+    (cause,) = told.causes
+    text, page = campaign_text(told), campaign_html(told)
+    for shown_there in (text, page):
+        assert cause.reproduce in shown_there
+        assert "tmpfile foo 0" in shown_there
+        assert told.headline in shown_there
+    assert cause.reproduce.startswith("powercut repro ext4-fast_commit/random1-")
+    assert [str(op) for op in load_workload(cause.file).operations] == ["tmpfile foo 0", "sync"]
+    assert "polyline" in page
+    assert campaign_json(told)["findings"] == len(ledger.found)
+    assert {g.generator for g in told.generators if g.batches} == {"random", "grown"}
+    assert (path / "campaign.json").is_file() and (path / "summary.txt").read_text() == text
+
+
+def test_names_in_findings_cannot_change_the_page(tmp_path: Path) -> None:
+    """A summary may quote a guest: neither markup nor a terminal's sequences get through."""
+
+    def marked(ops: list[str]) -> dict[str, str]:
+        return {o: f"{s} <script>\x1b[31m" for o, s in tmpfile_lost(ops).items()}
+
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns(marked))
+    told = shown(path, plan, ledger)
+    assert told.causes
+    assert "<script>" not in campaign_html(told)
+    assert "\x1b" not in campaign_html(told) + campaign_text(told)
+
+
+def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no campaign"):
+        load_plan(tmp_path)
+
+
+def test_a_kill_is_no_interruption(tmp_path: Path) -> None:
+    """The toy's kill must not be caught: else these tests would show nothing."""
+    assert not issubclass(Killed, Exception | KeyboardInterrupt)

@@ -1,0 +1,88 @@
+"""The command line of `powercut campaign`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.campaigns.journal import Begun, CampaignPlan, Done, Journal, load_plan
+from harness.campaigns.work import create
+from harness.cli import campaign as module
+from harness.errors import ExitCode
+from harness.plan import Plan
+from harness.tests.cli.runner import powercut
+
+
+@pytest.fixture(autouse=True)
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.campaigns.work.look_up_chosen", lambda choice: None)
+
+
+def campaign(tmp_path: Path, *, hours: float | None = None, worked_s: float = 0) -> Path:
+    """The directory of a campaign that has done one batch."""
+    plan = CampaignPlan(
+        run=Plan(configurations=["ext4/ordered"], workloads=[]), generators=("random",), hours=hours
+    )
+    path = create(plan, tmp_path, "campaign")
+    journal = Journal(path)
+    journal.put(Begun(batch=1, at=0, generator="random", workloads=("random1-1-20",)))
+    journal.put(Done(batch=1, at=worked_s, seconds=worked_s, cases=1, states=7))
+    return path
+
+
+def until(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> float | None:
+    """Until when a campaign would work, by this command line."""
+    seen: list[float | None] = []
+
+    def carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
+        seen.append(until_s)
+        return ExitCode.CONSISTENT
+
+    monkeypatch.setattr(module, "_carry_out", carry_out)
+    done = powercut("campaign", *arguments)
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    return seen[0]
+
+
+def test_a_resumed_campaign_works_for_what_is_left_of_its_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start would have had all of them: a campaign killed every hour would never end."""
+    path = campaign(tmp_path, hours=2, worked_s=3600)
+    assert until(monkeypatch, "--resume", path) == 7200
+
+
+def test_hours_beside_resume_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = campaign(tmp_path, hours=1, worked_s=3600)
+    assert until(monkeypatch, "--resume", path, "--hours", "0.5") == 5400
+
+
+def test_a_campaign_whose_hours_are_over_says_so(tmp_path: Path) -> None:
+    done = powercut("campaign", "--resume", campaign(tmp_path, hours=1, worked_s=3600))
+    assert done.exit_code == ExitCode.USAGE
+    assert "--hours" in done.output
+
+
+def test_a_resumed_campaign_refuses_what_it_cannot_follow(tmp_path: Path) -> None:
+    done = powercut("campaign", "--resume", campaign(tmp_path), "--seed", "7", "-c", "xfs")
+    assert done.exit_code == ExitCode.USAGE
+    assert "--config" in done.output and "--seed" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-g", "ace3"], ["-c", "ext5/ordered"], ["--states", "all"], ["--hours", "0"]]
+)
+def test_a_name_that_does_not_exist_leaves_no_directory(tmp_path: Path, arguments: list[str]) -> None:
+    done = powercut("campaign", "--out", tmp_path, *arguments)
+    assert done.exit_code == ExitCode.USAGE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_campaign_keeps_what_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["-c", "xfs/default", "-g", "grown,random", "--states", "exhaustive", "--budget", "9"]
+    assert until(monkeypatch, "--out", tmp_path, "--hours", "1.5", "--seed", "70", *asked) == 5400
+    (path,) = (tmp_path / "runs").iterdir()
+    plan = load_plan(path)
+    assert (plan.generators, plan.seed, plan.hours) == (("grown", "random"), 70, 1.5)
+    assert (plan.run.fault_models, plan.run.budget.visits) == (("exhaustive",), 9)
