@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
@@ -25,3 +27,19 @@ def kill_children(thread: int) -> None:
         for pid in Path(f"/proc/self/task/{thread}/children").read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
+
+
+def run_group(line: Sequence[str], output: BinaryIO) -> int:
+    """Run a program that starts others, as make does; all that they print goes to `output`. Returns its exit
+    code. Whatever ends this call early (KeyboardInterrupt) kills every one of them.
+    """
+    process = subprocess.Popen(
+        line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+    try:
+        return process.wait()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise

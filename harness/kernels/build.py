@@ -20,6 +20,7 @@ from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir
 from harness.host.locks import exclusive
+from harness.host.processes import run_group
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.find import Pin, pins
@@ -181,11 +182,10 @@ def _run(steps: Sequence[Sequence[str]], log: Path) -> None:
     """Run programs one after the other; all output goes to `log`."""
     with log.open("ab") as f:
         for step in steps:
-            done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=f, stderr=f, check=False)
-            if done.returncode:
+            if code := run_group(step, f):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
                 raise KernelError(
-                    f"{' '.join(step[-2:])} failed with {done.returncode}:\n{tail}", f"the whole log is {log}"
+                    f"{' '.join(step[-2:])} failed with {code}:\n{tail}", f"the whole log is {log}"
                 )
 
 
