@@ -15,6 +15,10 @@ from rich.text import Text
 PLAIN_INTERVAL_S = 5.0
 ETA_AFTER_S = 20.0
 """Before that, booting guests would be taken for the pace of the work."""
+ETA_AFTER_UNITS = 4
+"""So many units, or half of them where there are few: the first one waits for a guest."""
+WITHIN_A_UNIT = frozenset({"operations"})
+"""Shown, but part of a unit of other work: a case that takes long to record."""
 
 
 class Progress(Protocol):
@@ -119,9 +123,10 @@ class Lines:
 
     def _left(self, seconds: float) -> str:
         """How long the work will take if it goes on as it went; empty until that can be told."""
-        shares = [self._done.get(what, 0) / total for what, total in self._totals.items() if total]
-        share = math.prod(shares)
-        if seconds < ETA_AFTER_S or not 0 < share < 1:
+        work = [(self._done.get(w, 0), n) for w, n in self._totals.items() if n and w not in WITHIN_A_UNIT]
+        share = math.prod(done / total for done, total in work)
+        too_early = any(done < min(ETA_AFTER_UNITS, total / 2) for done, total in work)
+        if seconds < ETA_AFTER_S or too_early or not 0 < share < 1:
             return ""
         minutes = seconds * (1 - share) / share / 60
         return "less than a minute left" if minutes < 1 else f"about {minutes:.0f} min left"

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from harness.host import progress as progress_module
 from harness.host.progress import Bars, Lines
 
 
@@ -16,3 +17,28 @@ def test_the_end_of_a_guests_console_cannot_pass_for_a_line_of_ours(kind: type[B
     with kind(Console(file=out, width=80)) as progress:
         progress.say("ext4-ordered/w: guest lost: \nPassed all 3 cases")
     assert "ext4-ordered/w: guest lost: \n    Passed all 3 cases\n" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ({"recorded": (10, 40)}, "about 5 min left"),
+        ({"recorded": (1, 40)}, ""),  # the first one waited for a guest
+        ({"recorded": (1, 2)}, "about 2 min left"),
+        ({"recorded": (10, 40), "operations": (1, 3000)}, "about 5 min left"),  # it said 10 days
+        ({"recorded": (40, 40), "states": (500, 1000)}, "about 2 min left"),
+        ({"recorded": (40, 40), "states": (1000, 1000)}, ""),
+    ],
+)
+def test_the_time_left_follows_from_whole_units(
+    work: dict[str, tuple[int, int]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    with Lines(Console(file=out, width=200)) as progress:
+        for what, (done, total) in work.items():
+            progress.begin(what, total)
+            progress.advance(what, done)
+        now[0] = 100.0
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith(said) if said else "left" not in line
