@@ -100,3 +100,19 @@ def test_without_the_memo_every_leaf_is_recovered(uml_kernel: Path, tmp_path: Pa
     (case,) = summary.cases
     assert case.verdict is CaseVerdict.PASS, (case.undecided, case.findings)
     assert set(case.by_how) == {How.JUDGED}
+
+
+def test_by_sector_a_superblock_is_torn(uml_kernel: Path, tmp_path: Path) -> None:
+    """ext4 writes its superblock in place; of a part of it, the checksum is wrong."""
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=["append-fsync"],
+        fault_models=("sectors",),
+        budget=Budget(visits=300),
+    )
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    (mountable,) = [f for f in case.findings if f.oracle == "mountable"]
+    landed = mountable.state.landed
+    assert landed is not None
+    assert any(part.sector is not None for part in landed.parts), mountable.state
