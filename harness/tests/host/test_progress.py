@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -34,7 +35,7 @@ def test_the_time_left_follows_from_whole_units(
     work: dict[str, tuple[int, int]], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, now = io.StringIO(), [0.0]
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with Lines(Console(file=out, width=200)) as progress:
         for what, (done, total) in work.items():
             progress.begin(what, total)
