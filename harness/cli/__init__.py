@@ -26,10 +26,13 @@ from harness.cli.rootfs import rootfs_command
 from harness.cli.run import run_command, smoke_command
 from harness.cli.trace import trace_command
 from harness.cli.triage import triage_command
+from harness.cli.workload import new_command, try_command
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
     smoke_command,
+    new_command,
+    try_command,
     repro_command,
     shrink_command,
     triage_command,
@@ -63,6 +66,7 @@ def main() -> None:
     powercut doctor                              what this host is missing
     powercut smoke                               one mode, one workload, under a minute
     powercut run -c ext4/ordered -w all          test every crash state of every workload
+    powercut new my-db                           a workload of your own to start from; powercut try runs it
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
     powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs

@@ -109,7 +109,7 @@ Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
 
 class Worker:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
-    while it records.
+    while it records. `outputs`: what each operation of the last recording printed.
     """
 
     def __init__(
@@ -130,6 +130,7 @@ class Worker:
         self._spent = False
         self._known = KnownEntries()
         self._stopped = threading.Event()
+        self.outputs: list[str] = []
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
         directory.mkdir(parents=True, exist_ok=True)
@@ -318,6 +319,7 @@ class Worker:
             raise
 
     def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
+        self.outputs.clear()
         for first in range(0, len(operations), BATCH):
             batch = operations[first : first + BATCH]
             request = wire.RunOperations(
@@ -329,6 +331,7 @@ class Worker:
             timeout_s = OPERATIONS_TIMEOUT_S + programs * RUN_TIMEOUT_S
             done = guest.request(request, wire.OperationsDone, timeout_s)
             check_results(done.results, first, batch)
+            self.outputs += [result.output.decode(errors="replace") for result in done.results]
             on_progress(len(batch))
 
     # --- recover ------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def is_application(path: Path) -> bool:
     return (path / DESCRIPTION).is_file()
 
 
+def is_name(name: str) -> bool:
+    """Whether a workload can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def load_application(directory: Path) -> list[Workload]:
     """One workload for each variant; without variants, one named after the directory. Raises UsageError,
     which says what is missing.
@@ -92,7 +97,7 @@ def _workload(
     place: str,
     files: Mapping[str, bytes],
 ) -> Workload:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
     run = (f"{place}/run", *variant.arguments)
     if described.user:

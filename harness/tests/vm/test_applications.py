@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import ExitCode
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
+from harness.tests.cli.runner import powercut
 from harness.tests.needs import need_program
 from harness.tests.vm.conftest import run_plan
 
@@ -111,3 +113,16 @@ def test_python_runs_as_a_user_who_acknowledges(ran: tuple[Summary, Path]) -> No
     with RunStore.open(path) as store:
         marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "snake")) if e.mark]
     assert marks[:5] == ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+@pytest.mark.parametrize("kind", ["shell", "python", "operations"])
+def test_a_new_workload_runs_and_passes_as_it_is(tmp_path: Path, kind: str) -> None:
+    made = powercut("new", tmp_path / "my-db", "--kind", kind)
+    place = tmp_path / ("my-db.toml" if kind == "operations" else "my-db")
+    assert place.exists(), made.output
+    done = powercut("try", place, "--machine", "uml")
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert "my-db: PASS" in done.stdout
+    if kind != "operations":
+        assert "acknowledged 5: line 1, line 2" in done.stdout
+        assert "check of operation 0: exit code 0" in done.stdout

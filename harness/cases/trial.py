@@ -1,0 +1,68 @@
+"""A workload run once, without a power cut: its output, its acknowledgements, the answers of its checks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from harness.cases.attempts import Unseen
+from harness.cases.examine import Examiner
+from harness.cases.recording import make_base, record
+from harness.errors import EnvironmentLacks
+from harness.filesystems.profiles import Profile
+from harness.guests.kits import make_kits, missing_for, missing_program
+from harness.guests.worker import Worker
+from harness.host.folders import OwnedFolder
+from harness.kernels.find import Kernel
+from harness.model import CaseId, Judgement, Outcome, Workload
+from harness.plan import GuestChoice
+from harness.store.layout import CaseLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a run without a power cut showed. `outputs`: of each operation, empty for all but programs.
+    `acknowledged`: by its programs, in order. `entries`: of the log. `outcome`: after a clean unmount.
+    """
+
+    workload: Workload
+    machine: str
+    outputs: tuple[str, ...]
+    acknowledged: tuple[str, ...]
+    entries: int
+    outcome: Outcome | Unseen
+    judgement: Judgement
+
+
+def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> Tried:
+    """Run a workload in a guest, unmount, and judge what is there then, in the guest that is fastest here.
+
+    Raises EnvironmentLacks for what this host lacks, GuestError with its output for a program that fails, and
+    what recording raises.
+    """
+    if lacks := missing_for(profile, kernel) or missing_program(workload):
+        raise EnvironmentLacks(lacks)
+    folder = OwnedFolder("powercut-try-")
+    try:
+        scratch = folder.path
+        base = make_base(profile, scratch / "base.zst", scratch)
+        kit = make_kits(asked, kernel, [profile], [workload], base, scratch).judge
+        with Worker(kit, scratch / "worker", asked.log_bytes) as worker:
+            case = CaseId(profile.filesystem, profile.mode, workload.name)
+            kept = CaseLayout(scratch / "base.zst", scratch / "kept")
+            recording = record(worker, profile, workload, case, base, kept, scratch)
+            outputs = tuple(worker.outputs)
+            examiner = Examiner(recording)
+            seen = examiner.look(worker, [recording.end], threading.Event()).seen
+        told = recording.history.acknowledgements
+        return Tried(
+            workload,
+            kit.machine.profile.title,
+            outputs,
+            tuple(a.text for a in told),
+            len(recording.write_log.entries),
+            seen,
+            examiner.judge(recording.end, seen),
+        )
+    finally:
+        folder.remove()

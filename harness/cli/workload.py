@@ -1,0 +1,145 @@
+"""`powercut new` and `powercut try`: begin a workload of one's own, and run it once without a power cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cases.attempts import Unseen
+from harness.cases.trial import Tried, try_workload
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import kernel_options, with_options
+from harness.errors import ExitCode, UsageError
+from harness.filesystems.profiles import select_profiles
+from harness.kernels.find import find_chosen
+from harness.model import Verdict
+from harness.plan import GuestChoice, KernelChoice
+from harness.report import shown_path
+from harness.report.words import number
+from harness.workloads.load import select_workloads
+from harness.workloads.start import KINDS, OPERATIONS, make_workload
+
+FOLDER = Path("workloads")
+SHOWN_ACKNOWLEDGEMENTS = 5
+_CODES = {
+    Verdict.PASS: ExitCode.CONSISTENT,
+    Verdict.FAIL: ExitCode.INCONSISTENT,
+    Verdict.UNKNOWN: ExitCode.UNDECIDED,
+}
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default="shell",
+    show_default=True,
+    help="shell, python: an application, whose programs are such scripts; operations: a list of operations.",
+)
+@guarded
+def new_command(name: str, kind: str) -> ExitCode:
+    """Make a workload to start from, which runs as it is.
+
+    \b
+    powercut new my-db                         # workloads/my-db: an application, in shell
+    powercut new ~/src/my-db/crash --kind python
+    powercut new two-renames --kind operations # workloads/two-renames.toml
+
+    A plain name goes into the folder `workloads` here, a path where it says. Nothing that exists is replaced.
+    An application is two programs: `run` works and calls powercut-ack wherever a user would be told that
+    something is done; `check` gets what was acknowledged before the power failed, and says whether it is
+    there. Then:
+
+    \b
+    powercut try workloads/my-db               # once, without a power cut, with all output
+    powercut run -c ext4/ordered,ext4/nobarrier -w workloads/my-db
+    """
+    place = make_workload(Path(name) if "/" in name else FOLDER / name, kind)
+    shown = _as_argument(place)
+    if place.is_dir():
+        for file in sorted(place.iterdir()):
+            console.say(shown_path(file))
+    else:
+        console.say(shown)
+    console.say(f"try it:   powercut try {shown}")
+    console.say(f"test it:  powercut run -c ext4/ordered,ext4/nobarrier -w {shown}")
+    if kind != OPERATIONS:
+        console.say("see it fail before you trust it: ext4/nobarrier must lose what was acknowledged")
+    return ExitCode.CONSISTENT
+
+
+def _as_argument(place: Path) -> str:
+    """A path that `-w` does not take for a name."""
+    shown = shown_path(place)
+    return shown if "/" in shown else f"./{shown}"
+
+
+@click.command("try")
+@click.argument("name", metavar="WORKLOAD")
+@click.option(
+    "-c",
+    "--config",
+    "configuration",
+    default="ext4/ordered",
+    show_default=True,
+    metavar="FS/MODE",
+    help="The file system and mode on which it runs.",
+)
+@with_options(kernel_options)
+@guarded
+def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
+    """Run WORKLOAD once in a guest without a power cut, with its output and its check.
+
+    \b
+    powercut try workloads/my-db               # an application or a file of one's own, by its path
+    powercut try sqlite-wal-full -c btrfs/default
+
+    After it the file system is unmounted and mounted again; what is there then must be accepted. An
+    application's check must also accept an empty file system. All variants are tried if none is named.
+
+    Exits 0 if all is well, 1 if a promise is broken without a power cut, 3 if that cannot be said, as when
+    the check refuses what a clean unmount left.
+    """
+    profiles = select_profiles([configuration])
+    if len(profiles) != 1:
+        names = ", ".join(p.name for p in profiles[:3])
+        raise UsageError(f"{configuration} is {len(profiles)} modes", f"name one of them: {names}")
+    kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
+    asked = GuestChoice(given["machine"], given["accel"])
+    codes = []
+    for workload in select_workloads([name]):
+        console.say(f"{workload.name} on {configuration}, {kernel.name}")
+        tried = try_workload(profiles[0], workload, kernel, asked)
+        _print(tried)
+        codes.append(_CODES[tried.judgement.verdict])
+    return max(codes)
+
+
+def _print(tried: Tried) -> None:
+    for i, (operation, output) in enumerate(zip(tried.workload.operations, tried.outputs, strict=True)):
+        console.say(f"  {i}: {operation}")
+        _say_indented(output)
+    if tried.workload.checks:
+        first = ", ".join(tried.acknowledged[:SHOWN_ACKNOWLEDGEMENTS])
+        more = ", ..." if len(tried.acknowledged) > SHOWN_ACKNOWLEDGEMENTS else ""
+        console.say(f"  acknowledged {len(tried.acknowledged)}: {first}{more}")
+    console.say(f"  {number(tried.entries)} entries in the log; after a clean unmount:")
+    if not isinstance(tried.outcome, Unseen):
+        for check in tried.outcome.checks:
+            ended = "not run" if check.exit_code is None else f"exit code {check.exit_code}"
+            console.say(f"  check of operation {check.operation}: {ended}")
+            _say_indented(check.output)
+    for violation in tried.judgement.violations:
+        console.say(f"  {violation.oracle}: {violation.summary}")
+    for reason in tried.judgement.unknown:
+        console.say(f"  undecided: {reason}")
+    console.say(f"{tried.workload.name}: {tried.judgement.verdict.name} in {tried.machine}")
+
+
+def _say_indented(text: str) -> None:
+    for line in text.splitlines():
+        console.say(f"      {line}")

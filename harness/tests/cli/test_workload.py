@@ -1,0 +1,121 @@
+"""`powercut new` and `powercut try`; with a real guest in `harness.tests.vm.test_applications`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cases.attempts import Unseen
+from harness.cases.trial import Tried
+from harness.cli import workload as commands
+from harness.errors import ExitCode, GuestError
+from harness.kernels.find import Kernel
+from harness.model import CheckResult, Judgement, Outcome, Violation, Workload
+from harness.tests.cli.runner import powercut
+
+
+def test_a_plain_name_goes_into_the_folder_of_workloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = powercut("new", "my-db")
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert sorted(p.name for p in (tmp_path / "workloads/my-db").iterdir()) == [
+        "check",
+        "run",
+        "workload.toml",
+    ]
+    assert "try it:   powercut try workloads/my-db\n" in done.stdout
+    assert "-w workloads/my-db\n" in done.stdout
+    again = powercut("new", "my-db")
+    assert again.exit_code == ExitCode.USAGE
+    assert "is there already" in again.stderr
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-w two.toml` would be looked for among the names that there are."""
+    monkeypatch.chdir(tmp_path)
+    done = powercut("new", "./two", "--kind", "operations")
+    assert (tmp_path / "two.toml").is_file()
+    assert "powercut try ./two.toml\n" in done.stdout
+
+
+def test_another_kind_is_a_usage_error() -> None:
+    done = powercut("new", "my-db", "--kind", "perl")
+    assert done.exit_code == ExitCode.USAGE
+    assert "shell" in done.stderr
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a guest shows, without one: `outcome` and `judgement` may be changed."""
+    shown: dict[str, Any] = {
+        "outcome": Outcome(checks=(CheckResult(0, 0, "all there\n", 5),)),
+        "judgement": Judgement(),
+    }
+
+    def answer(profile: object, workload: Workload, kernel: object, asked: object) -> Tried:
+        if error := shown.get("error"):
+            raise error
+        told = tuple(f"line {i}" for i in range(1, 8))
+        outputs = ("opened\n\x1b[2Jdone\n",)
+        return Tried(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"])
+
+    monkeypatch.setattr(commands, "try_workload", answer)
+    monkeypatch.setattr(commands, "find_chosen", lambda choice: Kernel("6.12", Path("/k"), None, ""))
+    return shown
+
+
+def test_output_acknowledgements_and_check_are_shown(tmp_path: Path, tried: dict[str, Any]) -> None:
+    place = tmp_path / "my-db"
+    powercut("new", place)
+    done = powercut("try", place)
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    for line in (
+        "my-db on ext4/ordered, 6.12",
+        "  0: run /workload/my-db/run",
+        "      opened",
+        "  acknowledged 7: line 1, line 2, line 3, line 4, line 5, ...",
+        "  1,234 entries in the log; after a clean unmount:",
+        "  check of operation 0: exit code 0",
+        "      all there",
+        "my-db: PASS in UML",
+    ):
+        assert f"{line}\n" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        (
+            {"judgement": Judgement((Violation("program", "my-db", "line 1 is gone", "e", "f", "s"),))},
+            ExitCode.INCONSISTENT,
+            "program: line 1 is gone",
+        ),
+        ({"judgement": Judgement(unknown=("no check",))}, ExitCode.UNDECIDED, "undecided: no check"),
+        (
+            {"outcome": Unseen("no guest"), "judgement": Judgement(unknown=("no guest",))},
+            ExitCode.UNDECIDED,
+            "undecided: no guest",
+        ),
+        ({"error": GuestError("run failed: its output", "correct it")}, ExitCode.UNDECIDED, "its output"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_and_by_the_exit_code(
+    tmp_path: Path, tried: dict[str, Any], change: dict[str, Any], code: ExitCode, says: str
+) -> None:
+    place = tmp_path / "my-db"
+    powercut("new", place)
+    tried.update(change)
+    done = powercut("try", place)
+    assert done.exit_code == code
+    assert says in done.output
+
+
+def test_several_modes_at_once_are_refused(tmp_path: Path) -> None:
+    done = powercut("try", "sqlite-wal-full", "-c", "ext4")
+    assert done.exit_code == ExitCode.USAGE
+    assert "name one of them: ext4/" in done.stderr

@@ -1,0 +1,79 @@
+"""Workloads to start from: they load as they are, and nothing that exists is replaced."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.workloads.load import select_workloads
+from harness.workloads.start import KINDS, make_workload
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_made_is_a_workload(tmp_path: Path, kind: str) -> None:
+    place = make_workload(tmp_path / "deep" / "my-db", kind)
+    (workload,) = select_workloads([str(place)])
+    assert workload.name == "my-db"
+    assert workload.summary.startswith("my-db: ")
+    assert bool(workload.checks) == (kind != "operations")
+    assert workload.runtime == ("python" if kind == "python" else "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_that_is_there_is_replaced(tmp_path: Path, kind: str) -> None:
+    place = make_workload(tmp_path / "my-db", kind)
+    before = sorted((p, p.read_bytes()) for p in [place, *place.rglob("*")] if p.is_file())
+    with pytest.raises(UsageError, match="is there already"):
+        make_workload(tmp_path / "my-db", kind)
+    assert sorted((p, p.read_bytes()) for p in [place, *place.rglob("*")] if p.is_file()) == before
+
+
+def test_a_link_that_leads_nowhere_counts_as_there(tmp_path: Path) -> None:
+    (tmp_path / "my-db").symlink_to("nowhere")
+    with pytest.raises(UsageError, match="is there already"):
+        make_workload(tmp_path / "my-db", "shell")
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", ".hidden", "ü"])
+def test_a_name_that_no_workload_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be named"):
+        make_workload(tmp_path / name, "shell")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file/my-db cannot be made: Not a directory"):
+        make_workload(tmp_path / "file" / "my-db", "shell")
+
+
+@pytest.mark.parametrize("kind", ["shell", "python"])
+def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: Path, kind: str) -> None:
+    """As the guest runs them, with a `powercut-ack` that writes down what it is told."""
+    place = make_workload(tmp_path / "my-db", kind)
+    tools, mount = tmp_path / "bin", tmp_path / "mnt"
+    tools.mkdir()
+    mount.mkdir()
+    (tools / "powercut-ack").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/told\n')
+    (tools / "powercut-ack").chmod(0o755)
+    (tools / "python3").symlink_to(sys.executable)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+
+    def ended(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(w) for w in words], cwd=mount, env=environment, capture_output=True, text=True, check=False
+        )
+
+    (tmp_path / "nothing").touch()
+    assert ended(place / "check", tmp_path / "nothing").returncode == 0
+    assert ended(place / "run").returncode == 0
+    assert (tmp_path / "told").read_text().splitlines() == [f"line {i}" for i in range(1, 6)]
+    assert ended(place / "check", tmp_path / "told").returncode == 0
+    (mount / "journal").write_text("line 1\nline 2\n")
+    refused = ended(place / "check", tmp_path / "told")
+    assert (refused.returncode, refused.stdout) == (1, "line 3 was acknowledged and is gone\n")

@@ -1,0 +1,152 @@
+"""Workloads to start from: what `powercut new` writes. They run and pass as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.errors import UsageError
+from harness.workloads.applications import DESCRIPTION, is_name
+
+OPERATIONS = "operations"
+
+_OPERATIONS = """\
+# What is done before the power fails, one operation after the other (workloads/README.md lists them all).
+# Judged by what the mode promises: whatever an fsync or a sync that has returned made durable must be there.
+summary = "{name}: a file is written and synced"
+operations = [
+    "create f",
+    "append f 5000",
+    "fsync f",
+    "mkdir d",
+    "rename f d/g",
+    "sync",
+]
+"""
+
+_DESCRIPTION = """\
+summary = "{name}: each line is synced before it counts"{runtime}
+
+# What the two programs need of this host; the guest has busybox, and all that lies beside `run`.
+# programs = ["sqlite3", "redis-cli:redis-tools"]    # behind the colon: its Debian package
+# files = ["/usr/share/{name}", "/usr/lib/{name}/*.so"]
+# user = "nobody"                                    # for programs that refuse to run as root
+# image_mib = 256                                    # the least size of the file system
+# reads = ["journal"]                                # what `check` reads; everything, unless given
+
+# Each of these is a workload, {name}-KEY: `run` gets the arguments, `check` gets them after $1.
+# [variants.safe]
+# summary = "with fsync"
+# arguments = ["fsync=on"]
+"""
+
+_SHELL_RUN = """\
+#!/bin/sh
+# What happens before the power fails. The current directory is the file system under test, and empty.
+# Call `powercut-ack TEXT` wherever a user would be told that TEXT is done.
+set -e
+for i in 1 2 3 4 5; do
+	echo "line $i" >>journal
+	sync journal
+	powercut-ack "line $i"
+done
+"""
+
+_SHELL_CHECK = """\
+#!/bin/sh
+# Runs after every power cut, on a copy of what came back. $1 lists what had been acknowledged by then.
+# Exit 0: all of that is there. 1: it is not, and the first line of output names the finding. Else: unknown.
+# Before the first acknowledgement there may be anything, or nothing.
+while read -r line; do
+	grep -qsx "$line" journal || {
+		echo "$line was acknowledged and is gone"
+		exit 1
+	}
+done <"$1"
+"""
+
+_PYTHON_RUN = '''\
+#!/usr/bin/env python3
+"""What happens before the power fails. The current directory is the file system under test, and empty.
+
+Call `powercut-ack TEXT` wherever a user would be told that TEXT is done.
+"""
+
+import os
+import subprocess
+
+with open("journal", "w") as journal:
+    for i in range(1, 6):
+        print(f"line {i}", file=journal, flush=True)
+        os.fsync(journal.fileno())
+        subprocess.run(["powercut-ack", f"line {i}"], check=True)
+'''
+
+_PYTHON_CHECK = '''\
+#!/usr/bin/env python3
+"""Runs after every power cut, on a copy of what came back. Its first argument is a file that lists what had
+been acknowledged by then.
+
+Exit 0: all of that is there. 1: it is not, and the first line of output names the finding. Else: unknown.
+Before the first acknowledgement there may be anything, or nothing.
+"""
+
+import pathlib
+import sys
+import traceback
+
+try:
+    journal = pathlib.Path("journal")
+    there = journal.read_text(errors="replace").splitlines() if journal.exists() else []
+    for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
+        if line not in there:
+            print(f"{line} was acknowledged and is gone")
+            sys.exit(1)
+except Exception:  # Python itself would end with 1, which is a finding
+    traceback.print_exc()
+    sys.exit(2)
+'''
+
+_APPLICATIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "shell": {DESCRIPTION: _DESCRIPTION, "run": _SHELL_RUN, "check": _SHELL_CHECK},
+        "python": {DESCRIPTION: _DESCRIPTION, "run": _PYTHON_RUN, "check": _PYTHON_CHECK},
+    }
+)
+KINDS = (*_APPLICATIONS, OPERATIONS)
+
+
+def make_workload(place: Path, kind: str) -> Path:
+    """Write a workload of one of KINDS: an application's directory, or a file of operations, whose name ends
+    in .toml. Returns where it is. Raises UsageError for a name that no workload can have, and if something
+    is there already.
+    """
+    if kind == OPERATIONS and place.suffix != ".toml":
+        place = place.with_name(f"{place.name}.toml")
+    name = place.stem if kind == OPERATIONS else place.name
+    if not is_name(name):
+        raise UsageError(f"a workload cannot be named {name!r}", "letters, digits and _ . + -: my-db")
+    if place.exists() or place.is_symlink():
+        raise UsageError(f"{place} is there already", "choose another name, or remove it")
+    try:
+        _write(place, name, kind)
+    except OSError as e:
+        raise UsageError(
+            f"{place} cannot be made: {e.strerror}", "name a folder that you may write to"
+        ) from e
+    return place
+
+
+def _write(place: Path, name: str, kind: str) -> None:
+    if kind == OPERATIONS:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(_OPERATIONS.replace("{name}", name))
+        return
+    runtime = '\nruntime = "python"' if kind == "python" else ""
+    place.mkdir(parents=True)
+    for file, text in _APPLICATIONS[kind].items():
+        path = place / file
+        is_program = text.startswith("#!")
+        path.write_text(text if is_program else text.replace("{name}", name).replace("{runtime}", runtime))
+        path.chmod(0o755 if is_program else 0o644)
