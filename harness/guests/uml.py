@@ -115,7 +115,9 @@ def needs_shim(version: str) -> bool:
 
 
 def find_shim() -> Path:
-    """The library that lets older UML run on hosts with AMX; see `vms/umlshim`."""
+    """The library that lets older UML run on hosts with AMX, and leaves none of its processes behind; see
+    `vms/umlshim`.
+    """
     return built_part("POWERCUT_UMLSHIM", "release", "libpowercut_umlshim.so")
 
 

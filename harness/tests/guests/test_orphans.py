@@ -15,6 +15,7 @@ import pytest
 from harness.cases.fsck_reads import find_library
 from harness.guests import disk as disk_module
 from harness.guests.disk import Disk
+from harness.guests.uml import find_shim
 from harness.host.folders import LOCK_NAME, OwnedFolder, sweep
 from harness.tests.needs import needed
 
@@ -102,6 +103,27 @@ def test_a_killed_orchestrator_leaves_no_traced_fsck(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
         orchestrator.kill()
     assert ended([pid])
+
+
+UML_WITH_A_HELPER = """
+import ctypes, signal, time
+library, stack = ctypes.CDLL(None), ctypes.create_string_buffer(1 << 16)
+print(library.clone(library.pause, ctypes.byref(stack, 1 << 15), signal.SIGCHLD, None), flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_killed_uml_leaves_no_helper() -> None:
+    """Debian's ready UML clones a helper for each of its devices: they slept on, and held its memory."""
+    with needed():
+        environment = {**os.environ, "LD_PRELOAD": str(find_shim())}
+    argv = [sys.executable, "-c", UML_WITH_A_HELPER]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as uml:
+        assert uml.stdout is not None
+        helper = int(uml.stdout.readline())
+        assert not has_ended(helper)
+        uml.kill()
+    assert ended([helper])
 
 
 def test_a_folder_whose_owner_lives_is_not_swept(temporary: Path) -> None:

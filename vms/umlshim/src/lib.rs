@@ -7,16 +7,17 @@
 //! `arch/x86/kernel/fpu/regset.c`: EFAULT), so that UML panics before its first process runs. A set that is
 //! shorter than the host's state is completed with the process's current state. What UML does not know (AMX
 //! tiles, protection keys) therefore stays as it is, even across switches between its processes: nothing in
-//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL).
+//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and the helpers
+//! that it clones for its devices (PR_SET_PDEATHSIG).
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_long, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
 use libc::{
-    dlsym, iovec, pid_t, PTRACE_GETREGSET, PTRACE_O_EXITKILL, PTRACE_SETOPTIONS, PTRACE_SETREGSET,
-    RTLD_NEXT,
+    dlsym, iovec, pid_t, PR_SET_PDEATHSIG, PTRACE_GETREGSET, PTRACE_O_EXITKILL, PTRACE_SETOPTIONS,
+    PTRACE_SETREGSET, RTLD_NEXT, SIGKILL,
 };
 
 /// NT_X86_XSTATE of elf.h.
@@ -86,5 +87,75 @@ pub unsafe extern "C" fn ptrace(
         }
         std::ptr::copy_nonoverlapping(given.iov_base.cast::<u8>(), state, given.iov_len);
         real_ptrace()(request, pid, address, (&raw mut whole).cast())
+    }
+}
+
+type Child = extern "C" fn(*mut c_void) -> c_int;
+type Clone = unsafe extern "C" fn(
+    Child,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// What a helper is to do.
+struct Helper {
+    child: Child,
+    argument: *mut c_void,
+    parent: pid_t,
+}
+
+fn real_clone() -> Clone {
+    static REAL: OnceLock<Clone> = OnceLock::new();
+    *REAL.get_or_init(|| {
+        // SAFETY: the name is a C string; the C library's clone takes its variable arguments where plain
+        // ones are passed.
+        unsafe {
+            let next = dlsym(RTLD_NEXT, c"clone".as_ptr());
+            assert!(!next.is_null(), "the C library has no clone");
+            transmute::<*mut c_void, Clone>(next)
+        }
+    })
+}
+
+extern "C" fn begin(helper: *mut c_void) -> c_int {
+    // SAFETY: `clone` below passes a Helper that nobody else uses. It is not freed: the helper may share
+    // UML's memory, and with it an allocator that UML is just using.
+    unsafe {
+        let helper = &*helper.cast::<Helper>();
+        libc::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if libc::getppid() != helper.parent {
+            libc::_exit(1); // UML died before the signal was asked for
+        }
+        (helper.child)(helper.argument)
+    }
+}
+
+/// clone(2).
+///
+/// # Safety
+/// As the C library's. The last three arguments matter only with the flags that use them.
+#[no_mangle]
+pub unsafe extern "C" fn clone(
+    child: Child,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_tid: *mut c_void,
+    tls: *mut c_void,
+    child_tid: *mut c_void,
+) -> c_int {
+    let helper = Box::new(Helper {
+        child,
+        argument,
+        parent: std::process::id().cast_signed(),
+    });
+    // SAFETY: passed on as given, but for what the child calls first.
+    unsafe {
+        let helper = Box::into_raw(helper).cast();
+        real_clone()(begin, stack, flags, helper, parent_tid, tls, child_tid)
     }
 }
