@@ -24,7 +24,15 @@ from harness.host.files import json_bytes, write_atomically
 from harness.model import Verdict
 from harness.report import shown_path
 from harness.report.lines import run_again
-from harness.revisit.repro import Reproduction, export, find_point, reproduce, scene, shell
+from harness.revisit.repro import (
+    Reproduction,
+    export,
+    find_point,
+    reproduce,
+    scene,
+    shell,
+    tools_for_shell,
+)
 from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
 
 _CODES = {
@@ -43,7 +51,8 @@ _CODES = {
     "--shell",
     "want_shell",
     is_flag=True,
-    help="Open a console in the guest with the crashed disk attached, not mounted.",
+    help="Open a console in the guest with the crashed disk attached, not mounted, and with e2fsprogs, "
+    "xfsprogs, btrfs-progs and f2fs-tools as far as this host has them.",
 )
 @click.option(
     "--export",
@@ -83,7 +92,8 @@ def repro_command(
         return _no_bisect()
     with open_run(source) as store:
         where = find_point(point, store)
-        with scene(store, where, named_kernel(given), accel) as shown:
+        tools = _say_tools() if want_shell else []
+        with scene(store, where, named_kernel(given), accel, tools) as shown:
             if export_file:
                 export(shown, export_file)
                 console.say(f"{where}: {export_file}")
@@ -96,6 +106,18 @@ def repro_command(
             else:
                 _print(seen)
             return _CODES[seen.judgement.verdict]
+
+
+def _say_tools() -> list[str]:
+    """The programs that go along into the console; says which, and what this host lacks."""
+    there, lacking = tools_for_shell()
+    names = [wanted.partition(":")[0] for wanted in there]
+    console.say(f"in the guest: {', '.join(names)}")
+    if lacking:
+        missing = ", ".join(wanted.partition(":")[0] for wanted in lacking)
+        packages = " ".join(sorted({wanted.partition(":")[2] for wanted in lacking}))
+        console.say(f"not on this host: {missing}; apt-get install {packages}")
+    return there
 
 
 def _no_bisect() -> ExitCode:

@@ -161,6 +161,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     console: ConsolePatterns
     fsck: Tool | None = None
     repair: Tool | None = None
+    inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
     mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
     toolbox: InToolbox | None = None
@@ -311,6 +312,12 @@ def profiles() -> dict[str, Profile]:
                 profile = _profile(shared_path.parent.name, path, shared)
                 found[profile.name] = profile
     return found
+
+
+def inspection_programs() -> list[str]:
+    """The programs with which people look at file systems of any kind, each with its package."""
+    files = sorted(resource("vms", "filesystems").glob(f"*/{FILE_NAME}"))
+    return [*dict.fromkeys(p for path in files for p in _decode(path, _FilesystemFile).inspect)]
 
 
 FileT = TypeVar("FileT")

@@ -5,6 +5,7 @@ with the static agent, the modules it loads, and the programs that a workload ne
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import stat
@@ -148,9 +149,11 @@ class Initramfs:
 
 
 def find_program(wanted: str) -> Path:
-    """The host's `program`, or `program:package`. Raises EnvironmentLacks, which names the package."""
+    """The host's `program`, or `program:package`; sbin is searched too. Raises EnvironmentLacks, which names
+    the package.
+    """
     name, _, package = wanted.partition(":")
-    found = shutil.which(name)
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if not found:
         raise EnvironmentLacks(
             f"the program {name}, which a workload runs in the guest, is not installed",

@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -14,8 +14,9 @@ import msgspec
 from harness.cases.attempts import Unseen
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
-from harness.errors import UsageError
-from harness.filesystems.profiles import select_profiles
+from harness.errors import EnvironmentLacks, UsageError
+from harness.filesystems.profiles import inspection_programs, select_profiles
+from harness.guests.initramfs import find_program
 from harness.guests.kits import make_kits, recording_machine
 from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
@@ -27,6 +28,7 @@ from harness.report.lines import run_again
 from harness.revisit.trust import Named, chosen_kernel
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
+from harness.workloads.applications import SHELL
 from harness.workloads.load import find_workload
 from harness.writelog.log import changes
 
@@ -89,11 +91,27 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
     return point
 
 
+def tools_for_shell() -> tuple[list[str], list[str]]:
+    """The programs of this host that a console in the guest gets beside busybox, and those that this host
+    lacks; each with its package.
+    """
+    there, lacking = [SHELL], []
+    for wanted in inspection_programs():
+        try:
+            find_program(wanted)
+            there.append(wanted)
+        except EnvironmentLacks:
+            lacking.append(wanted)
+    return there, lacking
+
+
 @contextlib.contextmanager
-def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Iterator[Scene]:
+def scene(
+    store: RunStore, point: CrashPoint, named: Named, accel: str, tools: Sequence[str] = ()
+) -> Iterator[Scene]:
     """Unpack the recording into a temporary directory and make a kit with the run's own kernel, unless
-    another is named. Raises StoreError if the recording is gone, UsageError for kernel files that only the
-    run directory names.
+    another is named, and with these programs of the host. Raises StoreError if the recording is gone,
+    UsageError for kernel files that only the run directory names.
     """
     plan = store.plan()
     case = point.case
@@ -116,7 +134,8 @@ def scene(store: RunStore, point: CrashPoint, named: Named, accel: str) -> Itera
         else:
             need_possible(point, recording.write_log.entries)
         asked = GuestChoice(machine, accel, plan.log_bytes)
-        kits = make_kits(asked, found, [profile], [workload], recording.base, directory)
+        carrying = replace(workload, programs=(*workload.programs, *tools))
+        kits = make_kits(asked, found, [profile], [carrying], recording.base, directory)
         yield Scene(
             point,
             recording,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,4 +66,30 @@ def test_what_the_guest_said_stays_on_its_line(monkeypatch: pytest.MonkeyPatch, 
     assert lines == [
         "ext4-ordered/append-fsync@7 on /mine/bzImage: PASS",
         r"  kernel: EXT4-fs: \x1b[2Jok\nPASS",
+    ]
+
+
+def test_a_shell_says_which_tools_it_has_and_which_this_host_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It had busybox alone, and a crashed XFS without xfs_db shows nothing but what mount says."""
+    with RunStore.create(tmp_path, "test", run_info()) as store:
+        path = store.path
+    carried: list[Sequence[str]] = []
+
+    def fake_scene(*arguments: Any) -> contextlib.nullcontext[None]:
+        carried.append(arguments[-1])
+        return contextlib.nullcontext()
+
+    found = ["busybox:busybox-static", "e2fsck:e2fsprogs"], ["xfs_db:xfsprogs", "xfs_io:xfsprogs"]
+    monkeypatch.setattr(repro, "find_point", lambda *_: reproduction().point)
+    monkeypatch.setattr(repro, "scene", fake_scene)
+    monkeypatch.setattr(repro, "shell", lambda _: 0)
+    monkeypatch.setattr(repro, "tools_for_shell", lambda: found)
+    done = powercut("repro", "any", "--from", path, "--shell")
+    assert done.exit_code == 0
+    assert carried == [found[0]]
+    assert done.output.splitlines() == [
+        "in the guest: busybox, e2fsck",
+        "not on this host: xfs_db, xfs_io; apt-get install xfsprogs",
     ]

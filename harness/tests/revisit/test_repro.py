@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from harness.errors import UsageError
+from harness.errors import EnvironmentLacks, UsageError
 from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
-from harness.revisit.repro import find_point, need_possible
+from harness.revisit import repro
+from harness.revisit.repro import find_point, need_possible, tools_for_shell
 from harness.states import FAULT_MODELS
 from harness.tests.report.demo import demo_run
 from harness.tests.states.logs import logs
@@ -78,3 +79,19 @@ def test_a_finding_that_the_run_does_not_have_says_which_it_has(tmp_path: Path) 
         with pytest.raises(UsageError, match="no finding 0123456789ab") as caught:
             find_point("0123456789ab", store)
     assert known.id in str(caught.value)
+
+
+def test_a_shell_gets_the_tools_of_every_file_system_that_this_host_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find(wanted: str) -> Path:
+        if wanted.endswith(":xfsprogs"):
+            raise EnvironmentLacks(wanted)
+        return Path(wanted)
+
+    monkeypatch.setattr(repro, "find_program", find)
+    there, lacking = tools_for_shell()
+    assert there[0] == "busybox:busybox-static"
+    assert {w.partition(":")[2] for w in there[1:]} == {"e2fsprogs", "btrfs-progs", "f2fs-tools"}
+    assert {"debugfs:e2fsprogs", "btrfs:btrfs-progs", "dump.f2fs:f2fs-tools"} <= {*there}
+    assert {w.partition(":")[2] for w in lacking} == {"xfsprogs"}

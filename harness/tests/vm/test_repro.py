@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,29 @@ def test_a_point_that_is_not_there_says_what_is(compared_store: RunStore, text: 
     with pytest.raises(UsageError) as caught:
         find_point(text, compared_store)
     assert says in str(caught.value)
+
+
+def test_the_shell_has_the_tools_of_file_systems(compared: tuple[Summary, Path]) -> None:
+    """There was nothing but busybox in it."""
+    _, path = compared
+    words = ["repro", "ext4-ordered/append-fsync@40", "--from", str(path), "--shell"]
+    typed = b"e2fsck -fn /dev/vda | tail -n 1; xfs_db -V; btrfs --version; dump.f2fs -V; exit\n"
+    command = [sys.executable, "-m", "harness", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
+        assert console.stdin is not None
+        assert console.stdout is not None
+        limit = threading.Timer(300, console.kill)
+        limit.start()
+        try:
+            said = b""
+            while b"powercut# " not in said and (more := os.read(console.stdout.fileno(), 4096)):
+                said += more
+            console.stdin.write(typed)  # before the prompt nobody reads it
+            console.stdin.flush()
+            answer = console.stdout.read().decode(errors="replace")
+        finally:
+            limit.cancel()
+            console.kill()
+    assert "/dev/vda: 1" in answer, said.decode(errors="replace") + answer
+    for program in ("xfs_db version", "btrfs-progs v", "dump.f2fs 1"):
+        assert program in answer
