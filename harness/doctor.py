@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from harness.cases.fsck_reads import find_library
-from harness.errors import PowercutError
+from harness.errors import EnvironmentLacks, PowercutError
 from harness.filesystems.profiles import profiles
+from harness.guests.brought import host_files
 from harness.guests.disk import find_binary
 from harness.guests.machine import machine_of, names, profile_of
 from harness.guests.worker import find_agent
@@ -84,6 +85,8 @@ def examine(reports: Path) -> Iterator[HostCheck]:
     suites = {tool.program: tool.suites for p in profiles().values() for tool in p.tools}
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users), suites.get(program, ()))
+    for (wanted, package), users in sorted(_host_files().items()):
+        yield _file(wanted, package, sorted(users))
     for program, package in _BASICS.items():
         path = shutil.which(program)
         yield HostCheck(program, bool(path), path or "not installed", f"apt-get install {package}", package)
@@ -117,6 +120,31 @@ def _programs() -> dict[tuple[str, str], set[str]]:
             name, _, package = wanted.partition(":")
             users[name, package or name].add(workload.name)
     return users
+
+
+def _host_files() -> dict[tuple[str, str], set[str]]:
+    """The workloads that bring each file of the host, by (path, package). Of the files of one package the
+    first stands for all.
+    """
+    users: dict[tuple[str, str], set[str]] = {}
+    packages: dict[str, str] = {}
+    for workload in select_workloads(["applications"]):
+        for wanted in workload.host_files:
+            path, _, package = wanted.partition(":")
+            first = packages.setdefault(package or path, path)
+            users.setdefault((first, package), set()).add(workload.name)
+    return users
+
+
+def _file(path: str, package: str, users: Sequence[str]) -> HostCheck:
+    """A file that applications bring into the guest; without it they are not run."""
+    try:
+        found = [*host_files(path)]
+    except EnvironmentLacks:
+        some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
+        install = f"apt-get install {package}" if package else "install what it belongs to"
+        return HostCheck(path, None, f"not here; for {some}: {install}", install, package)
+    return HostCheck(path, True, found[-1])
 
 
 def _program(name: str, package: str, users: Sequence[str], suites: Sequence[str] = ()) -> HostCheck:

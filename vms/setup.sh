@@ -20,6 +20,7 @@ need xz xz-utils
 need busybox busybox-static
 need setpriv util-linux
 need git git
+[ -e /usr/lib/x86_64-linux-gnu/liblmdb.so.0 ] || missing="$missing liblmdb0"
 need make make
 need gcc gcc
 need flex flex

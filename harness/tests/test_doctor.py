@@ -13,6 +13,7 @@ import pytest
 from harness import doctor
 from harness.cli import doctor as command
 from harness.guests import kvm
+from harness.model import Workload
 from harness.tests.cli.runner import powercut
 
 
@@ -56,6 +57,21 @@ def test_a_program_of_another_release_is_a_note_that_says_when_it_comes(
     assert seen.detail == (
         "not installed; for bcachefs/default fetched from trixie and experimental, on first use"
     )
+
+
+def test_files_that_applications_bring_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only programs were: without its library an application was not run, and doctor was content."""
+    brings = Workload(
+        "my-db", "mine", (), host_files=("/no/such/*.so:mine", "/no/such/table:mine", "/etc/passwd")
+    )
+    monkeypatch.setattr(doctor, "select_workloads", lambda names: [brings] if "applications" in names else [])
+    seen = found(tmp_path)
+    assert (seen["/no/such/*.so"].ok, seen["/no/such/*.so"].package) == (None, "mine")
+    assert seen["/no/such/*.so"].detail == "not here; for my-db: apt-get install mine"
+    assert "/no/such/table" not in seen  # the same package
+    assert seen["/etc/passwd"].ok is True
 
 
 def test_no_program_is_told_twice(tmp_path: Path) -> None:
