@@ -57,7 +57,7 @@ def execute(
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
         # 1. Look up names: they become profiles, workloads, a kernel.
         asked = _look_up(plan)
-        need_space(store.path, asked.profiles, plan.jobs)
+        need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked)
             return _report(store)
@@ -101,6 +101,12 @@ class Asked:
     def profiles(self) -> list[Profile]:
         """The modes of the cases."""
         return list({p.name: p for p, _ in self.cases}.values())
+
+    @property
+    def largest(self) -> list[tuple[Profile, Workload]]:
+        """Of each mode the case whose image is the largest."""
+        by_size = sorted(self.cases, key=lambda case: case[1].image_mib)
+        return [*{profile.name: (profile, workload) for profile, workload in by_size}.values()]
 
     @property
     def workloads(self) -> list[Workload]:

@@ -43,9 +43,11 @@ from harness.cases.recording import (
     copy_recording,
     is_kept,
     load_recording,
+    make_base,
     record,
 )
 from harness.cases.selection import Selection
+from harness.cases.settle import settle
 from harness.errors import NotSupported, PowercutError, StoreError
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
@@ -55,7 +57,7 @@ from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget, Plan
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
-from harness.store.layout import RunLayout
+from harness.store.layout import CaseLayout, RunLayout
 from harness.store.records import (
     CaseInfo,
     CaseStatus,
@@ -257,13 +259,16 @@ class Casework:
                 case.id, case.profile, case.workload, run, self._scratch, plan.log_bytes, case.files
             )
         self._store.case_directory(case.id)
-        base, kept = self._bases[case.profile.name], run.case(case.id)
+        profile = case.profile.sized(case.workload.image_mib)
+        base, kept = self._bases[profile.name], run.case(case.id)
+        if profile is not case.profile:
+            base, kept = self._own_base(recorder, profile, case.workload, kept)
         operations = len(case.workload.operations)
         if operations >= LONG_OPERATIONS:
             self._progress.begin("operations", operations)
         return record(
             recorder,
-            case.profile,
+            profile,
             case.workload,
             case.id,
             base,
@@ -271,6 +276,16 @@ class Casework:
             self._scratch,
             self._operations_done if operations >= LONG_OPERATIONS else lambda _: None,
         )
+
+    def _own_base(
+        self, recorder: Worker, profile: Profile, workload: Workload, kept: CaseLayout
+    ) -> tuple[Path, CaseLayout]:
+        """A base image for this case alone, whose workload needs a larger one than the mode's."""
+        kept = replace(kept, base=kept.own_base)
+        base = make_base(profile, kept.base, self._scratch, workload.name)
+        if profile.mounted_once:
+            settle(recorder, profile, base, kept.base)
+        return base, kept
 
     def _operations_done(self, count: int) -> None:
         self._progress.advance("operations", count)

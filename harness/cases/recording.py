@@ -127,13 +127,14 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
     return Target(profile.fstype, profile.mount_options, base, log, profile.second_offset)
 
 
-def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
-    """The image that recording begins with: poison everywhere, then mkfs. Kept compressed as `kept`.
+def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path:
+    """The image that recording begins with: poison everywhere, then mkfs. Kept compressed as `kept`. `of`:
+    the workload to which it belongs, unless it is shared.
 
     Poison, so that a block which no one has written shows when it turns up in a file. A mkfs that is killed
     is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses.
     """
-    image = scratch / f"{profile.filesystem}-{profile.mode}.base.img"
+    image = scratch / _image_name(profile, of)
     if image.exists() or kept.exists():
         return unpack(kept, image, profile.size_bytes)
     part = image.with_suffix(".part")
@@ -150,6 +151,10 @@ def make_base(profile: Profile, kept: Path, scratch: Path) -> Path:
     pack(part, kept)
     part.rename(image)
     return image
+
+
+def _image_name(profile: Profile, of: str) -> str:
+    return ".".join(filter(None, [f"{profile.filesystem}-{profile.mode}", of, "base", "img"]))
 
 
 def record(
@@ -237,13 +242,14 @@ def load_recording(
     Raises StoreError for one that is not there, is damaged or was changed, WriteLogError for a log that is
     none.
     """
-    kept = run.case(case)
+    kept, profile = run.case(case), profile.sized(workload.image_mib)
+    own = workload.name if kept.base == kept.own_base else ""
     name = f"{case.filesystem}-{case.mode}"
     try:
         files = hashes_of(kept)
         need_unchanged(kept, files, known)
         history = _read_history(kept.history)
-        base = unpack(kept.base, scratch / f"{name}.base.img", profile.size_bytes)
+        base = unpack(kept.base, scratch / _image_name(profile, own), profile.size_bytes)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
         events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
     except OSError as e:
@@ -332,7 +338,7 @@ def copy_recording(case: CaseId, source: RunLayout, run: RunLayout) -> None:
         raise StoreError(f"{own.base} is missing: {case} was recorded on it", "start a new run")
     own.folder.mkdir(parents=True, exist_ok=True)
     for file, copy in zip(kept.files, own.files, strict=True):  # the last says that the rest is there
-        if file != kept.events or file.exists():
+        if file not in (kept.events, kept.own_base) or file.exists():
             copy_atomically(file, copy)
 
 

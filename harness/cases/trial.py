@@ -42,7 +42,7 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
     """
     if lacks := missing_for(profile, kernel) or missing_program(workload):
         raise EnvironmentLacks(lacks)
-    folder = OwnedFolder("powercut-try-")
+    profile, folder = profile.sized(workload.image_mib), OwnedFolder("powercut-try-")
     try:
         scratch = folder.path
         base = make_base(profile, scratch / "base.zst", scratch)

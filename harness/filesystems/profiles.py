@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -215,6 +215,12 @@ class Profile:
     @property
     def name(self) -> str:
         return f"{self.filesystem}/{self.mode}"
+
+    def sized(self, image_mib: int) -> Profile:
+        """The same mode on a first device of at least so many MiB; itself where that is so already."""
+        second_bytes = self.second.size_bytes if self.second else 0
+        size_bytes = (image_mib << 20) + second_bytes
+        return replace(self, size_bytes=size_bytes) if size_bytes > self.size_bytes else self
 
     @property
     def mkfs_line(self) -> str:

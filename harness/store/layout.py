@@ -8,7 +8,7 @@ reports/runs/<date>-<name>/
     powercut.sqlite         cases, states, violations, evidence
     lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
-    cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json
+    cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json, own-base.img.zst
     findings/<hash12>/      written by `harness.report`, like the reports
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
     scratch/                uncompressed images, during the run
@@ -17,7 +17,7 @@ reports/runs/<date>-<name>/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.model import CaseId
@@ -46,6 +46,11 @@ class CaseLayout:
     folder: Path
 
     @property
+    def own_base(self) -> Path:
+        """The base image of a workload that needs a larger one than its mode's; else it is not there."""
+        return self.folder / "own-base.img.zst"
+
+    @property
     def log(self) -> Path:
         return self.folder / "log.zst"
 
@@ -64,8 +69,8 @@ class CaseLayout:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files except the base image, which the workloads of a mode share; the history last."""
-        return (self.log, self.events, self.console, self.history)
+        """All files except the base image that the workloads of a mode share; the history last."""
+        return (self.own_base, self.log, self.events, self.console, self.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ class RunLayout:
 
     def case(self, case: CaseId) -> CaseLayout:
         base = self.base(case.filesystem, case.mode)
-        return CaseLayout(base, base.parent / case.workload)
+        shared = CaseLayout(base, base.parent / case.workload)
+        return replace(shared, base=shared.own_base) if shared.own_base.exists() else shared
 
     def finding(self, finding: str) -> Path:
         """The directory of the finding with this id."""

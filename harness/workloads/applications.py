@@ -29,7 +29,7 @@ _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
 _HELP = "workloads/README.md shows the format"
-IMAGE_MIB_MAX = 8 << 10
+IMAGE_MIB_MAX = 4 << 10
 
 
 class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -315,6 +315,21 @@ def test_the_base_image_is_taken_over_once(run: RunLayout, tmp_path: Path, profi
     assert not (tmp_path / "more").exists()
 
 
+def test_a_base_image_of_a_case_s_own_is_used_and_taken_over(
+    run: RunLayout, profile: Profile, tmp_path: Path
+) -> None:
+    """A larger file system for one workload: the others of the mode keep theirs."""
+    (tmp_path / "own").write_bytes(b"a larger one")
+    pack(tmp_path / "own", run.case(CASE).own_base)
+    assert load(run, profile).base.read_bytes() == b"a larger one"
+    assert run.case(dataclasses.replace(CASE, workload="other")).base == run.base("ext4", "ordered")
+    copied = RunLayout(tmp_path / "copied")
+    copy_base(profile, run, copied)
+    copy_recording(CASE, run, copied)
+    assert copied.case(CASE).base == copied.case(CASE).own_base
+    assert hashes_of(copied.case(CASE)) == hashes_of(run.case(CASE))
+
+
 def test_a_copy_that_a_kill_left_half_done_is_done_again(
     run: RunLayout, tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

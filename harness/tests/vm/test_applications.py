@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode
-from harness.model import CaseId
+from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Plan
+from harness.revisit.repro import reproduce, scene
+from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut
@@ -36,6 +38,9 @@ powercut-ack never 2>/dev/null
 [ $? = 125 ] || exit 7
 """
 
+
+# Room for 80 blocks of a MiB: not in the 64 MiB that the mode has.
+LARGE = '[ $(($(stat -f -c "%b * %S" .))) -gt 83886080 ] || exit 9; echo text >f; sync f'
 
 # In Python, by a user who is not root.
 RUN_PYTHON = """#!/usr/bin/env python3
@@ -73,7 +78,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
         )
         (folder / name / "run").write_text(RUN_PYTHON.format(sync=sync))
         (folder / name / "check").write_text(CHECK_PYTHON)
-    own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake")]
+    (folder / "large").mkdir()
+    (folder / "large" / "workload.toml").write_text('summary = "large"\nimage_mib = 96\n')
+    (folder / "large" / "run").write_text(f"#!/bin/sh\n{LARGE}\nsync .\npowercut-ack done\n")
+    (folder / "large" / "check").write_text("#!/bin/sh\nexit 0\n")
+    own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake", "large")]
     plan = Plan(configurations=["ext4/ordered"], workloads=[*own, "sqlite-wal-full"], jobs=2)
     return run_plan(plan, folder)
 
@@ -113,6 +122,18 @@ def test_python_runs_as_a_user_who_acknowledges(ran: tuple[Summary, Path]) -> No
     with RunStore.open(path) as store:
         marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "snake")) if e.mark]
     assert marks[:5] == ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summary, Path]) -> None:
+    """`image_mib` had no effect. Its base image is the case's own, beside those of the mode's size."""
+    summary, path = ran
+    case = next(c for c in summary.cases if c.case.workload == "large")
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    with RunStore.open(path) as store:
+        point = CrashPoint(case.case, CrashState(len(store.timeline(case.case))))
+        with scene(store, point, Named(), "auto") as shown:
+            assert shown.recording.base.stat().st_size == 96 << 20
+            assert reproduce(shown).judgement.verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("kind", ["shell", "python", "operations"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.filesystems.profiles import select_profiles
 from harness.guests.brought import host_files, python_files
 from harness.guests.initramfs import Initramfs, build, find_program, libraries_of, user_id
 from harness.guests.kits import missing_program
@@ -368,3 +369,16 @@ def test_a_folder_s_hidden_files_come_along(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / ".hidden").touch()
     assert list(host_files(f"{tmp_path}/d")) == [f"{tmp_path}/d/.hidden"]
+
+
+def test_a_workload_may_ask_for_a_larger_file_system(directory: Path) -> None:
+    """A mode's size was all that there was, 64 MiB for most."""
+    assert described(directory, "image_mib = 96").image_mib == 96
+    (mode,) = select_profiles(["ext4/ordered"])
+    assert mode.sized(96).size_bytes == 96 << 20
+    assert mode.sized(mode.size_bytes >> 20) is mode
+    assert mode.sized(0) is mode
+    (two,) = select_profiles(["ext4/external-journal"])
+    assert two.second is not None
+    assert two.sized(200).second_offset == 200 << 20
+    assert two.sized(200).size_bytes == (200 << 20) + two.second.size_bytes
