@@ -1,6 +1,6 @@
 """`python -m harness` is `powercut`."""
 
-from harness.cli import main
+if __name__ == "__main__":  # the workers of `--cluster local:N` import this module, and need no commands
+    from harness.cli import main
 
-if __name__ == "__main__":  # the workers of `--cluster local:N` import it
     main()

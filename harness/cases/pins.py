@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
@@ -98,7 +99,8 @@ def host_pins(machines: Iterable[Machine], profiles: Iterable[Profile]) -> dict[
 
 def _profile_pins(profile: Profile, tools: Iterable[Tool]) -> dict[str, str]:
     of_tools = {f"{t.program} of {profile.filesystem}": file_hash(Path(t.path())) for t in tools}
-    return {f"mode {profile.name}": _hash(profile)} | of_tools
+    judging = replace(profile, tracing=None)  # which has paths of this installation
+    return {f"mode {profile.name}": _hash(judging)} | of_tools
 
 
 def _machine_pins(machine: Machine) -> dict[str, str]:

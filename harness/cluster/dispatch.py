@@ -53,7 +53,7 @@ from harness.store.records import CaseInfo, CaseStatus
 
 STRIKES = 3
 AHEAD = 1
-LOOK_S = 1.0
+LOOK_S = 2.0
 """How often it is looked which workers there are."""
 WAIT_S = 0.5
 SILENT_S = 3600.0

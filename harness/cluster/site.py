@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shutil
 import socket
 import threading
 import time
@@ -47,7 +46,7 @@ from harness.guests.worker import GuestKit
 from harness.host.cache import cache_dir
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
-from harness.model import CaseId, Verdict
+from harness.model import CaseId
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
@@ -122,19 +121,28 @@ class Crew:
         self._fitted = fitted
         self._scratch = fitted.folder.path / f"crew-{number}"
         self._scratch.mkdir()
+        self._store = RunStore.create(self._scratch, "cases", _INFO, durable=False)
         self.pool: Pool = pool_of(fitted.kits, self._scratch, fitted.plan)
+        for name, profile in fitted.profiles.items():
+            packed = self._store.layout.base(profile.filesystem, profile.mode)
+            packed.parent.mkdir(parents=True)
+            packed.symlink_to(fitted.packed[name])
+            # where a recording that is loaded looks for its base image
+            image = self._scratch / f"{profile.filesystem}-{profile.mode}.base.img"
+            image.symlink_to(fitted.bases[name])
+
+    def close(self) -> None:
+        """End its guests. What it does is left undone."""
+        self.pool.close()
+        self._store.close()
 
     def work(self, errand: Errand, progress: Relay) -> Parcel:
         """Record and decide the case. Raises Unfit if the guests of this host do not come up."""
-        fitted, case = self._fitted, errand.case
+        fitted, store, case = self._fitted, self._store, errand.case
         profile = fitted.profiles[case.configuration]
         workload = generate(errand.workload) if isinstance(errand.workload, str) else errand.workload
-        with self._store() as store:
-            packed = store.layout.base(case.filesystem, case.mode)
-            packed.parent.mkdir(parents=True)
-            packed.symlink_to(fitted.packed[profile.name])
-            self._unpack(profile)
-            store.add_case(CaseInfo(case))
+        store.add_case(CaseInfo(case))
+        try:
             put_files(store, case, errand.parcel)
             if errand.parcel.rows:
                 store.adopt(errand.parcel.rows)
@@ -145,20 +153,8 @@ class Crew:
             self._need_hope(store, case)
             wanted = errand.all_logs or _is_of_interest(store, case)
             return parcel_of(store, case, files=wanted and not errand.parcel.files)
-
-    @contextlib.contextmanager
-    def _store(self) -> Iterator[RunStore]:
-        with RunStore.create(self._scratch, "case", _INFO, durable=False) as store:
-            try:
-                yield store
-            finally:
-                shutil.rmtree(store.path, ignore_errors=True)
-
-    def _unpack(self, profile: Profile) -> None:
-        """A recording that is loaded looks for its base image in the scratch folder."""
-        image = self._scratch / f"{profile.filesystem}-{profile.mode}.base.img"
-        if not image.exists():
-            image.symlink_to(self._fitted.bases[profile.name])
+        finally:
+            store.drop(case)
 
     def _need_hope(self, store: RunStore, case: CaseId) -> None:
         record = store.case(case)
@@ -172,7 +168,7 @@ class Crew:
 
 
 _INFO = RunInfo(
-    name="case",
+    name="cases",
     powercut=__version__,
     git_head="",
     argv=(),
@@ -185,11 +181,8 @@ _INFO = RunInfo(
 
 def _is_of_interest(store: RunStore, case: CaseId) -> bool:
     """Whether people, or a resumed run, will look at the recording again."""
-    record = store.case(case)
-    undecided = any(v.verdict is Verdict.UNKNOWN for v in store.iter_verdicts(case))
-    return (
-        undecided or record is None or record.status is not CaseStatus.DONE or bool(store.findings_of(case))
-    )
+    record, counts = store.case(case), store.counts(case)
+    return record is None or record.status is not CaseStatus.DONE or bool(counts.unknown or counts.failed)
 
 
 class Site:
@@ -274,7 +267,7 @@ class Site:
 
 def _close(crews: list[Crew], fitted: _Fitted) -> None:
     for crew in crews:
-        crew.pool.close()
+        crew.close()
     fitted.folder.remove()
 
 

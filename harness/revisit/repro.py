@@ -14,7 +14,7 @@ import msgspec
 from harness.cases.attempts import Unseen
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
-from harness.errors import EnvironmentLacks, UsageError
+from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
 from harness.guests.initramfs import find_program
 from harness.guests.kits import make_kits, recording_machine
@@ -159,7 +159,13 @@ def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
 
 
 def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
+    """Raises StoreError where the recording was left on a cluster."""
     record = store.case(case)
+    if record and record.info.left_at:
+        raise StoreError(
+            f"the recording of {case} stayed with the worker {record.info.left_at}: it had no findings",
+            "record the case again, or have a cluster bring back all recordings",
+        )
     return record.info.files if record else {}
 
 

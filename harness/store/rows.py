@@ -42,6 +42,15 @@ def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
     _sign_case(db, number, before)
 
 
+def delete_case(db: sqlite3.Connection, number: int) -> None:
+    """Delete a case with all that belongs to it."""
+    ((signed,),) = db.execute("SELECT digest FROM cases WHERE id = ?", (number,)).fetchall()
+    db.execute("DELETE FROM evidence WHERE case_id = ?", (number,))
+    db.execute("DELETE FROM cases WHERE id = ?", (number,))
+    ((total,),) = db.execute("SELECT value FROM meta WHERE key = 'cases'").fetchall()
+    db.execute("UPDATE meta SET value = ? WHERE key = 'cases'", (moved(total, out=[signed]),))
+
+
 def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
     """Update the case's digest, and the root, after a change to the row."""
     row = db.execute(f"SELECT {', '.join(_DIGESTED)} FROM cases WHERE id = ?", (number,)).fetchone()  # noqa: S608

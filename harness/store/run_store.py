@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,16 @@ from harness.store.records import (
     UnknownReason,
     state_order,
 )
-from harness.store.rows import change_case, insert_case, move_states, put_evidence, put_state, root, verify
+from harness.store.rows import (
+    change_case,
+    delete_case,
+    insert_case,
+    move_states,
+    put_evidence,
+    put_state,
+    root,
+    verify,
+)
 
 
 class RunStore:
@@ -462,6 +472,14 @@ class RunStore:
                 seconds=float(record.seconds),
                 doubt=valid_text(record.doubt),
             )
+
+    def drop(self, case: CaseId) -> None:
+        """Delete a case, its verdicts and its recording: another run directory has them. Raises StoreError if
+        this run does not have it.
+        """
+        with self._writing() as db:
+            delete_case(db, self._number(case))
+        shutil.rmtree(self.layout.case(case).folder, ignore_errors=True)
 
     # inside
 

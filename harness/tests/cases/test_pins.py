@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from harness.cases import pins as module
-from harness.cases.pins import pin, pins_of, source_hash
+from harness.cases.pins import differences, host_pins, pin, pins_of, source_hash
 from harness.errors import KernelError, RunChanged, StoreError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.kits import Kits
@@ -184,3 +185,14 @@ def test_a_machine_with_a_kernel_of_its_own_needs_no_module_of_the_kernel_that_w
     pins = setting.pins()
     assert not [name for name in pins if name.startswith("module ")]
     assert any(name.startswith("initramfs") for name in pins)
+
+
+def test_a_mode_is_the_same_wherever_powercut_is_installed() -> None:
+    """Its tracepoints name programs by their paths: every worker with another prefix would be refused."""
+    (profile,) = select_profiles(["ext4/ordered"])
+    assert profile.tracing is not None
+    elsewhere = dataclasses.replace(profile, tracing=None)
+    assert host_pins([], [profile]) == host_pins([], [elsewhere])
+    other = dataclasses.replace(profile, mount_options="data=journal")
+    listed = differences(host_pins([], [profile]), host_pins([], [other]), "here", "there")
+    assert re.fullmatch("mode ext4/ordered: [0-9a-f]{12} here, [0-9a-f]{12} there", listed)

@@ -232,3 +232,19 @@ def test_a_case_of_another_recording_is_not_adopted(store: RunStore) -> None:
         with pytest.raises(StoreError):
             store.adopt(other)
         assert store.rows_of(CASE) == rows
+
+
+def test_a_case_that_is_dropped_leaves_no_trace(store: RunStore) -> None:
+    """A worker's own run directory would grow with every case, and each take longer than the one before."""
+    store.add_case(CaseInfo(OTHER))
+    (store.case_directory(CASE) / "log.zst").write_bytes(b"log")
+    put(store, JudgedState(CrashState(3), "h", broken()))
+    store.put_evidence(store.findings_of(CASE)[0], Evidence(CrashState(3)))
+    store.drop(CASE)
+    assert [record.case for record in store.cases()] == [OTHER]
+    assert not store.layout.case(CASE).folder.exists()
+    assert not store.findings()
+    store.close()
+    with RunStore.open(store.path) as again:
+        again.add_case(CaseInfo(CASE))
+        assert again.counts(CASE).checked == 0
