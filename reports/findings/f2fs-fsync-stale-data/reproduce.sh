@@ -111,16 +111,16 @@ disk_on
 must mount -t "$FS" -o "$OPTIONS" "/dev/mapper/$name" "$dir/mnt"
 # The first fsync after a mount has a bug of its own on F2FS: see f2fs-fsync-first-node.
 must dd if="$dir/secret" of="$dir/mnt/other" bs=4096 conv=fsync status=none
-must cp "$dir/wanted" "$dir/mnt/f"
-must dmsetup message "$name" 0 mark fsync-called
-must sync "$dir/mnt/f" # sync(1) of a file is fsync(2)
+must dmsetup message "$name" 0 mark writing
+# One process writes and syncs, so that the kernel's own writeback has no time in between.
+must dd if="$dir/wanted" of="$dir/mnt/f" bs=4096 conv=fsync status=none
 must dmsetup message "$name" 0 mark fsync-returned
 disk_off
 
 # --- what is left of it --------------------------------------------------------------------------
 
 echo "Linux $(uname -r), $FS, $OPTIONS. The power fails during fsync:"
-power_cut fsync-called
+power_cut writing
 must mount -t "$FS" -o loop "$dir/after" "$dir/mnt"
 if [ ! -e "$dir/mnt/f" ]; then
 	echo "KEPT: fsync had not returned, and after the power cut there is no f"
