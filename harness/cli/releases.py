@@ -43,7 +43,7 @@ _resume_option = click.option(
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Continue a stopped one with the kernels that are left.",
+    help="Continue one with the kernels, and the undecided cases, that are left.",
 )
 
 

@@ -61,6 +61,11 @@ class OnKernel(msgspec.Struct, frozen=True):
     answers: tuple[Answer, ...] = ()
     failed: str = ""
 
+    @property
+    def decided(self) -> bool:
+        """Whether it was run, and left nothing undecided."""
+        return bool(self.run) and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
+
     def answer(self, case: CaseId) -> Answer | None:
         """The answer for a case, if there is one."""
         return next((a for a in self.answers if a.case == case), None)
@@ -93,9 +98,7 @@ class Study(msgspec.Struct, frozen=True):
     @property
     def decided(self) -> bool:
         """Whether every kernel was run, and left nothing undecided."""
-        return all(
-            k.run and not any(a.verdict is CaseVerdict.UNKNOWN for a in k.answers) for k in self.kernels
-        )
+        return all(k.decided for k in self.kernels)
 
     @property
     def cases(self) -> list[CaseId]:

@@ -7,7 +7,7 @@ reports/runs/<date>-<name>/     plan.json         what was asked for
                                 report.html summary.txt
 ```
 
-A kernel whose run is complete is done; one whose run was interrupted goes on with it.
+A kernel whose run decided everything is done; another goes on with its run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.layout import latest
 from harness.store.lock import locked
-from harness.summary import Summary, summarise
+from harness.summary import CaseVerdict, Summary, summarise
 
 RESULTS_NAME = "releases.json"
 _PLAN_NAME = "plan.json"
@@ -73,13 +73,14 @@ def carry_out(
     progress: Progress,
     tell: Callable[[Study], None],
 ) -> Study:
-    """Run the cases on every kernel that the directory does not hold yet. `tell` is called after each.
+    """Run the cases on every kernel whose answers the directory does not hold yet. `tell` is called after
+    each.
 
     A kernel that cannot be had or run is an answer, too: its reason. On KeyboardInterrupt the answers so far
     are kept. Raises RunLocked if another process is at work in the directory.
     """
     with locked(path / "lock", path, " ".join(["powercut", *plan.argv])):
-        done: dict[str, OnKernel] = {k.asked: k for k in _kept(path) if not k.failed}
+        done: dict[str, OnKernel] = {k.asked: k for k in _kept(path) if k.decided}
         took: list[float] = []
 
         def so_far(finished: datetime | None = None, *, interrupted: bool = False) -> Study:
@@ -92,9 +93,8 @@ def carry_out(
         left = [kernel for kernel in plan.kernels if kernel not in done]
         for number, kernel in enumerate(left, 1):
             begun = time.monotonic()
-            answered = _on_kernel(
-                plan.plan, kernel, path / "kernels" / kernel.replace("/", "_"), expectations
-            )
+            folder = path / "kernels" / kernel.replace("/", "_")
+            answered = _on_kernel(plan.plan, kernel, folder, expectations, progress)
             if answered is None:
                 progress.say("interrupted: the answers so far are kept")
                 return so_far(interrupted=True)
@@ -134,10 +134,13 @@ def _left(took: Sequence[float], kernels: int) -> str:
     return f"; about {plural(minutes, 'minute')} left"
 
 
-def _on_kernel(plan: Plan, kernel: str, folder: Path, expectations: Sequence[Expectation]) -> OnKernel | None:
+def _on_kernel(
+    plan: Plan, kernel: str, folder: Path, expectations: Sequence[Expectation], progress: Progress
+) -> OnKernel | None:
     """The answers of one kernel; None if the user stopped it."""
+    shown = _OfKernel(kernel, progress)
     try:
-        summary, run = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations)
+        summary, run = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations, shown)
     except PowercutError as e:
         return OnKernel(kernel, failed=e.line)
     if summary.interrupted:
@@ -153,23 +156,33 @@ def _on_kernel(plan: Plan, kernel: str, folder: Path, expectations: Sequence[Exp
     )
 
 
-def _summary(plan: Plan, folder: Path, expectations: Sequence[Expectation]) -> tuple[Summary, Path]:
+def _summary(
+    plan: Plan, folder: Path, expectations: Sequence[Expectation], progress: Progress
+) -> tuple[Summary, Path]:
     """Carry out the run of one kernel, or what is left of it."""
     begun = latest(folder)
     store = RunStore.open(begun) if begun.exists() else create_run(plan, folder, "kernel")
     with store:
         if not begun.exists() or not store.cases():
             store.set_expectations(list(expectations))
-        if store.info.finished is None or store.info.interrupted:
-            return execute(store.plan(), store, _Quiet()), store.path
-        return summarise(store), store.path
+        so_far = summarise(store)
+        undecided = any(case.verdict is CaseVerdict.UNKNOWN for case in so_far.cases)
+        if store.info.finished is None or store.info.interrupted or undecided:
+            return execute(store.plan(), store, progress), store.path
+        return so_far, store.path
 
 
-class _Quiet:
-    """A study tells of its own progress, not of each run's."""
+class _OfKernel:
+    """The progress of the run of one kernel, whose messages say which."""
 
-    def say(self, text: str) -> None: ...
+    def __init__(self, kernel: str, progress: Progress) -> None:
+        self._kernel, self._progress = kernel, progress
 
-    def begin(self, what: str, total: int) -> None: ...
+    def say(self, text: str) -> None:
+        self._progress.say(text if text.startswith(self._kernel) else f"{self._kernel}: {text}")
 
-    def advance(self, what: str, count: int) -> None: ...
+    def begin(self, what: str, total: int) -> None:
+        self._progress.begin(what, total)
+
+    def advance(self, what: str, count: int) -> None:
+        self._progress.advance(what, count)

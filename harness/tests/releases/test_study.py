@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from harness.releases import study
 from harness.releases.results import Study, StudyPlan
 from harness.releases.study import carry_out, create, every_kernel, load_plan
 from harness.store import RunStore
+from harness.store.records import CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
 
@@ -102,6 +104,58 @@ def test_an_interrupted_run_is_gone_on_with(
     monkeypatch.setattr(study, "execute", complete)
     assert [bool(k.run) for k in carried(path).kernels] == [True, False, True]
     assert len(list((path / "kernels/debian-7.3/runs").iterdir())) == 1
+
+
+def test_what_was_left_undecided_is_tried_again(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that did not come up on a busy host left a hole in the table that --resume did not fill."""
+    path = create(PLAN, tmp_path, "matrix")
+    complete = finished(ran)
+    lost = CaseId.parse(KEPT)
+
+    def partly(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        complete(plan, store, progress)
+        if plan.kernel == "debian-7.3":
+            store.set_case_status(lost, CaseStatus.UNKNOWN, "guest lost")
+        return summarise(store)
+
+    def rest(plan: Plan, store: RunStore, _: Progress) -> Summary:
+        ran.append(plan.kernel)
+        if plan.kernel == "debian-6.12":
+            raise KernelError("the archive does not have it", "name another")
+        store.set_case_status(lost, CaseStatus.DONE)
+        store.finish(interrupted=False)
+        return summarise(store)
+
+    monkeypatch.setattr(study, "execute", partly)
+    assert [k.decided for k in carried(path).kernels] == [True, False, False]
+    ran.clear()
+    monkeypatch.setattr(study, "execute", rest)
+    again = carried(path)
+    assert [k.decided for k in again.kernels] == [True, False, True], again.kernels[2]
+    assert ran == ["debian-6.12", "debian-7.3"]
+
+
+def test_progress_says_which_kernel_it_is_of(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix of five hundred cases said nothing for an hour."""
+    out = io.StringIO()
+    complete = finished(ran)
+
+    def telling(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        progress.say("2 at once")
+        progress.begin("recorded", 4)
+        progress.advance("recorded", 3)
+        return complete(plan, store, progress)
+
+    monkeypatch.setattr(study, "execute", telling)
+    path = create(PLAN, tmp_path, "matrix")
+    with Lines(Console(file=out, width=200)) as progress:
+        carry_out(load_plan(path), path, [], progress, lambda _: None)
+    assert "debian-7.3: 2 at once\n" in out.getvalue()
+    assert out.getvalue().splitlines()[-1].endswith("recorded 9/12")
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
