@@ -18,6 +18,7 @@ from harness.cli.findings import dossier_command, findings_command
 from harness.cli.gc import gc_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
+from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
 from harness.cli.releases import history_command, matrix_command
 from harness.cli.report import compare_command, list_command, report_command
@@ -54,6 +55,7 @@ COMMANDS: tuple[click.Command, ...] = (
     doctor_command,
     fetch_command,
     gc_command,
+    man_command,
 )
 
 
