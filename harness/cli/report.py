@@ -21,6 +21,7 @@ from harness.report import print_summary, shown_path, source_words, write_report
 from harness.report.changes import Change, Changes, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
 from harness.revisit.compare import Comparison, compare, same_recordings
+from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -153,11 +154,23 @@ def list_command(what: str, out: Path, as_json: bool) -> None:
     else:
         rows = _rows(what, out)
         _say_table(rows)
-        if what == "runs" and len(rows) > MANY_RUNS:
-            console.say(f"{plural(len(rows), 'run')}; powercut gc shows what they take and deletes old ones")
+        if what == "runs" and (piled := _piled_up(kept_runs(out))):
+            console.say(piled)
 
 
 MANY_RUNS = 30
+MANY_BYTES = 1 << 30
+
+
+def _piled_up(kept: Sequence[Kept]) -> str:
+    """How many runs there are and what they take, if that is much."""
+    size = sum(k.size_bytes for k in kept)
+    if len(kept) <= MANY_RUNS and size < MANY_BYTES:
+        return ""
+    took = f"{plural(len(kept), 'run')}, {size >> 20:,} MiB"
+    return f"{took}; powercut gc --runs 14d deletes those that nobody looked at for two weeks"
+
+
 COLUMNS = {
     "filesystems": ("name", "mount_options", "summary"),
     "workloads": ("name", "summary"),

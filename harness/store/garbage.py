@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.store.layout import LOCK, RUN, latest, runs
+from harness.store.layout import LOCK, PLAN, RUN, latest, runs
 from harness.store.lock import holder_of
 
 DAY_S = 86_400.0
@@ -38,15 +38,21 @@ class Kept:
 
 
 def kept_runs(reports: Path) -> list[Kept]:
-    """The run directories below `reports`, least recently used first."""
+    """The directories of runs, campaigns, studies and measurements below `reports`, least recently used
+    first.
+    """
     newest = latest(reports).resolve()
     found = []
     for path in runs(reports).glob("*/"):
-        if path.is_symlink() or not (path / RUN).is_file():
+        if path.is_symlink() or not any((path / name).is_file() for name in _MARKS):
             continue
         stays = "reports/latest points to it" if path.resolve() == newest else ""
         found.append(_measured(path, stays or _in_use(path)))
     return sorted(found, key=lambda k: k.used)
+
+
+_MARKS = (RUN, PLAN, "measurements.json")
+"""A directory with one of these files is one of ours."""
 
 
 def kept_cache(cache: Path) -> list[Kept]:
@@ -114,7 +120,7 @@ def delete(kept: Sequence[Kept]) -> int:
     """Delete them; returns the bytes that this freed. A run that is written to by now stays."""
     freed = 0
     for each in kept:
-        if (each.path / RUN).is_file() and _in_use(each.path):
+        if each.path.is_dir() and (each.path / LOCK).is_file() and _in_use(each.path):
             continue
         if each.path.is_dir() and not each.path.is_symlink():
             shutil.rmtree(each.path, ignore_errors=True)

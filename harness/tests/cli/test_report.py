@@ -10,6 +10,7 @@ import pytest
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.store import RunStore
+from harness.store.garbage import Kept
 from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
@@ -31,6 +32,17 @@ def test_a_folder_of_many_workloads_is_one_row() -> None:
     assert "fstests" in rows
     assert "journal-wrap" in rows
     assert not set(workload_sets()["fstests"]) & set(rows)
+
+
+@pytest.mark.parametrize(("count", "size_mib", "told"), [(31, 0, True), (2, 2048, True), (30, 0, False)])
+def test_runs_that_pile_up_are_mentioned_with_what_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, size_mib: int, told: bool
+) -> None:
+    """Many small ones were, without their size; a few that fill the disk were not."""
+    kept = [Kept(tmp_path, (size_mib << 20) // count, 0)] * count
+    monkeypatch.setattr("harness.cli.report.kept_runs", lambda reports: kept)
+    done = powercut("list", "runs", "--out", tmp_path)
+    assert (f"{count} runs, {size_mib:,} MiB; powercut gc" in done.stdout) is told
 
 
 def test_list_runs_of_an_empty_folder_is_empty(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 from harness.store import RunStore
-from harness.store.garbage import DAY_S, delete, kept_cache, kept_runs, old
+from harness.store.garbage import DAY_S, Kept, delete, kept_cache, kept_runs, old
+from harness.store.layout import LOCK
+from harness.store.lock import locked
 from harness.tests.cli.runner import powercut
 from harness.tests.store.samples import INFO
 
@@ -55,6 +57,20 @@ def test_what_is_no_run_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     assert kept_runs(tmp_path) == []
+
+
+def test_what_is_no_single_run_is_counted_and_stays_while_it_is_written(tmp_path: Path) -> None:
+    """Campaigns, studies and measurements have no run.json: gc did not see them, however large."""
+    for name, file in (("campaign", "plan.json"), ("measure", "measurements.json")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / file).write_text("{}")
+    campaign = tmp_path / "runs" / "campaign"
+    assert {k.path.name for k in kept_runs(tmp_path)} == {"campaign", "measure"}
+    with locked(campaign / LOCK, campaign, "powercut campaign"):
+        (stays,) = (k for k in kept_runs(tmp_path) if k.stays)
+        delete([Kept(campaign, 0, 0)])
+    assert stays.path == campaign
+    assert campaign.is_dir()
 
 
 def test_each_part_of_the_cache_has_its_own_age(tmp_path: Path) -> None:
