@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings wheel clean
+.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings wheel man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -73,6 +73,12 @@ findings: setup  ## reproduce the bugs in reports/findings by their scripts, eac
 wheel: setup  ## build dist/powercut-*.whl, which runs without this checkout and without Rust
 	@.venv/bin/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+man: setup  ## write the manual pages to dist/man
+	@.venv/bin/powercut man dist/man
+
+image: wheel  ## build the container image with podman, or what BUILDER names; needs neither root nor KVM
+	@vms/container/build.sh
 
 clean:  ## delete what was built; keep runs and the cache
 	rm -rf target .venv

@@ -1,0 +1,107 @@
+"""The recipes for CI jobs and for the container image: what they say exists, and fits what is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+import harness
+from harness.cli import main
+from harness.report import write_reports
+from harness.store import RunStore
+from harness.tests.report.demo import run_info
+
+VMS = Path(harness.__file__).parent.parent / "vms"
+RECIPES = sorted((VMS / "ci").glob("*.yml"))
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Every line of a recipe that calls powercut, commented ones and the Containerfile's, too."""
+    for recipe in RECIPES:
+        for line in recipe.read_text().splitlines():
+            if found := re.search(r"^[\s#-]*(?:run: )?(powercut .*)$", line):
+                yield recipe.name, found[1]
+
+
+def parsed(line: str) -> None:
+    """Parse a command line as click does, without running it. Raises click.ClickException."""
+    context, words = click.Context(main, info_name="powercut"), shlex.split(line)[1:]
+    command: click.Command = main
+    while isinstance(command, click.Group):
+        _, below, words = command.resolve_command(context, words)
+        assert below is not None
+        command, context = below, click.Context(below, parent=context)
+    parser = command.make_parser(context)
+    values, left, _ = parser.parse_args(list(words))
+    assert not left, left
+    for parameter in command.params:
+        if isinstance(parameter.type, click.Choice | click.types.FloatParamType) and parameter.name in values:
+            parameter.type_cast_value(context, values[parameter.name])
+
+
+@pytest.mark.parametrize(("recipe", "line"), list(lines()))
+def test_each_command_and_option_of_a_recipe_exists(recipe: str, line: str) -> None:
+    parsed(line)
+
+
+def test_a_line_with_an_option_that_does_not_exist_is_found() -> None:
+    for wrong in ("powercut run --mintues 3", "powercut nun -w quick", "powercut run --minutes many"):
+        with pytest.raises(click.ClickException):
+            parsed(wrong)
+
+
+def test_both_recipes_run_a_module_and_a_kernel_of_the_user() -> None:
+    assert [r.name for r in RECIPES] == ["github.yml", "gitlab.yml"]
+    for recipe in RECIPES:
+        told = [line for name, line in lines() if name == recipe.name]
+        assert any("--module " in line for line in told)
+        assert any("--kernel " in line and "--modules " in line for line in told)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_the_reports_that_a_recipe_publishes_are_written(recipe: Path, tmp_path: Path) -> None:
+    """And the cache that it keeps between jobs is the one that is used."""
+    with RunStore.create(tmp_path, "ci", run_info()) as store:
+        store.finish()
+        write_reports(store)
+    text = recipe.read_text()
+    named = re.findall(r"reports/latest/([\w.]+)", text)
+    assert {"report.html", "junit.xml", "summary.md"} <= set(named)
+    assert [name for name in named if not (tmp_path / "latest" / name).is_file()] == []
+    assert "POWERCUT_CACHE: $" in text and ".powercut-cache" in text
+
+
+def test_the_container_gets_the_packages_of_the_table(tmp_path: Path) -> None:
+    """The script reads TOML with awk: it must read what a parser reads."""
+    checkout = tmp_path / "checkout"
+    (checkout / "dist").mkdir(parents=True)
+    (checkout / "dist" / "powercut-0.1.0-py3-none-manylinux_2_34_x86_64.whl").write_bytes(b"")
+    shutil.copytree(VMS / "container", checkout / "vms" / "container")
+    shutil.copy(VMS / "packages.toml", checkout / "vms")
+    context = tmp_path / "context"
+    script = checkout / "vms" / "container" / "build.sh"
+    subprocess.run(["sh", script, "--context", context], check=True)
+    table = msgspec.toml.decode((VMS / "packages.toml").read_bytes())["container"]
+    assert (context / "packages").read_text().split() == list(table)
+    assert all(table.values()), "each has its reason"
+    there = {p.name for p in context.iterdir()}
+    assert {"Containerfile", "install.sh", "packages"} < there
+    copied = re.search(r"^COPY (.*) /tmp", (context / "Containerfile").read_text(), re.MULTILINE)
+    assert copied is not None
+    assert all(list(context.glob(name)) for name in copied[1].split())
+
+
+def test_the_container_has_what_the_harness_imports() -> None:
+    """A dependency that pyproject.toml gets is one more package of the image."""
+    project = msgspec.toml.decode((VMS.parent / "pyproject.toml").read_bytes())["project"]
+    table = msgspec.toml.decode((VMS / "packages.toml").read_bytes())["container"]
+    wanted = {"python3-" + re.split(r"[><=~ ]", line)[0] for line in project["dependencies"]}
+    assert wanted - table.keys() == set()
