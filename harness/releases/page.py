@@ -12,7 +12,7 @@ from harness.host.text import printable
 from harness.model import CaseId
 from harness.releases.results import Answer, OnKernel, Study, story
 from harness.report.strip import Strip, StripCell
-from harness.report.words import VERDICT_WORDS, number, plural
+from harness.report.words import VERDICT_WORDS, number, plural, shown_path
 from harness.summary import CaseVerdict
 
 NOT_YET = "not yet"
@@ -76,7 +76,7 @@ def _examples(study: Study) -> list[str]:
             kernel, answer = found[-1]
             seen = next(f for f in answer.findings if study.plan.oracle in ("", f.oracle))
             shown.append(f"{kernel.name} {case}: {seen.oracle}: {seen.summary}")
-            shown.append(f"reproduce: powercut repro {seen.point} --from {kernel.run}")
+            shown.append(f"reproduce: powercut repro {seen.point} --from {shown_path(Path(kernel.run))}")
     return shown
 
 
