@@ -123,7 +123,8 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="ADDRESS",
     help="Record and judge on the workers of a Dask scheduler, tcp://HOST:8786, or with local:4 on four "
     "worker processes of this host; a case each at a time, whatever -j says. Needs pip install "
-    "'powercut[cluster]', and the same Powercut, QEMU and fsck on every worker.",
+    "'powercut[cluster]', and the same Powercut, QEMU and fsck on every worker. "
+    "With --resume, '' goes on here.",
 )
 @click.option(
     "--all-logs",

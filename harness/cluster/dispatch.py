@@ -191,7 +191,11 @@ class Dispatch:
         self._looked = now
         members = self._crowd.members()
         for address in self._workers.keys() - members.keys():
-            self._lose(self._workers.pop(address), "it was gone while it worked on this")
+            worker = self._workers.pop(address)
+            if worker.at_work:
+                cases = ", ".join(str(self._given[ticket].case.id) for ticket in worker.at_work)
+                self._progress.say(f"worker {worker.member.name} is gone; it worked on {cases}")
+            self._lose(worker, "it was gone while it worked on this")
         for address, member in members.items():
             worker = self._workers.setdefault(address, _Worker(member))
             if worker.stage is _Stage.NEW and now >= worker.until:

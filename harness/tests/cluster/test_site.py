@@ -1,0 +1,190 @@
+"""What a worker's process keeps between cases; with crews that boot no guest."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.cluster import site
+from harness.cluster.messages import (
+    BusyElsewhere,
+    Errand,
+    KitSpec,
+    Lacking,
+    Note,
+    NotFitted,
+    Outfit,
+    Parcel,
+    Part,
+    decode,
+)
+from harness.cluster.parts import keep
+from harness.cluster.site import Relay, Site
+from harness.model import CaseId
+from harness.plan import Plan
+
+DEADLINE_S = 60.0
+KERNEL = b"a kernel"
+SHA = hashlib.sha256(KERNEL).hexdigest()
+
+
+def outfit(run: str, path: str = "/nowhere") -> Outfit:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["w"])
+    kit = KitSpec("qemu", "tcg", SHA, SHA)
+    return Outfit(run, plan, kit, None, {}, {}, (Part(SHA, "kernel", path),), {})
+
+
+def errand(run: str) -> Errand:
+    return Errand(run, 1, CaseId("ext4", "ordered", "w"), "w")
+
+
+class FakeCrew:
+    """Waits, if it is to, until it is let go or closed."""
+
+    made: list[FakeCrew]
+    hold: threading.Event
+
+    def __init__(self, fitted: Any, number: int) -> None:
+        self.run, self.closed, self.works = fitted.outfit.run, threading.Event(), threading.Event()
+        self.made.append(self)
+
+    def work(self, errand: Errand, progress: Relay) -> Parcel:
+        self.works.set()
+        while not self.hold.wait(0.01):
+            if self.closed.is_set():
+                raise RuntimeError("closed")
+        return Parcel()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def crews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeCrew]:
+    class Crew(FakeCrew):
+        hold = threading.Event()
+
+    Crew.made = []
+
+    def fitted(asked: Outfit, places: dict[str, Path]) -> Any:
+        assert places[SHA].read_bytes() == KERNEL
+        return SimpleNamespace(outfit=asked, folder=SimpleNamespace(remove=lambda: None))
+
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(site, "Crew", Crew)
+    monkeypatch.setattr(site, "_fitted", fitted)
+    Crew.hold.set()
+    return Crew
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_a_host_lacks_is_told_and_what_it_has_is_used(crews: type[FakeCrew], tmp_path: Path) -> None:
+    """A file at the run's own path counts only if it holds the same."""
+    mine = Site()
+    other = tmp_path / "kernel"
+    other.write_bytes(b"another kernel")
+    assert mine.fit(outfit("a", str(other))) == Lacking((SHA,))
+    with pytest.raises(NotFitted):
+        mine.work(errand("a"), lambda note: None)
+    other.write_bytes(KERNEL)
+    assert Site().fit(outfit("a", str(other))) == Lacking()
+    keep(SHA, KERNEL)
+    assert mine.fit(outfit("a")) == Lacking()
+    assert mine.work(errand("a"), lambda note: None).parcel == Parcel()
+
+
+def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(crews: type[FakeCrew]) -> None:
+    keep(SHA, KERNEL)
+    mine = Site()
+    mine.fit(outfit("a"))
+    for _ in range(3):
+        mine.work(errand("a"), lambda note: None)
+    (crew,) = crews.made
+    mine.dismiss("another run")
+    assert not crew.closed.is_set()
+    mine.dismiss("a")
+    assert crew.closed.is_set()
+    with pytest.raises(NotFitted):
+        mine.work(errand("a"), lambda note: None)
+
+
+def test_it_works_for_one_run_at_a_time(crews: type[FakeCrew]) -> None:
+    keep(SHA, KERNEL)
+    mine = Site()
+    mine.fit(outfit("a"))
+    crews.hold.clear()
+    at_work = threading.Thread(target=mine.work, args=[errand("a"), lambda note: None])
+    at_work.start()
+    until(lambda: crews.made and crews.made[0].works.is_set())
+    with pytest.raises(BusyElsewhere, match="the run a"):
+        mine.fit(outfit("b"))
+    assert mine.fit(outfit("a")) == Lacking(), "it has its outfit"
+    crews.hold.set()
+    at_work.join()
+    assert mine.fit(outfit("b")) == Lacking()
+    assert crews.made[0].closed.is_set(), "the guests of a run that has nothing to do make room"
+    assert mine.work(errand("b"), lambda note: None).parcel == Parcel()
+
+
+def test_what_is_at_work_ends_when_the_run_dismisses_it(crews: type[FakeCrew]) -> None:
+    keep(SHA, KERNEL)
+    mine, raised = Site(), cast(list[BaseException], [])
+    mine.fit(outfit("a"))
+    crews.hold.clear()
+
+    def work() -> None:
+        try:
+            mine.work(errand("a"), lambda note: None)
+        except RuntimeError as e:
+            raised.append(e)
+
+    at_work = threading.Thread(target=work)
+    at_work.start()
+    until(lambda: crews.made and crews.made[0].works.is_set())
+    mine.dismiss("a")
+    at_work.join(DEADLINE_S)
+    assert raised
+    crews.hold.set()
+    mine.fit(outfit("b"))
+    mine.work(errand("b"), lambda note: None)
+    assert [crew.run for crew in crews.made] == ["a", "b"], "a crew that was dismissed is not used again"
+
+
+def test_guests_are_ended_once_a_killed_run_says_nothing_more(
+    crews: type[FakeCrew], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "IDLE_S", 0.2)
+    keep(SHA, KERNEL)
+    mine = Site()
+    mine.fit(outfit("a"))
+    mine.work(errand("a"), lambda note: None)
+    until(crews.made[0].closed.is_set)
+
+
+def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "NOTE_S", 0.0)
+    notes: list[bytes] = []
+    relay = Relay(7, notes.append)
+    relay.begin("states", 5)
+    relay.advance("states", 2)
+    relay.say("half way")
+    relay.advance("states", 3)
+    told = [decode(note, Note) for note in notes]
+    assert {note.number for note in told} == {7}
+    assert [text for note in told for text in note.said] == ["half way"]
+    assert sum(note.begun.get("states", 0) for note in told) == 5
+    assert sum(note.advanced.get("states", 0) for note in told) == 5
+    assert relay.totals() == ({"states": 5}, {"states": 5})
