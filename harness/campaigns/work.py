@@ -41,7 +41,7 @@ from harness.campaigns.journal import (
     Undecided,
 )
 from harness.campaigns.traits import numberless, traits_of
-from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreError, UsageError
+from harness.errors import EnvironmentLacks, GuestLost, PowercutError, RunChanged, StoreError, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
@@ -277,10 +277,15 @@ class _Work:
         return store
 
     def _result(self, begun: Begun, store: RunStore, summary: Summary, took: float) -> Done:
-        """What a batch came to. Raises EnvironmentLacks if nothing in it can be run here."""
+        """What a batch came to. Raises EnvironmentLacks if nothing in it can be run here, GuestLost if
+        nothing of it was judged, such as where no guest comes up.
+        """
         lacking = {c.case.configuration: c.reason for c in summary.cases if c.lacks}
         if summary.cases and all(c.was_not_run for c in summary.cases) and lacking:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())), "powercut doctor says more")
+        if not any(c.counts.passed + c.counts.failed for c in summary.cases):
+            why = next((c.undecided for c in summary.cases if c.undecided), "it has no cases")
+            raise GuestLost(f"nothing was judged: {why}", next_step="powercut doctor says what a run needs")
         self._failed = 0
         suspects, expected = suspects_of(store, expected=False)
         kept = bool(suspects) or self._plan.keep or any(c.undecided for c in summary.cases)

@@ -13,7 +13,9 @@ from harness.campaigns.page import campaign_html, campaign_json, campaign_text, 
 from harness.campaigns.work import MOST_FAILED, End, create
 from harness.cli.campaign import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError
+from harness.model import CaseId
 from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus
 from harness.tests.campaigns.toys import (
     Killed,
     Said,
@@ -169,6 +171,25 @@ def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None
     assert runs.calls == MOST_FAILED
     assert [d.failed for d in ledger.done.values()] == ["no guest comes up"] * (MOST_FAILED - 1)
     assert exit_code(ledger, End.TIME_UP) is ExitCode.UNDECIDED
+
+
+class Undecided(ToyRuns):
+    """No guest of it comes up: each case is undecided, and the run itself ends well."""
+
+    def _judge(self, store: RunStore, case: CaseId) -> None:
+        self.cases.append(case.workload)
+        store.add_case(CaseInfo(case))
+        store.set_case_status(case, CaseStatus.UNKNOWN, "guest lost: boot")
+
+
+def test_batches_of_which_nothing_is_judged_end_the_campaign(tmp_path: Path) -> None:
+    """A kernel that the machine cannot boot left batch after batch undecided, each with its run directory."""
+    plan = plan_of("random")
+    path, runs = begun(tmp_path, plan), Undecided(batches=99)
+    with pytest.raises(GuestLost, match="guest lost: boot"):
+        carried_out(plan, path, runs)
+    assert len(read_ledger(path).done) == MOST_FAILED - 1
+    assert kept(path) == set()
 
 
 def test_what_the_host_lacks_ends_it_at_once(tmp_path: Path) -> None:
