@@ -18,17 +18,16 @@ import msgspec
 from harness.cases.fsck_reads import find_library
 from harness.cluster.messages import KitSpec, Outfit, Part
 from harness.errors import PowercutError
-from harness.guests.disk import find_binary
+from harness.guests.built import BUILT_PARTS
 from harness.guests.kits import Kits
-from harness.guests.uml import find_shim
 from harness.guests.worker import GuestKit
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash, write_atomically
 from harness.plan import Plan
 
 FOLDER = "parts"
-PROGRAM_MODE = 0o755  # a UML kernel is a program, and so is the disk
-_BUILT = {"POWERCUT_DISK": find_binary, "POWERCUT_READTRACE": find_library, "POWERCUT_UMLSHIM": find_shim}
+PROGRAM_MODE = 0o755  # the disk is a program, and for some machines the kernel is
+_BUILT = {**BUILT_PARTS, "POWERCUT_READTRACE": find_library}
 """The built parts that run on the worker's host; the agent is in the initramfs."""
 
 

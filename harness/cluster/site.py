@@ -303,7 +303,7 @@ def _fitted(outfit: Outfit, places: dict[str, Path]) -> _Fitted:
 def _machine(kit: KitSpec, places: dict[str, Path]) -> Machine:
     """Raises PowercutError if this host cannot run it."""
     machine = machine_of(kit.machine, kit.accel)
-    machine.kernel_release(places[kit.kernel])  # a UML kernel may need a C library that is not here
+    machine.kernel_release(places[kit.kernel])  # it may need a C library that is not here
     if lacks := machine.accel_lacks():
         raise PowercutError(f"{machine.profile.title} cannot use {kit.accel}: {lacks}")
     return machine
