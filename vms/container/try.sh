@@ -1,27 +1,44 @@
 #!/bin/sh
 # Try the image's steps where no registry can be reached: the same install.sh, in a root that mmdebstrap makes from
-# a Debian mirror, in a user namespace; then `powercut smoke` in it as an ordinary user without /dev/kvm.
+# the Debian mirror of this machine, in a user namespace; then `powercut smoke` in it as an ordinary user without
+# /dev/kvm.
 #
-#   vms/container/try.sh [DIR]     DIR keeps root.tar (400 MB); default: a temporary one. The root takes 1 GB of memory
+#   vms/container/try.sh [DIR]     DIR keeps root.tar (400 MB); default: nothing is kept. The root takes 1 GB of memory
 #
 # Needs mmdebstrap and uidmap, and a user with entries in /etc/subuid, or root. $MIRROR: another mirror.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$(mktemp -d)}
-mkdir -p "$work"
-work=$(cd "$work" && pwd)
+if [ -n "${1:-}" ]; then
+	mkdir -p "$1"
+	work=$(cd "$1" && pwd)
+else
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+fi
 
 if [ ! -s "$work/root.tar" ]; then
+	# shellcheck disable=SC2016  # $(REPO_URI) is apt-get's
+	mirror=${MIRROR:-$(
+		# shellcheck disable=SC1091  # every Debian has it
+		. /etc/os-release
+		apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' \
+			"Codename: ${VERSION_CODENAME:-}" | head -n 1
+	)}
+	[ -n "$mirror" ] || {
+		echo "try.sh: apt knows no Debian mirror here: run apt-get update, or name one in MIRROR" >&2
+		exit 1
+	}
 	"$here/build.sh" --context "$work/context"
 	# shellcheck disable=SC2016  # $1 is mmdebstrap's
 	mmdebstrap --mode=unshare --variant=essential --include=apt \
 		--customize-hook="copy-in $work/context /tmp" \
 		--customize-hook='chroot "$1" sh /tmp/context/install.sh /tmp/context' \
 		--customize-hook='rm -rf "$1/tmp/context"' \
-		trixie "$work/root.tar" "${MIRROR:-http://deb.debian.org/debian}"
+		trixie "$work/root.tar" "$mirror"
 fi
 echo "root: $(($(stat -c %s "$work/root.tar") >> 20)) MiB, $(($(gzip -1 -c "$work/root.tar" | wc -c) >> 20)) MiB packed"
 
+# shellcheck disable=SC2016  # all variables below are those of the shell that is started
 # What a container engine does: a user namespace, its own processes and mounts, few devices, an ordinary user.
 mmdebstrap --unshare-helper unshare --mount --pid --fork sh -eu -c '
 	root=/mnt # in memory, and gone with the namespace
