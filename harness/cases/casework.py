@@ -23,6 +23,7 @@ is *provisional* until its case is DONE without doubt, even if the run is killed
 from __future__ import annotations
 
 import concurrent.futures as cf
+import functools
 import queue
 import threading
 import time
@@ -382,9 +383,9 @@ class Casework:
         for start in range(0, len(groups), CHUNK_STATES):
             chunk = groups[start : start + CHUNK_STATES]
             work.pending += 1
-            self._submit(pool, lambda station, chunk=chunk: self._look(pool, station, work, chunk))  # type: ignore[misc]
+            self._submit(pool, functools.partial(self._look, pool, work, chunk))
 
-    def _look(self, pool: Pool, station: Station, work: _Work, groups: Sequence[Group]) -> Callback:
+    def _look(self, pool: Pool, work: _Work, groups: Sequence[Group], station: Station) -> Callback:
         """Runs in a station's thread."""
         begun = time.monotonic()
         stop = pool.stop
@@ -540,13 +541,10 @@ class Casework:
         for key in unconfirmed:
             state = work.smallest[key]
             work.pending += 1
-            self._submit(
-                pool,
-                lambda station, key=key, state=state: self._confirm(pool, station, work, key, state),  # type: ignore[misc]
-            )
+            self._submit(pool, functools.partial(self._confirm, pool, work, key, state))
 
     def _confirm(
-        self, pool: Pool, station: Station, work: _Work, key: tuple[str, str], state: CrashState
+        self, pool: Pool, work: _Work, key: tuple[str, str], state: CrashState, station: Station
     ) -> Callback:
         """Runs in a station's thread."""
         look = work.examiner.look(station.recorder, [state], pool.stop)

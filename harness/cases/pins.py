@@ -78,7 +78,7 @@ def pins_of(
         wanted = list(dict.fromkeys([*of_machine, *of_modes]))
         pins |= {f"module {p.name}": file_hash(p) for p in resolve_modules(kernel, wanted)}
     pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}
-    pins["readtrace"] = _found(find_library)
+    pins["readtrace"] = _found(lambda: str(find_library()))
     for profile in profiles:
         pins |= _profile_pins(profile, profile.tools)
     return pins | _workload_pins(workloads)
@@ -108,14 +108,14 @@ def _machine_pins(machine: Machine) -> dict[str, str]:
     name = machine.name
     pins = {f"machine {name}": _hash(machine.profile)}
     for requirement in machine.requirements():
-        pins[f"{requirement.what} of {name}"] = _found(lambda look=requirement.look: Path(look()))  # type: ignore[misc]
+        pins[f"{requirement.what} of {name}"] = _found(requirement.look)
     return pins
 
 
-def _found(look: Callable[[], Path]) -> str:
+def _found(look: Callable[[], str]) -> str:
     """The hash of a file, where there is one; else what `look` says."""
     try:
-        path = look()
+        path = Path(look())
     except PowercutError:
         return ""
     return file_hash(path) if path.is_file() else str(path)

@@ -8,6 +8,7 @@ kept in the cache, so a triage that was stopped goes on where it was, and one th
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -243,7 +244,7 @@ def examined(suspect: Suspect, run: str, kernel: str, tries: Tester) -> Member:
         left = minimal(
             tries.profile.contract,
             operations,
-            lambda part, fast=fast: tries.experiment(part, fast=fast).shows(suspect.symptom),  # type: ignore[misc]
+            functools.partial(_shows, tries, suspect.symptom, fast),
         )
         confirmed = _shown_at_all(tries, left, suspect.symptom, fast=False)
         if confirmed or not fast:
@@ -268,6 +269,10 @@ def _why_not(tries: Tester, operations: Operations) -> str:
 
 def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Experiment]:
     return (tries.experiment(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
+
+
+def _shows(tries: Tester, symptom: Symptom, fast: bool, operations: Operations) -> bool:
+    return tries.experiment(operations, fast=fast).shows(symptom)
 
 
 def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, fast: bool) -> bool:

@@ -38,7 +38,7 @@ def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
     """Update columns of a case."""
     ((before,),) = db.execute("SELECT digest FROM cases WHERE id = ?", (number,)).fetchall()
     changes = ", ".join(f"{name} = ?" for name in columns)
-    db.execute(f"UPDATE cases SET {changes} WHERE id = ?", (*columns.values(), number))  # noqa: S608
+    db.execute(f"UPDATE cases SET {changes} WHERE id = ?", (*columns.values(), number))  # noqa: S608  # our own names
     _sign_case(db, number, before)
 
 
@@ -53,7 +53,8 @@ def delete_case(db: sqlite3.Connection, number: int) -> None:
 
 def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
     """Update the case's digest, and the root, after a change to the row."""
-    row = db.execute(f"SELECT {', '.join(_DIGESTED)} FROM cases WHERE id = ?", (number,)).fetchone()  # noqa: S608
+    columns = ", ".join(_DIGESTED)
+    row = db.execute(f"SELECT {columns} FROM cases WHERE id = ?", (number,)).fetchone()  # noqa: S608  # our own names
     signed = digest(*row)
     db.execute("UPDATE cases SET digest = ? WHERE id = ?", (signed, number))
     ((total,),) = db.execute("SELECT value FROM meta WHERE key = 'cases'").fetchall()
@@ -136,7 +137,7 @@ def _wrong_meta(database: Database) -> str:
 def _wrong_case(database: Database) -> str:
     """Names the first case with a wrong row, state or violation, or the set of which some are missing."""
     total, states, violations = NOTHING, 0, 0
-    for row in database.query(f"SELECT {', '.join(_CASE)} FROM cases ORDER BY id"):  # noqa: S608
+    for row in database.query(f"SELECT {', '.join(_CASE)} FROM cases ORDER BY id"):  # noqa: S608  # our own names
         case = dict(zip(_CASE, row, strict=True))
         if case["known"] != digest(case["info"], case["timeline"]):
             return f"what is known of the case {case['name']}"
@@ -163,11 +164,14 @@ class _States:
         self.wrong = ""
         of_state: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         for state, *texts in database.query(
-            f"SELECT state, {_VIOLATION} FROM violations WHERE case_id = ? ORDER BY state, number",  # noqa: S608
+            f"SELECT state, {_VIOLATION} FROM violations WHERE case_id = ? ORDER BY state, number",  # noqa: S608  # our own names
             number,
         ):
             of_state[state].append(tuple(texts))
-        rows = database.query(f"SELECT {_STATE}, digest FROM states WHERE case_id = ?", number)  # noqa: S608
+        rows = database.query(
+            f"SELECT {_STATE}, digest FROM states WHERE case_id = ?",  # noqa: S608  # our own names
+            number,
+        )
         for *row, signed in rows:
             if state_digest((case, *row), of_state[row[0]]) != signed:
                 self.wrong = f"state {row[0]}"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.pool import Callback, Interrupted, Pool, Station
+from harness.cases.pool import Callback, Interrupted, Pool, Station, Task
 from harness.model import Outcome, Position
 from harness.oracles import Judge
 from harness.tests.oracles.cases import CLEAN, ORDERED, directory, file, history, tree
@@ -76,7 +76,11 @@ def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
     done: list[int] = []
     worker = cast(Any, NoWorker())
     pool = Pool(lambda _: Station(worker, worker), 2, confirms=False)
-    futures = [pool.submit(lambda _, i=i: lambda: done.append(i)) for i in range(20)]  # type: ignore[misc]
+
+    def task(number: int) -> Task:
+        return lambda _: lambda: done.append(number)
+
+    futures = [pool.submit(task(i)) for i in range(20)]
     for future in futures:
         future.result(timeout=DEADLINE_S)()
     pool.close()

@@ -308,14 +308,14 @@ def test_a_worker_that_forgot_the_outfit_gets_it_again(store: RunStore) -> None:
 
 
 def test_a_worker_of_another_run_is_asked_again(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process(unfit=BusyElsewhere("it works for the run other")))
+    crowd, waited = FakeCrowd(a=Process(unfit=BusyElsewhere("it works for the run other"))), False
 
     def end(crowd: FakeCrowd) -> None:
-        if crowd.waited:  # type: ignore[attr-defined]
+        nonlocal waited
+        if waited:
             crowd.workers["a"].unfit = None
-        crowd.waited = True  # type: ignore[attr-defined]
+        waited = True
 
-    crowd.waited = False  # type: ignore[attr-defined]
     crowd.then = end
     told = work(store, crowd, "w")
     assert status(store, "w")[0] is CaseStatus.DONE
@@ -331,11 +331,11 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
     def late(crowd: FakeCrowd) -> None:
         if crowd.dismissed and "b" not in crowd.workers:
             crowd.workers["b"] = Process()
-            for ticket, errand in enumerate(crowd.workers["a"].has, crowd.first):  # type: ignore[attr-defined]
+            for errand in crowd.workers["a"].has:
+                ticket = errand.number
                 crowd.answer(Answer(ticket, encode(decided(errand, broken()))))
                 crowd.answer(Said(encode(Note(ticket, ["too late"]))))
 
-    crowd.first = 4  # type: ignore[attr-defined]  # who, outfit, part, outfit again come before
     crowd.then = late
     crowd.workers["c"] = Process(holds=lambda _: False, unfit=BusyElsewhere("busy"))
     told = work(store, crowd, "v", "w")
@@ -358,19 +358,19 @@ def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> Non
 
 
 def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process(holds=lambda _: True))
+    crowd, lives = FakeCrowd(a=Process(holds=lambda _: True)), 2
 
     def then(crowd: FakeCrowd) -> None:
+        nonlocal lives
         if "a" in crowd.workers and crowd.worked:
             number = crowd.workers["a"].has[0].number
             crowd.answer(Said(encode(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))))
             crowd.workers["b"] = Process()
             crowd.workers["a"].holds = lambda _: False
-            crowd.lives -= 1  # type: ignore[attr-defined]
-            if not crowd.lives:  # type: ignore[attr-defined]
+            lives -= 1
+            if not lives:
                 del crowd.workers["a"]
 
-    crowd.lives = 2  # type: ignore[attr-defined]
     crowd.then = then
     told = work(store, crowd, "w")
     assert status(store, "w")[0] is CaseStatus.DONE

@@ -105,7 +105,7 @@ def test_a_scheduler_that_ended_is_noticed(tmp_path: Path) -> None:
         need_cluster("local:1")
     import distributed  # noqa: PLC0415 - where it is missing, the test is skipped
 
-    from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415
+    from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415 - as above
 
     elsewhere = distributed.LocalCluster(
         n_workers=0, processes=True, host="127.0.0.1", dashboard_address=None
@@ -123,7 +123,7 @@ def test_a_scheduler_that_ended_is_noticed(tmp_path: Path) -> None:
 def test_nobody_there_is_told_with_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with needed():
         need_cluster("tcp://127.0.0.1:1")
-    from harness.cluster import over_dask  # noqa: PLC0415
+    from harness.cluster import over_dask  # noqa: PLC0415 - as above
 
     monkeypatch.setattr(over_dask, "CONNECT_S", 0.5)
     with pytest.raises(EnvironmentLacks, match="no Dask scheduler answers"):

@@ -47,7 +47,7 @@ class Plain:
             )
             xattrs = tuple(sorted(self.xattrs[inode].items()))
             if path:
-                names[path] = Name(kind, group, len(group), mode, target, xattrs, *owner)  # type: ignore[arg-type]
+                names[path] = Name(kind, group, len(group), mode, target, xattrs, *owner)  # type: ignore[arg-type]  # of `nodes`
         entries = {
             (self.inodes[p.rpartition("/")[0]], p.rpartition("/")[2]): i for p, i in self.inodes.items() if p
         }

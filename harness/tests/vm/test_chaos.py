@@ -45,7 +45,7 @@ def test_a_planted_defect_is_found(
 
 def test_a_traceback_in_a_full_disk_is_found(reference: Reference, tmp_path: Path) -> None:
     if reason := why_not():
-        pytest.skip(reason)  # as chaos itself says: not tried
+        pytest.skip(reason)  # root and a loop device, which CI need not have; chaos says: not tried
     for number in range(TRIALS):
         with Trial("planted", number, 1, tmp_path / str(number)) as trial:
             run_full_disk(trial, reference, "falls_over")
