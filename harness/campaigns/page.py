@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import SCHEMA, CampaignPlan, Done, Found, Ledger, Reached, Undecided, totals
 from harness.host.files import json_text, write_atomically
-from harness.host.resources import resource
-from harness.host.text import one_line, printable
+from harness.host.text import one_line
 from harness.measurements.results import Series
 from harness.report.lines import run_again, source_of
+from harness.report.pages import template
 from harness.report.plot import Plot, plots
 from harness.report.words import number, plural, seconds, shown_path
 from harness.revisit.causes import Cause, Member
@@ -111,11 +110,11 @@ class Shown:
         return [
             f"{seconds(ledger.at)} of work"
             + (f", taken up {number(starts)} times since {ledger.started[0].when}" if starts > 1 else ""),
-            f"{plural(len(ledger.done), 'batch')}".replace("batchs", "batches"),
+            plural(len(ledger.done), "batch", "batches"),
             *filter(None, [rate]),
             f"{number(len(ledger.traits))} traits, by {plural(len(ledger.corpus), 'case')}",
             f"{seconds(ledger.shrinking_s)} of it went into shrinking" if ledger.shrunk else "nothing shrunk",
-            f"{plural(runs, 'run directory').replace('directorys', 'directories')} kept, {kept >> 20:,} MiB",
+            f"{plural(runs, 'run directory', 'run directories')} kept, {kept >> 20:,} MiB",
         ]
 
     @property
@@ -283,18 +282,8 @@ def _traits(reached: Reached) -> str:
 
 def campaign_html(told: Shown) -> str:
     """The page: one file that needs no network."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    environment.filters.update(number=number, seconds=seconds, traits=_traits, path=shown_path)
-    return environment.get_template("campaign.html").render(
-        told=told, ledger=told.ledger, named=_NAMED, about=GENERATORS
-    )
+    page = template("campaign.html", number=number, seconds=seconds, traits=_traits, path=shown_path)
+    return page.render(told=told, ledger=told.ledger, named=_NAMED, about=GENERATORS)
 
 
 def campaign_json(told: Shown) -> dict[str, object]:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import jinja2
 import msgspec
 
 from harness.faults.campaign import RESULTS_NAME, Campaign
 from harness.faults.results import Row, Sighting, Status, score_of
 from harness.host.files import json_text, write_atomically
-from harness.host.resources import resource
-from harness.host.text import one_line, printable
+from harness.host.text import one_line
+from harness.report.pages import template
 from harness.report.words import number, plural, seconds
 
 _ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
@@ -119,17 +118,8 @@ def control_words(campaign: Campaign) -> str:
 
 def campaign_html(campaign: Campaign) -> str:
     """The page: one file that needs no network."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    environment.filters.update(number=number, seconds=seconds)
     rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
-    return environment.get_template("faults.html").render(
+    return template("faults.html", number=number, seconds=seconds).render(
         campaign=campaign,
         headline=headline(campaign),
         control=control_words(campaign),

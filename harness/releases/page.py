@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
-
 from harness.host.files import write_atomically
-from harness.host.resources import resource
-from harness.host.text import printable
 from harness.model import CaseId
 from harness.releases.results import Answer, OnKernel, Study, story
+from harness.report.pages import template
 from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, number, plural, shown_path
 from harness.summary import CaseVerdict
@@ -82,16 +79,7 @@ def _examples(study: Study) -> list[str]:
 
 def study_html(study: Study) -> str:
     """The page: one file that needs no network."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    environment.filters.update(number=number)
-    return environment.get_template("releases.html").render(
+    return template("releases.html", number=number).render(
         study=study,
         headline=headline(study),
         kernels=study.kernels,

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jinja2
-
 from harness.errors import UsageError
-from harness.host.resources import resource
-from harness.host.text import printable
 from harness.model import CaseId
+from harness.report.pages import template
 from harness.report.words import number, plural
 from harness.store.records import Finding
 from harness.summary import CaseSummary, Summary
@@ -143,16 +140,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
 
 def changes_html(found: Changes) -> str:
     """As one page that needs no network."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    environment.filters.update(number=number)
-    return environment.get_template("changes.html").render(
+    return template("changes.html", number=number).render(
         first=found.first,
         second=found.second,
         headline=found.headline,

@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import jinja2
-
-from harness.host.resources import resource
-from harness.host.text import printable
 from harness.report import words
 from harness.report.lines import reproduce
+from harness.report.pages import template
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.store import RunStore
@@ -90,18 +87,15 @@ class GroupView:
 
 def report_html(summary: Summary, store: RunStore, source: str) -> str:
     """The page. `source`: the run's path for reproduce commands."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
+    page = template(
+        "report.html",
+        {"xpass": words.xpass, "covered": words.covered, "state_words": words.state_words},
+        number=words.number,
+        seconds=words.seconds,
+        pieces=words.pieces,
     )
-    environment.filters.update(number=words.number, seconds=words.seconds, pieces=words.pieces)
-    environment.globals.update(xpass=words.xpass, covered=words.covered, state_words=words.state_words)
     cases = [_case(store, record, c, source) for record, c in zip(store.cases(), summary.cases, strict=True)]
-    return environment.get_template("report.html").render(
+    return page.render(
         summary=summary,
         info=summary.info,
         headline=_headline(summary),

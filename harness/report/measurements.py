@@ -13,18 +13,17 @@ from datetime import UTC
 from pathlib import Path
 from typing import Literal
 
-import jinja2
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.host.files import write_atomically
-from harness.host.resources import resource
 from harness.host.text import printable
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
+from harness.report.pages import template
 
 NOT_MEASURED = "not measured"
 _PLAIN_WIDTH = 140
@@ -76,16 +75,8 @@ def write_measurement_reports(run: Path) -> None:
 
 def measurements_html(measurements: Sequence[Measurement]) -> str:
     """The page."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource("reports", "templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
     views = [_view(m) for m in measurements]
-    return environment.get_template("measurements.html").render(
+    return template("measurements.html").render(
         views=views,
         ratio_width=plot.RATIO_WIDTH,
         headlines=[headline(m) for m in measurements],

@@ -53,9 +53,9 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 state`, `2 states`."""
-    return f"{number(count)} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, several: str = "") -> str:
+    """`1 state`, `2 states`. `several`: the plural of a noun to which no s is added."""
+    return f"{number(count)} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def seconds(value: float) -> str:
