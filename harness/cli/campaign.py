@@ -80,7 +80,7 @@ def campaign_command(**given: Any) -> ExitCode:
     not decided, 4 nothing was run, 5 nothing was found when the time was up (--hours), 130 interrupted.
     """
     if given["resume"]:
-        beside_resume(("resume", "hours", "kernel", "modules", "replaced"))
+        beside_resume("campaign", ("resume", "hours", "kernel", "modules", "replaced"))
         path = given["resume"].resolve()
         plan = load_plan(path)
         need_resumable(plan.run, named_kernel(given))

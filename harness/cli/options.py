@@ -117,25 +117,28 @@ def need_run(path: Path) -> None:
         )
 
 
-def named_kernel(given: Mapping[str, Any]) -> Named:
-    """The kernel and modules typed on this command line; a default does not count."""
-    typed = click.get_current_context().get_parameter_source("kernel") is not ParameterSource.DEFAULT
-    return Named(given["kernel"] if typed else None, given["modules"], tuple(given["replaced"]))
-
-
-def beside_resume(kept: Sequence[str]) -> None:
-    """Raises UsageError for options of this command line that what is resumed cannot follow; `kept`: the
-    parameters that it can. It would go on as it was begun, and seem to have done what they ask for.
-    """
-    context = click.get_current_context()
+def is_typed(parameter: str) -> bool:
+    """Whether this command line names a value for a parameter; a default does not count."""
     default = (None, ParameterSource.DEFAULT)
-    named = [
-        p for p in context.command.params if p.name and context.get_parameter_source(p.name) not in default
-    ]
+    return click.get_current_context().get_parameter_source(parameter) not in default
+
+
+def named_kernel(given: Mapping[str, Any]) -> Named:
+    """The kernel and modules typed on this command line."""
+    kernel = given["kernel"] if is_typed("kernel") else None
+    return Named(kernel, given["modules"], tuple(given["replaced"]))
+
+
+def beside_resume(what: str, kept: Sequence[str]) -> None:
+    """Raises UsageError for options of this command line that a `what` ("run") which is resumed cannot
+    follow: it would go on as it was begun, and seem to have done what they ask for. `kept`: the parameters
+    that it can.
+    """
+    named = [p for p in click.get_current_context().command.params if p.name and is_typed(p.name)]
     if ignored := [p.opts[-1] for p in named if p.name not in kept]:
         raise UsageError(
-            f"what is resumed goes on as it was begun: {', '.join(ignored)} cannot change it",
-            "leave that out beside --resume, or begin anew",
+            f"a {what} is resumed as it was begun: {', '.join(ignored)} cannot change it",
+            f"leave that out beside --resume, or start a new {what}",
         )
 
 

@@ -10,7 +10,6 @@ from typing import Any, TextIO
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from harness.cli.bisect import (
     FLAG,
@@ -28,7 +27,9 @@ from harness.cli.options import (
     asked_budget,
     asked_oracles,
     asked_states,
+    beside_resume,
     failed_cases,
+    is_typed,
     kernel_options,
     listed,
     named_kernel,
@@ -223,7 +224,8 @@ def run_command(**given: Any) -> ExitCode:
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
     if given["resume"]:
-        jobs = _jobs_beside_resume(given)
+        beside_resume("run", KEPT_BESIDE_RESUME)
+        jobs = given["jobs"] if is_typed("jobs") else None
         with open_run(given["resume"]) as store:
             plan = store.plan()
             need_resumable(plan, named_kernel(given))
@@ -256,24 +258,6 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
     if address:
         need_cluster(address)
     return str(address)
-
-
-def _jobs_beside_resume(given: Mapping[str, Any]) -> int | None:
-    """Guests at once, where the user named a number. Raises UsageError for options that a run which is
-    resumed cannot follow: it would go on as it was begun, and seem to have done what they ask for.
-    """
-    context = click.get_current_context()
-    named = [p for p in context.command.params if p.name and _is_named(context, p.name)]
-    if ignored := [p.opts[-1] for p in named if p.name not in KEPT_BESIDE_RESUME]:
-        raise UsageError(
-            f"a run is resumed as it was begun: {', '.join(ignored)} cannot change it",
-            "leave that out beside --resume, or start a new run",
-        )
-    return int(given["jobs"]) if _is_named(context, "jobs") else None
-
-
-def _is_named(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
 
 
 def _bisect(given: Mapping[str, Any]) -> ExitCode:
