@@ -262,7 +262,7 @@ class Dispatch:
         if not lacking.parts:
             worker.stage = _Stage.READY
             return
-        worker.stage, worker.lacking = _Stage.LACKING, set(lacking.parts)
+        worker.lacking = set(lacking.parts)
         on_the_way = {what for other, what in self._asked.values() if self._same_host(other, worker)}
         for sha in worker.lacking - on_the_way:
             self._ask(worker, sha)
