@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -44,7 +45,7 @@ from harness.campaigns.traits import numberless, traits_of
 from harness.errors import EnvironmentLacks, GuestLost, PowercutError, RunChanged, StoreError, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
-from harness.host.progress import Progress
+from harness.host.progress import Progress, Quiet
 from harness.kernels.find import look_up_chosen
 from harness.measurements.directory import make_directory
 from harness.model import CaseId
@@ -143,6 +144,7 @@ class _Work:
         self._ledger = self._journal.ledger
         self._before = self._ledger.at
         self._begun = self._ticked = time.monotonic()
+        self._ticking = threading.Lock()
         self._failed = 0
 
     # --- time ---
@@ -161,13 +163,16 @@ class _Work:
         return self._left_s is not None and self._left_s <= 0
 
     def _tick(self) -> None:
-        if time.monotonic() - self._ticked >= _TICK_S:
-            self._ticked = time.monotonic()
-            self._journal.tick(self._at)
+        """In any thread: keep the time, now and then."""
+        with self._ticking:
+            if time.monotonic() - self._ticked >= _TICK_S:
+                self._ticked = time.monotonic()
+                self._journal.tick(self._at)
 
     def pause(self) -> None:
         """Keep the time, and write the page once more."""
-        self._journal.tick(self._at)
+        with self._ticking:
+            self._journal.tick(self._at)
         self._tell(self._ledger)
 
     # --- the loop ---
@@ -221,7 +226,7 @@ class _Work:
         try:
             with self._opened(begun) as store:
                 plan = msgspec.structs.replace(store.plan(), minutes=self._minutes())
-                summary = self._run(plan, store, _Quiet(self._tick), lambda _: self._tick())
+                summary = self._run(plan, store, Quiet(self._tick), lambda _: self._tick())
                 if summary.info.stopped:
                     return False
                 if summary.info.interrupted:
@@ -358,7 +363,7 @@ class _Work:
         self._progress.say(f"{found.point} {found.symptom}: {left if member.minimal else member.reason}")
 
     def _laboratory(self, store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
-        return Laboratory(store, configuration, _named(self._plan.run), _Quiet(self._tick))
+        return Laboratory(store, configuration, _named(self._plan.run), Quiet(self._tick))
 
 
 class _Bounded:
@@ -383,19 +388,6 @@ class _Bounded:
             raise _TimeUp
         self._tick()
         return self._tester.experiment(operations, attempt, fast=fast)
-
-
-class _Quiet:
-    """A campaign tells of its own progress, not of each run's; it keeps the time meanwhile."""
-
-    def __init__(self, tick: Callable[[], None]) -> None:
-        self._tick = tick
-
-    def say(self, text: str) -> None: ...
-
-    def begin(self, what: str, total: int) -> None: ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
 
 def _named(plan: Plan) -> Named:

@@ -29,7 +29,7 @@ from harness.faults.catalogue import Fault, faults, select_faults
 from harness.faults.results import Row, Sighting, Trial, joined, row_of
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
-from harness.host.progress import Progress
+from harness.host.progress import Progress, Quiet
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
@@ -107,16 +107,6 @@ class Campaign(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     finished: datetime | None = None
     interrupted: bool = False
-
-
-class _Quiet:
-    """A campaign tells of its own progress, not of each run's."""
-
-    def say(self, text: str) -> None: ...
-
-    def begin(self, what: str, total: int) -> None: ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
 
 def chosen_faults(plan: FaultsPlan) -> list[Fault]:
@@ -306,7 +296,7 @@ class _Work:
         """
         with _opened(plan, folder, self._expected) as store:
             try:
-                summary = execute(plan, store, _Quiet())
+                summary = execute(plan, store, Quiet())
             except RunChanged:
                 shutil.rmtree(folder)
                 folder.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -35,6 +36,22 @@ class Progress(Protocol):
     def advance(self, what: str, count: int) -> None:
         """Report `count` units of the work named `what` as done."""
         ...
+
+
+class Quiet:
+    """Shows nothing: whoever does the work tells of it in another way. `on_advance` is called, in whatever
+    thread, each time that work was done.
+    """
+
+    def __init__(self, on_advance: Callable[[], None] = lambda: None) -> None:
+        self._on_advance = on_advance
+
+    def say(self, text: str) -> None: ...
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, what: str, count: int) -> None:
+        self._on_advance()
 
 
 class _Rate(TextColumn):

@@ -13,9 +13,12 @@ from harness.campaigns.page import campaign_html, campaign_json, campaign_text, 
 from harness.campaigns.work import MOST_FAILED, End, create
 from harness.cli.campaign import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError
+from harness.host.progress import Progress
 from harness.model import CaseId
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
+from harness.summary import Summary
 from harness.tests.campaigns.toys import (
     Killed,
     Said,
@@ -147,6 +150,24 @@ def test_a_damaged_run_directory_of_a_batch_is_begun_anew(tmp_path: Path, undist
     _, ledger, said = carried_out(plan, path, ToyRuns())
     assert any("begun anew" in line for line in said)
     assert gist(ledger) == gist(undisturbed)
+
+
+def test_the_time_is_kept_while_a_case_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was kept after each case, so that a kill took all the time of a long one from what was worked."""
+    monkeypatch.setattr(work_module, "_TICK_S", 0.0)
+    plan = plan_of("random", batch=2)
+    path = begun(tmp_path, plan)
+
+    class Slow(ToyRuns):
+        kept = False
+
+        def __call__(self, plan: Plan, store: RunStore, progress: Progress, *_: object) -> Summary:
+            progress.advance("states", 1)
+            self.kept = (path / "seconds").is_file()
+            raise KeyboardInterrupt
+
+    carried_out(plan, path, runs := Slow())
+    assert runs.kept
 
 
 class Broken(ToyRuns):
