@@ -6,6 +6,7 @@ everything: paths, kernel messages and workload names are untrusted text.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, shel
 _SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
 _OPEN_CASES = 6  # open at once; a page full of open cases hides the next one
 _OPEN_FINDINGS = 3  # open per case
+_OPEN_ROWS = 30  # cases with choices left open that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 
 
@@ -77,6 +79,19 @@ class MatrixView:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOutView:
+    """What was looked at, in one line, and what was not: `cases` with most left open, with their anchors and
+    how far each was looked at, and how many `more`. `explored`: some had their legal states looked at.
+    """
+
+    looked_at: str
+    complete: bool
+    explored: bool
+    cases: Sequence[tuple[CaseSummary, str, str]]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """Cases of one verdict. `folded`: shown as one line with their number."""
 
@@ -89,7 +104,12 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
     """The page. `source`: the run's path for reproduce commands."""
     page = template(
         "report.html",
-        {"xpass": words.xpass, "covered": words.covered, "state_words": words.state_words},
+        {
+            "xpass": words.xpass,
+            "covered": words.covered,
+            "briefly": words.covered_briefly,
+            "state_words": words.state_words,
+        },
         number=words.number,
         seconds=words.seconds,
         pieces=words.pieces,
@@ -109,6 +129,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         exit_words=words.code_words(shell_code(summary), summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
+        left_out=_left_out(cases),
         facts=_facts(summary),
         source=source,
         started=_time(summary.info.started),
@@ -118,7 +139,8 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
 def _headline(summary: Summary) -> tuple[str, str]:
     """What was tested, and the result."""
     subject, _, answer = words.headline(summary).partition(": ")
-    return subject, answer[:1].upper() + answer[1:]
+    named = "/" in answer.partition(" ")[0]  # a mode's name stays as it is
+    return subject, answer if named else answer[:1].upper() + answer[1:]
 
 
 def _verdict(summary: Summary) -> CaseVerdict:
@@ -195,6 +217,29 @@ def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
     )
 
 
+def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
+    """None if no crash state was checked."""
+    views = [view for view in cases if view.summary.counts.checked]
+    if not views:
+        return None
+    known = [view.summary.info.coverage for view in views]
+    if not any(known):
+        return LeftOutView("the write log's own order, in every case", False, False, (), 0)
+    some = [
+        (c.open, view, words.covered(c))
+        for view, c in zip(views, known, strict=True)
+        if c and not c.exhaustive
+    ]
+    some.sort(key=lambda row: -row[0])
+    return LeftOutView(
+        words.extent(known),
+        not some and all(known),
+        any(c.moments for c in known if c),
+        [(view.summary, view.anchor, told) for _, view, told in some[:_OPEN_ROWS]],
+        len(some[_OPEN_ROWS:]),
+    )
+
+
 _GROUP_TITLES = {
     CaseVerdict.FAIL: "broke a promise",
     CaseVerdict.UNKNOWN: "could not be decided",
@@ -238,13 +283,18 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Guests", words.pace(summary.checked, sum(c.seconds for c in summary.cases))),
         ("Host", info.host),
         ("Powercut", " at ".join(filter(None, [info.powercut, info.git_head]))),
-        ("Command", " ".join(info.argv)),
+        ("Command", _command(info.argv)),
         ("Started", _time(info.started)),
         ("Finished", _time(info.finished) if info.finished else "it did not finish"),
     ]
     if info.finished:
         facts.append(("Took", words.seconds((info.finished - info.started).total_seconds())))
     return [(name, value) for name, value in facts if value]
+
+
+def _command(argv: Sequence[str]) -> str:
+    """The command line, to be pasted. `argv` has no program, but for pytest's."""
+    return shlex.join(argv if argv[:1] == ("pytest",) else ("powercut", *argv))
 
 
 def _time(moment: datetime) -> str:

@@ -33,6 +33,7 @@ _MAX_AREAS = 6
 _MAX_SINGLE_WRITES = 400
 _CELL_WIDTH, _CELL_HEIGHT = 3.0, 3.0
 _LETTER_WIDTH = 6.2  # upper bound for the 11 px label font
+_SAID = {Verdict.PASS: "kept", Verdict.FAIL: "broken", Verdict.UNKNOWN: "undecided"}
 _WORST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
 
 
@@ -389,7 +390,7 @@ def _strip(points: Sequence[_Points], scale: _Scale, y: float) -> tuple[Shape, .
 
 def _strip_shape(run: _Points, scale: _Scale, y: float) -> Shape:
     at = f"@{run.first}" if run.first == run.last else f"@{run.first} to @{run.last}"
-    said = ", ".join(f"{number(run.states[v])} {v.value}" for v in Verdict if run.states[v])
+    said = ", ".join(f"{number(run.states[v])} {_SAID[v]}" for v in Verdict if run.states[v])
     left = scale.x(run.first - 0.5)
     width = max(scale.x(run.last + 0.5) - left, 1.2)
     # The height repeats what the colour says, for people who do not see the colour.
@@ -417,10 +418,10 @@ def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
 
 def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: Sequence[_Points]) -> str:
     by = Counter(p.worst for p in points)
-    said = ", ".join(f"{number(by[v])} {v.value}" for v in Verdict if by[v]) or "none judged"
+    said = ", ".join(f"{number(by[v])} {_SAID[v]}" for v in Verdict if by[v]) or "none judged"
     return (
         f"Write log: {number(len(entries))} entries in {plural(len(epochs), 'epoch')}. "
-        f"{plural(len(points), 'crash point')}: {said}."
+        f"The power was cut at {plural(len(points), 'place')} in it: {said}."
     )
 
 

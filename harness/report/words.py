@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
-from harness.model import CrashState
+from harness.model import CrashState, Part
 from harness.oracles import ORACLES
 from harness.store.records import CaseInfo, Coverage, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
@@ -34,7 +34,7 @@ EXIT_WORDS = {
 HOW_WORDS = {
     How.JUDGED: "recovered and judged",
     How.SAME_CONTENT: "same bytes as a judged state",
-    How.MEMO: "same as a judged state in all that recovery read",
+    How.MEMO: "equal to a judged state in every block that recovery read",
 }
 
 
@@ -180,16 +180,18 @@ def how_reached(summary: Summary) -> str:
 
 
 def pace(states: int, guest_seconds: float) -> str:
-    """`3.3 s of guest time, 36 states/s a guest`; empty if either is zero."""
+    """`3.3 s of guest time, 36 states/s per guest`; empty if either is zero."""
     if not states or guest_seconds <= 0:
         return ""
     rate = states / guest_seconds
     said = number(round(rate)) if rate >= 10 else f"{rate:.1f}"
-    return f"{seconds(guest_seconds)} of guest time, {said} states/s a guest"
+    return f"{seconds(guest_seconds)} of guest time, {said} states/s per guest"
 
 
 def headline(summary: Summary) -> str:
-    """The result of the run in one sentence."""
+    """The result of the run in one sentence: what broke first, then what could not be decided, was kept, or
+    broke as expected.
+    """
     by_mode = {name: worst(c.verdict for c in cases) for name, cases in modes(summary).items()}
     run = {name: verdict for name, verdict in by_mode.items() if verdict is not CaseVerdict.NOT_RUN}
     systems = ", ".join(dict.fromkeys(name.partition("/")[0] for name in run or by_mode))
@@ -197,13 +199,10 @@ def headline(summary: Summary) -> str:
     if not run or not summary.checked:
         return f"{subject}: nothing was checked, so nothing is known."
     kept = [name for name, verdict in run.items() if verdict is CaseVerdict.PASS]
-    parts = [_kept(summary, kept, len(run))] if kept or len(run) > 1 else []
-    for verdict in (CaseVerdict.FAIL, CaseVerdict.XFAIL, CaseVerdict.UNKNOWN):
-        names = [name for name, seen in run.items() if seen is verdict]
-        if len(names) > _NAMED_MODES:
-            parts.append(f"{len(names)} {_did(verdict, '')}")
-        else:
-            parts += [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
+    parts = _not_kept(summary, run, CaseVerdict.FAIL) + _not_kept(summary, run, CaseVerdict.UNKNOWN)
+    if kept or len(run) > 1:
+        parts.append(_kept(summary, kept, len(run)))
+    parts += _not_kept(summary, run, CaseVerdict.XFAIL)
     if missing := summary.missing:
         parts.append(f"{plural(len(missing), 'required case')} not run")
     parts += _judged_by(summary)
@@ -214,6 +213,14 @@ def headline(summary: Summary) -> str:
     else:
         parts += [f"{name} was not run" for name in left_out]
     return f"{subject}: {'; '.join(parts)}."
+
+
+def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVerdict) -> list[str]:
+    """The modes of this verdict: a few by name and with the oracles that failed, many as a number."""
+    names = [name for name, seen in run.items() if seen is verdict]
+    if len(names) > _NAMED_MODES:
+        return [f"{len(names)} modes {_did(verdict, '')}"]
+    return [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
 
 
 def _judged_by(summary: Summary) -> list[str]:
@@ -255,32 +262,44 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     if not kept:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
-    known = [c.info.coverage for name in kept for c in by_mode[name] if c.info.coverage is not None]
-    if not known:
+    coverage = [c.info.coverage for name in kept for c in by_mode[name] if not c.was_not_run]
+    if not any(coverage):
         return f"{who} kept every promise at every one of {number(states)} crash states"
-    return f"{who} kept every promise in {covered_together(known, states)}"
+    return f"{who} kept every promise in {covered_together(coverage, states)}"
 
 
-def covered_together(known: Sequence[Coverage], states: int) -> str:
-    """How far the legal crash states of several cases were looked at, in words."""
-    if all(c.exhaustive for c in known):
+def covered_together(cases: Sequence[Coverage | None], states: int) -> str:
+    """How far the crash states of several cases were looked at, in words. None: the states of the write log's
+    own order, all of them.
+    """
+    if cases and all(c is not None and c.exhaustive for c in cases):
         return f"every legal crash state ({number(states)} different ones)"
-    found = Counter(up_to(c.losses) if c.moments else _own_order(c) for c in known)
-    how_far = ", ".join(f"{what} in {number(count)}" for what, count in sorted(found.items()))
-    left = [
-        plural(count, noun)
-        for noun, count in (
-            ("choice", sum(c.open for c in known if c.moments)),
-            ("content", sum(c.open for c in known if not c.moments)),
-        )
-        if count
+    return f"{number(states)} crash states ({extent(cases)})"
+
+
+def extent(cases: Sequence[Coverage | None]) -> str:
+    """`every legal state in 36 of 39 cases, 76 choices left open in 3`: what was looked at, what was not."""
+    ordered = [c for c in cases if c is None or not c.moments]
+    cut = [c for c in ordered if c is not None and c.open]
+    part = [c for c in cases if c is not None and c.moments and not c.exhaustive]
+    found = [
+        ("every legal state", len(cases) - len(ordered) - len(part)),
+        (f"{plural(sum(c.open for c in part), 'choice')} left open", len(part)),
+        ("only the log's own order", len(ordered) - len(cut)),
+        (f"{plural(sum(c.open for c in cut), 'state')} of the log's own order left out", len(cut)),
     ]
-    open_ = f"; {enumerated(left)} left open" if left else ""
-    return f"{number(states)} crash states ({how_far} of {plural(len(known), 'case')}{open_})"
-
-
-def _own_order(coverage: Coverage) -> str:
-    return "part of the prefixes of the log" if coverage.open else "prefixes of the log"
+    told = [(what, count) for what, count in found if count]
+    if len(cases) == 1:
+        return told[0][0]
+    (what, count), *rest = told
+    if not rest:
+        return f"{what} in {plural(count, 'case')}"
+    return ", ".join(
+        [
+            f"{what} in {number(count)} of {number(len(cases))} cases",
+            *(f"{w} in {number(n)}" for w, n in rest),
+        ]
+    )
 
 
 def covered(coverage: Coverage) -> str:
@@ -290,18 +309,30 @@ def covered(coverage: Coverage) -> str:
         return f"exhaustive: every legal crash state {at}"
     if not coverage.moments:
         return coverage.why
-    return f"{up_to(coverage.losses)} {at}, {plural(coverage.open, 'choice')} open; ended by {coverage.why}"
+    left = f"{plural(coverage.open, 'choice')} left open"
+    return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
+
+
+def covered_briefly(coverage: Coverage | None) -> str:
+    """What follows the number of states in one line: `all legal ones`, `103 choices left open`."""
+    if coverage is None:
+        return ""
+    if coverage.exhaustive:
+        return "all legal ones"
+    if coverage.moments:
+        return f"{plural(coverage.open, 'choice')} left open"
+    return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"
 
 
 def up_to(losses: int | None) -> str:
-    """`up to 2 losses`: of the writes that could be lost, or kept, against all others."""
+    """`states with up to 2 blocks lost, or up to 2 kept`, of the blocks that could be lost."""
     if losses is None:
         return "every legal state"
     if losses < 0:
         return "part of the simplest states"
     if losses == 0:
-        return "all lost or all kept"
-    return "up to 1 loss" if losses == 1 else f"up to {number(losses)} losses"
+        return "the two simplest states, all lost and all kept,"
+    return f"states with up to {plural(losses, 'block')} lost, or up to {number(losses)} kept,"
 
 
 def state_words(state: CrashState) -> str:
@@ -309,7 +340,7 @@ def state_words(state: CrashState) -> str:
     landed = state.landed
     if landed is None:
         return f"the first {state.prefix} entries of the write log are on the platter"
-    parts = [f"#{part}" for part in landed.parts]
+    parts = [_part_words(part) for part in landed.parts]
     named = enumerated(parts)
     if landed.only:
         what = f"only {named}" if parts else "nothing"
@@ -318,7 +349,13 @@ def state_words(state: CrashState) -> str:
         fate = f"{named} {'is' if len(parts) == 1 else 'are'} lost"
     else:
         fate = "nothing that was submitted is lost"
-    return f"power fails before #{state.prefix} completes; {fate}"
+    return f"the power fails before entry {state.prefix} of the write log completes; {fate}"
+
+
+def _part_words(part: Part) -> str:
+    if part.block is not None:
+        return f"block {part.block} of entry {part.entry}"
+    return f"entry {part.entry}" if part.sector is None else f"sector {part.sector} of entry {part.entry}"
 
 
 def history_around(steps: Sequence[Step], prefix: int, context: int = 5) -> Iterable[tuple[str, Step | None]]:

@@ -10,7 +10,7 @@
   };
   addEventListener("hashchange", openTarget);
   openTarget();
-  document.querySelectorAll(".matrix a").forEach((link) => link.addEventListener("click", () => {
+  document.querySelectorAll('a[href^="#case-"]').forEach((link) => link.addEventListener("click", () => {
     reveal(document.getElementById(decodeURIComponent(link.hash.slice(1))));
   }));
 

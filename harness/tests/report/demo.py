@@ -211,7 +211,7 @@ def run_info(name: str = "demo") -> RunInfo:
         name=name,
         powercut="0.1.0",
         git_head="d5aef4e0c9",
-        argv=("powercut", "run", "-c", "ext4/*,xfs/*", "-w", "append-fsync,rename-replace,create-many"),
+        argv=("run", "-c", "ext4/*,xfs/*", "-w", "append-fsync,rename-replace,create-many"),
         kernel=KernelInfo(
             "debian-6.12",
             "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1~deb12u1 (2026-10-30)",

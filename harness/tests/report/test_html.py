@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.expectations import parse_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import report_html
 from harness.store import RunStore
-from harness.store.records import CaseStatus, JudgedState
+from harness.store.records import CaseStatus, Coverage, JudgedState
 from harness.summary import Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
@@ -117,6 +118,56 @@ def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summar
         assert fact in page.text
 
 
+@pytest.mark.parametrize(
+    ("coverage", "looked_at", "told"),
+    [
+        (
+            Coverage(14, 0, 185, 40, "the budget: 40 states a case"),
+            "looked at: 185 choices left open",
+            "the two simplest states, all lost and all kept, at 14 moments; 185 choices left open, ended by",
+        ),
+        (
+            Coverage(14, None, 0, 40),
+            "looked at: every legal state",
+            "No legal crash state of any case was left",
+        ),
+        (
+            Coverage(0, -1, 36, 5, "5 of 41 states; ended by the budget"),
+            "looked at: 36 states of the log's own order left out",
+            "5 of 41 states; ended by the budget",
+        ),
+        (
+            None,
+            "looked at: the write log's own order",
+            "Only states in the write log's own order were looked at",
+        ),
+    ],
+)
+def test_what_a_budget_left_open_is_told(
+    demo: RunStore, tmp_path: Path, coverage: Coverage | None, looked_at: str, told: str
+) -> None:
+    """`What was not checked` said that every crash state was decided, whatever the budget had left open."""
+    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
+    assert kept is not None
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(replace(kept.info, distinct=1, generated=1, coverage=coverage))
+        store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
+        store.set_case_status(kept.case, CaseStatus.DONE)
+        store.finish(FINISHED)
+        text = Page(report_html(summarise(store), store, SOURCE)).text
+    assert looked_at in text
+    assert told in text.partition("What was not checked")[2]
+
+
+def test_a_mode_that_begins_the_answer_keeps_its_name(demo: RunStore, tmp_path: Path) -> None:
+    assert "Ext4/" not in grid(demo, tmp_path, modes=2, workloads=1, broken=1).text
+
+
+def test_the_command_can_be_pasted(page: Page, summary: Summary) -> None:
+    """It was shown without `powercut` in front, and without quotes."""
+    assert shlex.join(["powercut", *summary.info.argv]) in page.text
+
+
 def test_the_matrix_is_a_table_with_headers_and_words(page: Page, summary: Summary) -> None:
     scopes = [attributes.get("scope") for attributes in page.all("th")]
     assert scopes.count("row") >= 6
@@ -180,9 +231,9 @@ def test_a_few_cases_are_not_folded(demo: RunStore, tmp_path: Path) -> None:
 
 
 def test_how_verdicts_were_reached_and_the_pace_are_shown(page: Page) -> None:
-    assert "272 recovered and judged, 266 same bytes as a judged state, 267 same as a judged" in page.text
-    assert "2 min 29 s of guest time, 5.4 states/s a guest" in page.text
-    assert "17 s of guest time, 6.5 states/s a guest" in page.text  # of one case
+    assert "272 recovered and judged, 266 same bytes as a judged state, 267 equal to a judged" in page.text
+    assert "2 min 29 s of guest time, 5.4 states/s per guest" in page.text
+    assert "17 s of guest time, 6.5 states/s per guest" in page.text  # of one case
     assert "38 recovered and judged; 37 same bytes" in page.text
 
 

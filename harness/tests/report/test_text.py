@@ -150,13 +150,13 @@ def test_more_modes_than_workloads_go_down(summary: Summary) -> None:
 
 def test_how_the_verdicts_were_reached_is_shown(summary: Summary) -> None:
     lines = shown(summary)
-    assert lines[2].startswith("272 recovered and judged, 266 same bytes as a judged state, 267 same as ")
-    assert lines[2].endswith("; 2 min 29 s of guest time, 5.4 states/s a guest")
+    assert lines[2].startswith("272 recovered and judged, 266 same bytes as a judged state, 267 equal to ")
+    assert lines[2].endswith("; 2 min 29 s of guest time, 5.4 states/s per guest")
 
 
 def test_no_pace_without_states_or_time() -> None:
     assert pace(0, 3.0) == pace(3, 0.0) == ""
-    assert pace(12_000, 1.5) == "1.5 s of guest time, 8,000 states/s a guest"
+    assert pace(12_000, 1.5) == "1.5 s of guest time, 8,000 states/s per guest"
 
 
 def test_commands_are_not_broken_by_a_narrow_terminal(summary: Summary) -> None:
@@ -214,7 +214,7 @@ def test_many_broken_modes_are_counted_not_named(summary: Summary) -> None:
     cases = tuple(
         replace(broken, info=replace(broken.info, case=replace(broken.case, mode=f"m{i}"))) for i in range(3)
     )
-    assert "; 3 broke promises." in headline(replace(summary, cases=cases))
+    assert ": 3 modes broke promises; " in headline(replace(summary, cases=cases))
 
 
 def test_paths_below_the_working_directory_are_relative_and_links_stay(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_neighbours_of_one_verdict_become_one_shape() -> None:
     drawing = draw(writes(40), [], verdicts, [])
     assert drawing is not None
     assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
-    assert drawing.crash_points[0].title == "crash points @0 to @19: 20 pass"
+    assert drawing.crash_points[0].title == "crash points @0 to @19: 20 kept"
 
 
 def test_crash_points_that_were_not_judged_leave_a_gap() -> None:
@@ -99,7 +99,7 @@ def test_one_failure_among_ten_thousand_states_is_drawn() -> None:
     assert drawing is not None
     assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
     (failure,) = (s for s in drawing.crash_points if s.kind == "fail")
-    assert "1 fail" in failure.title
+    assert "1 broken" in failure.title
     assert failure.width >= 1
 
 

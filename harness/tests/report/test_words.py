@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.model import CrashState
-from harness.report.words import covered, covered_together, state_words
+from harness.report.words import covered, covered_briefly, covered_together, state_words
 from harness.store.records import Coverage
 
 WHOLE = Coverage(moments=57, losses=None, open=0, visits=400)
@@ -15,11 +17,12 @@ PART = Coverage(moments=57, losses=2, open=1204, visits=400, why="the budget: 40
 def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
     assert covered(WHOLE) == "exhaustive: every legal crash state at 57 moments"
     assert covered(PART) == (
-        "up to 2 losses at 57 moments, 1,204 choices open; ended by the budget: 400 states a case"
+        "states with up to 2 blocks lost, or up to 2 kept, at 57 moments; 1,204 choices left open, "
+        "ended by the budget: 400 states a case"
     )
     assert covered_together([WHOLE, WHOLE], 90) == "every legal crash state (90 different ones)"
     assert covered_together([WHOLE, PART], 90) == (
-        "90 crash states (every legal state in 1, up to 2 losses in 1 of 2 cases; 1,204 choices left open)"
+        "90 crash states (every legal state in 1 of 2 cases, 1,204 choices left open in 1)"
     )
 
 
@@ -28,22 +31,48 @@ def test_a_recording_without_times_is_told_as_prefixes() -> None:
         0, -1, 0, 0, "recorded without times (no tracefs): only prefixes of the log were looked at"
     )
     assert covered(none) == none.why
-    assert "(prefixes of the log in 1 of 1 case" in covered_together([none], 9)
+    assert covered_together([none], 9) == "9 crash states (only the log's own order)"
     cut = Coverage(0, -1, 36, 5, "5 of 41 states of the log's order; ended by the budget: 5 states a case")
     assert covered(cut) == cut.why
     told = covered_together([cut], 5)
-    assert told == "5 crash states (part of the prefixes of the log in 1 of 1 case; 36 contents left open)"
+    assert told == "5 crash states (36 states of the log's own order left out)"
+
+
+def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> None:
+    """A case that the budget did not cut has no coverage. It was left out of the count, so that one
+    exhaustive case of two made it `every legal crash state`.
+    """
+    assert covered_together([WHOLE, None], 90) == (
+        "90 crash states (every legal state in 1 of 2 cases, only the log's own order in 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("coverage", "told"),
+    [
+        (None, ""),
+        (WHOLE, "all legal ones"),
+        (PART, "1,204 choices left open"),
+        (replace(PART, moments=0, losses=-1, open=36), "36 left out"),
+        (replace(PART, moments=0, losses=-1, open=0), "only the log's own order"),
+    ],
+)
+def test_one_line_of_a_case_says_what_is_open(coverage: Coverage | None, told: str) -> None:
+    assert covered_briefly(coverage) == told
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
         ("@t44", "nothing that was submitted is lost"),
-        ("@t44-41,43", "#41 and #43 are lost"),
-        ("@t44-41.2", "#41.2 is lost"),
+        ("@t44-41,43", "entry 41 and entry 43 are lost"),
+        ("@t44-41.2", "block 2 of entry 41 is lost"),
+        ("@t44-41/13", "sector 13 of entry 41 is lost"),
         ("@t44=", "of what no flush had made durable, nothing had been written"),
-        ("@t44=41", "of what no flush had made durable, only #41 had been written"),
+        ("@t44=41", "of what no flush had made durable, only entry 41 had been written"),
     ],
 )
 def test_a_state_is_a_sentence_for_people(state: str, words: str) -> None:
-    assert state_words(CrashState.parse(state)) == f"power fails before #44 completes; {words}"
+    assert state_words(CrashState.parse(state)) == (
+        f"the power fails before entry 44 of the write log completes; {words}"
+    )
