@@ -55,6 +55,10 @@ class EnvironmentLacks(PowercutError):
     """A program, package, device or space that the host should have is missing."""
 
 
+class VersionsDiffer(EnvironmentLacks):
+    """A built part is of another version than the harness: nothing that needs it can be done."""
+
+
 class ToolKilled(PowercutError):
     """A host program was killed, or did not end: that says nothing of what the host has."""
 

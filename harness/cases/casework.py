@@ -49,7 +49,7 @@ from harness.cases.recording import (
 )
 from harness.cases.selection import Selection
 from harness.cases.settle import settle
-from harness.errors import NotSupported, PowercutError, StoreError
+from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
 from harness.host.progress import Progress
@@ -181,7 +181,8 @@ class Casework:
     ) -> None:
         """Work on all cases until every task, and every task that it led to, is done. `lacking`: modes and
         workloads that cannot be run here, by name, with the reason. Raises EnoughDone if there is work left
-        when the plan's time is up, or when as many cases have failed as it allows.
+        when the plan's time is up, or when as many cases have failed as it allows; VersionsDiffer if guests
+        are of another version.
         """
         known = {record_.case: record_ for record_ in self._store.cases()}
         for profile, workload in wanted:
@@ -227,7 +228,9 @@ class Casework:
             self._submit(pool, lambda station: self._record(pool, station, case))
 
     def _record(self, pool: Pool, station: Station, case: _Case) -> Callback:
-        """Runs in a station's thread. A failure is reported for this case and costs no other."""
+        """Runs in a station's thread. A failure is reported for this case and costs no other. Raises
+        VersionsDiffer, which ends the run.
+        """
         begun, why = time.monotonic(), ""
         try:
             station.judge.require_hope()  # do not record what no guest can recover
@@ -239,6 +242,8 @@ class Casework:
                 states = enumerate_states(self._plan.fault_models, recording)
                 groups = group_by_content(states, station.judge.show(recording.target).hashes(states))
             work = _Work(case, self._examiner(case, recording), why_not_legal=why)
+        except VersionsDiffer:  # it would cost every case
+            raise
         except PowercutError as e:
             status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
             reason = str(e)

@@ -38,7 +38,7 @@ from harness.cluster.messages import (
 )
 from harness.cluster.parcels import parcel_of, put_files
 from harness.cluster.parts import FOLDER, found
-from harness.errors import NeverBoots, PowercutError
+from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits
 from harness.guests.machine import Machine, machine_of
@@ -149,22 +149,23 @@ class Crew:
             casework = Casework(
                 fitted.plan, store, progress, self._scratch, fitted.bases, {case: errand.files}
             )
-            casework.work(self.pool, [(profile, workload)], {})
-            self._need_hope(store, case)
+            try:
+                casework.work(self.pool, [(profile, workload)], {})
+                self._need_hope(store, case)
+            except (NeverBoots, VersionsDiffer) as e:
+                raise Unfit(e.what, e.next_step) from e
             wanted = errand.all_logs or _is_of_interest(store, case)
             return parcel_of(store, case, files=wanted and not errand.parcel.files)
         finally:
             store.drop(case)
 
     def _need_hope(self, store: RunStore, case: CaseId) -> None:
+        """Raises NeverBoots, if the case was not decided because of that."""
         record = store.case(case)
         if record is not None and record.status is CaseStatus.DONE:
             return
-        try:
-            for kit in (self._fitted.kits.recorder, self._fitted.kits.judge):
-                kit.boots.require_hope()
-        except NeverBoots as e:
-            raise Unfit(e.what, e.next_step) from e
+        for kit in (self._fitted.kits.recorder, self._fitted.kits.judge):
+            kit.boots.require_hope()
 
 
 _INFO = RunInfo(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from harness.errors import GuestLost, NeverBoots
+from harness.errors import GuestLost, NeverBoots, VersionsDiffer
 
 BOOTS_IN_A_ROW = 3
 """How many guests of one kit may fail to boot in a row before no further one is tried."""
@@ -17,10 +17,12 @@ class Boots:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failed = 0
-        self._error: NeverBoots | None = None
+        self._error: NeverBoots | VersionsDiffer | None = None
 
     def require_hope(self) -> None:
-        """Raises NeverBoots once BOOTS_IN_A_ROW guests have failed to come up."""
+        """Raises NeverBoots once BOOTS_IN_A_ROW guests have failed to come up, VersionsDiffer once one was of
+        another version.
+        """
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -28,6 +30,11 @@ class Boots:
     def succeeded(self) -> None:
         with self._lock:
             self._failed = 0
+
+    def differs(self, error: VersionsDiffer) -> None:
+        """A guest is of another version: all are, since they have one initramfs."""
+        with self._lock:
+            self._error = error
 
     def failed(self, described: str, lost: GuestLost) -> None:
         """Count a failure. Raises NeverBoots at the limit; `described`: machine and kernel."""

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.errors import GuestError, GuestLost
+from harness.errors import GuestError, GuestLost, VersionsDiffer
 from harness.guests import wire
 from harness.guests.console import Console
 from harness.host.processes import die_with_parent
@@ -44,7 +44,9 @@ class Guest:
         self.hello = wire.Hello(protocol=0, release="", version="", module_errors=[], dm_targets=[])
 
     def wait_until_up(self, timeout_s: float) -> None:
-        """Receive the agent's greeting. Raises GuestLost if none comes in time."""
+        """Receive the agent's greeting. Raises GuestLost if none comes in time, VersionsDiffer if it is of
+        another protocol.
+        """
         try:
             self.hello = self._receive(wire.Hello, timeout_s, "boot")
         except GuestLost as e:
@@ -53,7 +55,7 @@ class Guest:
                 raise GuestLost(f"{e.what}; it said: {said}", e.console, e.next_step) from e
             raise
         if self.hello.protocol != wire.PROTOCOL_VERSION:
-            raise GuestError(
+            raise VersionsDiffer(
                 f"the agent speaks protocol {self.hello.protocol}, the harness {wire.PROTOCOL_VERSION}",
                 "rebuild it: make setup",
             )

@@ -27,6 +27,7 @@ from harness.errors import (
     LogDiffers,
     NotSupported,
     PowercutError,
+    VersionsDiffer,
     WriteLogError,
 )
 from harness.guests import wire
@@ -173,7 +174,7 @@ class Worker:
             raise GuestLost("the run was stopped")
 
     def require_hope(self) -> None:
-        """Raises NeverBoots if guests of this kit no longer come up."""
+        """Raises NeverBoots if guests of this kit no longer come up, VersionsDiffer if they differ."""
         self._kit.boots.require_hope()
 
     @property
@@ -209,8 +210,8 @@ class Worker:
     def guest(self) -> Guest:
         """The guest, booted if it is not running. Call `show` first.
 
-        Raises GuestLost if it does not come up, NeverBoots if none does any more, KernelError for a kernel
-        that refuses its modules.
+        Raises GuestLost if it does not come up, NeverBoots if none does any more, VersionsDiffer for an agent
+        of another version, KernelError for a kernel that refuses its modules.
         """
         if self._guest is None:
             self.require_hope()
@@ -235,6 +236,8 @@ class Worker:
         except BaseException as e:
             self._guest = None
             guest.kill()
+            if isinstance(e, VersionsDiffer):
+                boots.differs(e)
             if isinstance(e, GuestLost):
                 self._go_on()
                 boots.failed(f"{machine.described}, kernel {self._kit.kernel_image}", e)

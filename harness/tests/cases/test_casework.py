@@ -19,7 +19,7 @@ from harness.cases.casework import Casework, EnoughDone, enumerate_states
 from harness.cases.examine import Look
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
-from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError
+from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.guests.worker import Worker
@@ -571,6 +571,15 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
                 assert settled or prefix in seen, write
             assert verdict is PASS
     assert told == set(WRITES)
+
+
+def test_guests_of_another_version_end_the_run(store: RunStore, run: Run) -> None:
+    """An agent that had not been built anew made every case UNKNOWN, one after the other."""
+    script = Script(refuses={"a": VersionsDiffer("the agent speaks protocol 2, the harness 4")})
+    with pytest.raises(VersionsDiffer):
+        run(script, "a", "b", jobs=1)
+    assert script.recorded == ["a"]
+    assert status(store, "a")[0] is CaseStatus.PLANNED, "a resumed run records it"
 
 
 @pytest.mark.parametrize("error", [ValueError("no such kind"), OverflowError("too large")], ids=str)

@@ -23,10 +23,13 @@ from harness.cluster.messages import (
     Outfit,
     Parcel,
     Part,
+    Unfit,
     decode,
 )
 from harness.cluster.parts import keep
 from harness.cluster.site import Relay, Site
+from harness.errors import NeverBoots, PowercutError, VersionsDiffer
+from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId
 from harness.plan import Plan
 
@@ -172,6 +175,35 @@ def test_guests_are_ended_once_a_killed_run_says_nothing_more(
     mine.fit(outfit("a"))
     mine.work(errand("a"), lambda note: None)
     until(crews.made[0].closed.is_set)
+
+
+@pytest.mark.parametrize("error", [NeverBoots("3 guests did not come up"), VersionsDiffer("protocol 2")])
+def test_a_worker_whose_guests_cannot_be_used_is_unfit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PowercutError
+) -> None:
+    """Else each of its cases counts as one that lost a worker, and is UNKNOWN after three."""
+
+    class Ends:
+        def __init__(self, *_: object) -> None: ...
+
+        def work(self, *_: object) -> None:
+            raise error
+
+    monkeypatch.setattr(site, "Casework", Ends)
+    kit, (profile,) = SimpleNamespace(), select_profiles(["ext4/ordered"])
+    fitted = SimpleNamespace(
+        folder=SimpleNamespace(path=tmp_path),
+        kits=SimpleNamespace(recorder=kit, judge=kit),
+        plan=outfit("a").plan,
+        profiles={profile.name: profile},
+        packed={profile.name: tmp_path / "packed"},
+        bases={profile.name: tmp_path / "base"},
+    )
+    crew = site.Crew(cast(Any, fitted), 1)
+    name = "ace-creat.A_foo+fsync.A_foo"
+    with pytest.raises(Unfit, match=error.what):
+        crew.work(Errand("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
+    crew.close()
 
 
 def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import GuestError, GuestLost, KernelError
+from harness.errors import GuestLost, KernelError, VersionsDiffer
 from harness.guests import accel, kvm, qemu, wire
 from harness.guests.machine import Machine
 from harness.guests.worker import _need_modules
@@ -30,7 +30,7 @@ def is_lost(_: Machine) -> None:
 
 
 def is_broken(_: Machine) -> None:
-    raise GuestError("the agent speaks protocol 1, the harness 2")
+    raise VersionsDiffer("the agent speaks protocol 1, the harness 2")
 
 
 def never(_: Machine) -> None:
@@ -54,7 +54,7 @@ def test_a_kernel_of_ones_own_that_does_not_boot_is_not_held_against_kvm(memory:
 
 
 def test_what_is_wrong_elsewhere_is_not_held_against_kvm(memory: Path) -> None:
-    with pytest.raises(GuestError):
+    with pytest.raises(VersionsDiffer):
         accel.choose_accel("qemu", "auto", is_broken)
     assert not memory.exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DiskError, GuestLost, NeverBoots
+from harness.errors import DiskError, GuestLost, NeverBoots, VersionsDiffer
 from harness.guests import disk as disk_module
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
 from harness.guests.worker import GuestKit, Target, Worker
@@ -58,6 +58,19 @@ def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
     assert machine.launched == BOOTS_IN_A_ROW
     with pytest.raises(NeverBoots):
         workers[1].require_hope()
+
+
+def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, base: Path) -> None:
+    """Each case booted one, and was UNKNOWN for it."""
+    machine = Scripted(GREETS.replace("wire.PROTOCOL_VERSION", "wire.PROTOCOL_VERSION - 1") + SLEEPS)
+    shared = kit(machine, tmp_path)
+    with Worker(shared, tmp_path / "one", 512) as one, Worker(shared, tmp_path / "other", 512) as other:
+        for worker in (one, other):
+            with pytest.raises(VersionsDiffer, match="the agent speaks protocol"):
+                worker.recover(Target("ext4", "", base, None), CrashState(0))
+    assert machine.launched == 1
+    with pytest.raises(VersionsDiffer):
+        other.require_hope()
 
 
 def test_a_guest_that_comes_up_resets_the_count() -> None:
