@@ -288,6 +288,8 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     """
     cases = select_cases(plan)
     look_up_chosen(plan.kernel_choice)
+    if Path(plan.kernel).is_file():
+        recording_machine(plan.machine, find_chosen(plan.kernel_choice))
     if plan.recordings:
         _need_recordings(Path(plan.recordings), cases)
     asked = profile_of(default_name() if plan.machine == "auto" else plan.machine)

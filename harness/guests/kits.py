@@ -14,8 +14,9 @@ from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.filesystems.profiles import Profile
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
-from harness.guests.machine import Machine, default_name, machine_of, profile_of
+from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
 from harness.guests.worker import GuestKit, Target, Worker, find_agent
+from harness.host import elf
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel, pins, resolve_modules
 from harness.model import Workload
@@ -72,17 +73,34 @@ def make_kits(
 def recording_machine(wanted: str, kernel: Kernel) -> str:
     """The machine that records: the named one, else the kernel's own, else the default.
 
-    Raises UsageError for a kernel made for a machine other than the named one.
+    Raises UsageError for a kernel made for a machine other than the named one. A user's file is executed as a
+    process of this host only if that machine is named.
     """
     if wanted == "auto":
-        return kernel.machine or default_name()
+        name = kernel.machine or default_name()
+        _need_image_for(name, kernel)
+        return name
     title = profile_of(wanted).title  # first: it may be none
     if kernel.machine not in ("", wanted):
         raise UsageError(
             f"{kernel.name} is a kernel for {profile_of(kernel.machine).title}, and {title} was asked for",
             "name another kernel, or leave the machine to powercut",
         )
+    _need_image_for(wanted, kernel)
     return wanted
+
+
+def _need_image_for(name: str, kernel: Kernel) -> None:
+    """Raises UsageError for a user's file that is a program, where the machine boots images."""
+    machine = profile_of(name)
+    if machine.host_process or kernel.machine or kernel.package_version or not elf.is_program(kernel.image):
+        return
+    fitting = [m for m in map(profile_of, names()) if m.host_process]
+    titles, machines = " or ".join(m.title for m in fitting), " or ".join(m.name for m in fitting)
+    raise UsageError(
+        f"{kernel.image} is a program of this host, as kernels for {titles} are; {machine.title} boots none",
+        f"choose the machine {machines}, which runs it as a process of this host",
+    )
 
 
 def has_filesystems(image: Path, profiles: Sequence[Profile]) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness.errors import EnvironmentLacks
+from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
-from harness.guests.kits import has_filesystems, missing_for
+from harness.guests.kits import has_filesystems, missing_for, recording_machine
 from harness.kernels.find import Kernel
 
 
@@ -60,3 +61,16 @@ def test_a_program_that_only_another_suite_has_is_fetched(
     monkeypatch.setattr(filesystems, "fetch_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
     monkeypatch.setattr(filesystems, "cached_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
     assert missing_for(profile, kernel(tmp_path, "ext4")) == ""
+
+
+def test_a_kernel_that_is_a_program_is_run_only_on_the_machine_that_was_named_for_it(tmp_path: Path) -> None:
+    """QEMU was tried with a kernel for User Mode Linux, and every case was undecided."""
+    own = Kernel(sys.executable, Path(sys.executable), None, "00")
+    for machine in ("auto", "qemu"):
+        with pytest.raises(UsageError, match="is a program of this host, as kernels for UML are") as caught:
+            recording_machine(machine, own)
+        assert "choose the machine uml" in caught.value.next_step
+    assert recording_machine("uml", own) == "uml"
+    image = tmp_path / "bzImage"
+    image.write_bytes(bytes(1024))
+    assert recording_machine("auto", dataclasses.replace(own, image=image)) == "qemu"

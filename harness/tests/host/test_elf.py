@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.host.elf import interpreter, with_interpreter
+from harness.host.elf import interpreter, is_program, with_interpreter
 
 PROGRAM = Path(sys.executable).resolve()
 
@@ -33,5 +34,15 @@ def test_other_files_have_no_loader(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     assert interpreter(path) is None
+    assert not is_program(path)
     with pytest.raises(ValueError, match="dynamically linked"):
         with_interpreter(content, path)
+
+
+def test_a_program_is_told_from_a_kernel_by_where_it_is_loaded(tmp_path: Path) -> None:
+    assert is_program(PROGRAM)
+    vmlinux = tmp_path / "vmlinux"
+    header = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<QQIHHH", 64, 0, 0, 64, 56, 1)
+    load = struct.pack("<IIQQ", 1, 5, 0x200000, 0xFFFFFFFF81000000)
+    vmlinux.write_bytes(header.ljust(64, b"\0") + load.ljust(56, b"\0"))
+    assert not is_program(vmlinux)
