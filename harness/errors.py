@@ -63,6 +63,10 @@ class ToolKilled(PowercutError):
     """A host program was killed, or did not end: that says nothing of what the host has."""
 
 
+class InUse(PowercutError):
+    """Another process of this host has something for longer than this one waits."""
+
+
 class KernelError(PowercutError):
     """A kernel that cannot be found, unpacked or used."""
 

@@ -106,8 +106,8 @@ def build(
     """Build for a machine from `source`: a source package's name (linux-source-6.12) or a user's tree.
     Returns the image, from the cache if it has been built before. One process builds at a time.
 
-    The output of make goes to `log`. Raises EnvironmentLacks for a missing tool, KernelError if the source
-    cannot be downloaded, is not clean, or does not build.
+    The output of make goes to `log`. Raises EnvironmentLacks for a missing tool, InUse if another build does
+    not end, KernelError if the source cannot be downloaded, is not clean, or does not build.
     """
     need_tools(flavour)
     with (

@@ -44,6 +44,11 @@ from harness.kernels.build import (
 )
 from harness.kernels.edits import Edit, apply_edit
 
+WAIT_S = 600.0
+"""How long another process's tree is waited for: enough for a kernel, not for a campaign, which has it for
+hours.
+"""
+
 
 class KeptTree:
     """A source tree with its build, locked for this process: see `kept_tree`."""
@@ -128,8 +133,8 @@ def kept_tree(
     """The kept tree of a source package, built for a machine with the current configuration; made on first
     use, which takes minutes. One process at a time has it: others wait.
 
-    Raises UsageError for a directory, EnvironmentLacks for a missing tool, KernelError if the source cannot
-    be downloaded or does not build.
+    Raises UsageError for a directory, InUse if another process has it for longer than WAIT_S,
+    EnvironmentLacks for a missing tool, KernelError if the source cannot be downloaded or does not build.
     """
     if "/" in source:
         raise UsageError(
@@ -138,7 +143,7 @@ def kept_tree(
     need_tools(flavour)
     path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
     path.mkdir(exist_ok=True)
-    with exclusive(path / "lock", str(path), say):
+    with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
         if not (path / "built.json").exists():
             _make_tree(path, source, machine, flavour, jobs, say)
         yield KeptTree(path, flavour, jobs)

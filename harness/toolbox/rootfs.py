@@ -80,7 +80,8 @@ def cached_root() -> Path | None:
 def root_image(progress: Progress, *, again: bool = False) -> Path:
     """The root image, built if the cache does not have it (or `again`); that takes minutes, once.
 
-    Raises EnvironmentLacks if a program is missing, or if packages cannot be downloaded or installed.
+    Raises EnvironmentLacks if a program is missing, or if packages cannot be downloaded or installed; InUse
+    if another process does not come to the end of building one.
     """
     found = cached_root()
     if found and not again:

@@ -1,41 +1,68 @@
-"""One process at a time, and the others are told."""
+"""One process at a time; the others are told who has it, and wait no longer than they said."""
 
 from __future__ import annotations
 
-import multiprocessing
-import time
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from harness.errors import InUse
 from harness.host.locks import exclusive
 
+HOLDS = """
+import sys
+from pathlib import Path
+from harness.host.locks import exclusive
+with exclusive(Path(sys.argv[1]), "it", lambda _: None):
+    print("has it", flush=True)
+    sys.stdin.readline()
+"""
 
-def _hold(path: Path, has: str, told: str) -> None:
-    """Let go once the other has been told, or after a minute."""
-    with exclusive(path, "it", lambda _: None):
-        Path(has).touch()
-        end = time.monotonic() + 60
-        while not Path(told).exists() and time.monotonic() < end:
-            time.sleep(0.01)
+
+@contextlib.contextmanager
+def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the lock until it is told a line, or this ends."""
+    argv = [sys.executable, "-c", HOLDS, str(lock)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "has it\n"
+            yield holder
+        finally:
+            holder.kill()
 
 
-def test_the_second_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
+def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path: Path) -> None:
     """Two test processes each built the same kernel, for minutes."""
-    has, told = tmp_path / "has", tmp_path / "told"
-    other = multiprocessing.get_context("spawn").Process(
-        target=_hold, args=(tmp_path / "lock", str(has), str(told))
-    )
-    other.start()
-    while not has.exists() and other.is_alive():
-        time.sleep(0.01)
+    lock, said = tmp_path / "lock", list[str]()
+    with held(lock) as holder:
 
-    def say(text: str) -> None:
-        (tmp_path / "part").write_text(text)
-        (tmp_path / "part").rename(told)
+        def say(text: str) -> None:
+            said.append(text)
+            assert holder.stdin is not None
+            holder.stdin.write("\n")
+            holder.stdin.flush()
 
-    with exclusive(tmp_path / "lock", "the kernel", say):
-        pass
-    other.join(60)
-    assert told.read_text() == "another process is using the kernel: waiting for it"
+        with exclusive(lock, "the kernel", say, 600):
+            assert lock.read_text() == f"{os.getpid()}"
+    (line,) = said
+    assert line.startswith(f"the kernel: in use by process {holder.pid} ({sys.executable} -c")
+    assert line.endswith(f"; waiting for it, up to 10 min (lock file {lock})")
+
+
+def test_a_wait_has_an_end_and_a_next_step(tmp_path: Path) -> None:
+    """`powercut faults` waited without a limit for the tree of another campaign, which has it for hours."""
+    lock, said = tmp_path / "lock", list[str]()
+    with held(lock) as holder, pytest.raises(InUse) as caught, exclusive(lock, "the tree", said.append, 0.3):
+        pytest.fail("two have it")
+    assert f"the tree: still in use by process {holder.pid} (" in caught.value.what
+    assert f"(lock file {lock})" in caught.value.what
+    assert "stop it" in caught.value.next_step
 
 
 def test_nobody_is_told_of_a_lock_that_is_free(tmp_path: Path) -> None:
