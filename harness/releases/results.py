@@ -49,7 +49,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class OnKernel(msgspec.Struct, frozen=True):
     """The answers on one kernel. `asked`: as it was named; `name`, `release`: what that turned out to be;
-    `run`: the run directory; `failed`: why it could not be run at all.
+    `run`: the run directory; `failed`: why it could not be run at all; `interrupted`: before its run was
+    complete, whose undecided cases may then not have been reached.
     """
 
     asked: str
@@ -60,11 +61,16 @@ class OnKernel(msgspec.Struct, frozen=True):
     seconds: float = 0
     answers: tuple[Answer, ...] = ()
     failed: str = ""
+    interrupted: bool = False
 
     @property
     def decided(self) -> bool:
-        """Whether it was run, and left nothing undecided."""
-        return bool(self.run) and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
+        """Whether it was run to the end, and left nothing undecided."""
+        return (
+            bool(self.run)
+            and not self.interrupted
+            and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
+        )
 
     def answer(self, case: CaseId) -> Answer | None:
         """The answer for a case, if there is one."""

@@ -80,25 +80,25 @@ def carry_out(
     are kept. Raises RunLocked if another process is at work in the directory.
     """
     with locked(path / "lock", path, " ".join(["powercut", *plan.argv])):
-        done: dict[str, OnKernel] = {k.asked: k for k in _kept(path) if k.decided}
+        known = {k.asked: k for k in _kept(path)}
         took: list[float] = []
 
         def so_far(finished: datetime | None = None, *, interrupted: bool = False) -> Study:
-            known = tuple(done.get(kernel, OnKernel(kernel)) for kernel in plan.kernels)
-            study = Study(plan, known, finished, interrupted)
+            answers = tuple(known.get(kernel, OnKernel(kernel)) for kernel in plan.kernels)
+            study = Study(plan, answers, finished, interrupted)
             write_atomically(path / RESULTS_NAME, msgspec.json.format(msgspec.json.encode(study), indent=1))
             tell(study)
             return study
 
-        left = [kernel for kernel in plan.kernels if kernel not in done]
+        left = [kernel for kernel in plan.kernels if kernel not in known or not known[kernel].decided]
         for number, kernel in enumerate(left, 1):
             begun = time.monotonic()
             folder = path / "kernels" / kernel.replace("/", "_")
             answered = _on_kernel(plan.plan, kernel, folder, expectations, progress)
-            if answered is None:
+            known[kernel] = msgspec.structs.replace(answered, seconds=time.monotonic() - begun)
+            if answered.interrupted:
                 progress.say("interrupted: the answers so far are kept")
                 return so_far(interrupted=True)
-            done[kernel] = msgspec.structs.replace(answered, seconds=time.monotonic() - begun)
             if not answered.failed:
                 took.append(time.monotonic() - begun)
             progress.say(f"[{number}/{len(left)}] {_words(answered)}{_left(took, len(left) - number)}")
@@ -136,15 +136,13 @@ def _left(took: Sequence[float], kernels: int) -> str:
 
 def _on_kernel(
     plan: Plan, kernel: str, folder: Path, expectations: Sequence[Expectation], progress: Progress
-) -> OnKernel | None:
-    """The answers of one kernel; None if the user stopped it."""
+) -> OnKernel:
+    """The answers of one kernel, or those that there are when the user stops it."""
     shown = _OfKernel(kernel, progress)
     try:
         summary, run = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations, shown)
     except PowercutError as e:
         return OnKernel(kernel, failed=e.line)
-    if summary.interrupted:
-        return None
     of_kernel = summary.info.kernel
     return OnKernel(
         kernel,
@@ -153,6 +151,7 @@ def _on_kernel(
         summary.info.machine.details.get("how", ""),
         str(run),
         answers=tuple(map(answer_of, summary.cases)),
+        interrupted=summary.interrupted,
     )
 
 

@@ -18,7 +18,7 @@ from harness.releases import study
 from harness.releases.results import Study, StudyPlan
 from harness.releases.study import carry_out, create, every_kernel, load_plan
 from harness.store import RunStore
-from harness.store.records import CaseStatus
+from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
 
@@ -88,21 +88,39 @@ def test_what_was_answered_is_not_run_again(ran: list[str], tmp_path: Path) -> N
 def test_an_interrupted_run_is_gone_on_with(
     ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What it had answered by then was left out, and so was the kernel: as if it had not been reached."""
     path = create(PLAN, tmp_path, "matrix")
     complete = finished(ran)
 
     def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if plan.kernel != "debian-7.3":
             return complete(plan, store, progress)
+        add_case(store, CaseId.parse(BROKEN), "")
+        store.add_case(CaseInfo(CaseId.parse(KEPT)))
         store.finish(interrupted=True)
         return summarise(store)
 
     monkeypatch.setattr(study, "execute", stopped)
     first = carried(path)
     assert first.interrupted
-    assert [bool(k.run) for k in first.kernels] == [True, False, False]
-    monkeypatch.setattr(study, "execute", complete)
-    assert [bool(k.run) for k in carried(path).kernels] == [True, False, True]
+    assert [bool(k.run) for k in first.kernels] == [True, False, True]
+    assert [k.interrupted for k in first.kernels] == [False, False, True]
+    assert [a.verdict for a in first.kernels[2].answers] == [CaseVerdict.FAIL, CaseVerdict.UNKNOWN]
+    assert first.kernels[2].answers[1].reason == "the run ended before it was started"
+
+    def complete_again(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        if plan.kernel != "debian-7.3":
+            return complete(plan, store, progress)
+        add_case(store, CaseId.parse(KEPT), "")
+        store.finish(interrupted=False)
+        return summarise(store)
+
+    monkeypatch.setattr(study, "execute", complete_again)
+    told: list[int] = []
+    again = carried(path, lambda s: told.append(len(s.kernels[2].answers)))
+    assert [k.decided for k in again.kernels] == [True, False, True]
+    assert [k.interrupted for k in again.kernels] == [False, False, False]
+    assert told[0] == 2, "what is known is shown until it is done anew"
     assert len(list((path / "kernels/debian-7.3/runs").iterdir())) == 1
 
 
