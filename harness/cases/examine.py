@@ -112,6 +112,10 @@ class Examiner:
         """The outcome of which the disk knows this number. Raises DiskError for one that is not known."""
         return self._memo.outcome(number)
 
+    def same(self, a: Outcome, b: Outcome) -> bool:
+        """Whether two outcomes agree in all that oracles judge."""
+        return self._memo.same(a, b)
+
     def known(self, outcome: int, state: CrashState) -> Look | None:
         """The look at a state of which the disk knows the outcome's number; None if it has to be looked at
         all the same, since it is sampled or the workload has checks of its own.

@@ -6,12 +6,17 @@ branch ends in a known outcome. Choices are counted against two defaults, everyt
 everything kept: depth 0 looks at these two of every moment, depth 1 at what differs from one of them in one
 block, and so on to the end.
 
+A moment may have more states than can ever be looked at: XFS at unmount has some 20 blocks in flight, and
+recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome,
+and all of DRAWN states that are drawn at random have it as well, the moment counts as *alike* and is left.
+
 Every outcome of a moment is judged once, at that moment's place in the history. Depth 0 is looked at whatever
 the budget: less would be no answer. What the budget cuts off beyond it is counted and said: see `Coverage`.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +36,14 @@ WANTED_MAX = 64
 """States to visit per request. Each comes from another unknown end of the tree."""
 VISITS_MAX = 3
 """How often one state is visited, should a disk process that knew its outcome be lost."""
+PAIRS = 2
+"""The depth up to which every state of an alike moment is looked at."""
+TOO_MANY = 600
+"""Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
+DRAWN = 256
+"""States drawn, each chunk lost or kept with equal chance. An outcome that takes certain contents of four
+blocks of two contents escapes all of them with a chance of 1 in 15 million, one that takes six with 2 %.
+"""
 
 Report = Callable[[Sequence[JudgedGroup]], None]
 """Takes states that were looked at and judged; called in the station's thread."""
@@ -52,14 +65,16 @@ class _Spent:
 @dataclass(slots=True)
 class _Open:
     """A moment that is not exhausted. `cut`: branches not followed at the depth that was looked at last.
-    `lost`: states that no guest came back from; what lies behind them is not known.
+    `lost`: states that no guest came back from; what lies behind them is not known. `alike`: see the module.
     """
 
     moment: Moment
     cut: int = 1
     lost: int = 0
+    alike: bool = False
     reported: set[int] = field(default_factory=set)
     visited: dict[int, Look] = field(default_factory=dict)
+    drawn: dict[int, Look] = field(default_factory=dict)
     tried: dict[CrashState, int] = field(default_factory=dict)
 
 
@@ -124,7 +139,10 @@ class Exploration:
         """Look at every state of these moments with at most `losses` deviations. False: not at all of
         them.
         """
-        return all(not self._over(losses) and self._moment(one, losses) for one in left)
+        return all(
+            not self._over(losses) and self._moment(one, losses) and (losses != PAIRS or self._compare(one))
+            for one in left
+        )
 
     def _over(self, losses: int) -> bool:
         beyond_budget = losses > 0 and self._spent.all
@@ -174,14 +192,49 @@ class Exploration:
         elif not look.recalled:
             one.visited[id(look.seen)] = look
 
+    # --- alike moments ------------------------------------------------------------------------
+
+    def _compare(self, one: _Open) -> bool:
+        """Find out whether a moment with too many states is alike. False: the budget or a stop ended that."""
+        if one.cut <= TOO_MANY or one.lost:
+            return True
+        first, *others = (self._examiner.outcome(number) for number in one.reported)
+        if not all(self._examiner.same(first, other) for other in others):
+            return True
+        alike, states = True, self._drawn(one.moment)
+        hashes = self._worker.show(self._examiner.recording.target).hashes(
+            [self._legal.on_disk(state) for state in states]
+        )
+        for state, content in zip(states, hashes, strict=True):
+            if self._over(PAIRS):
+                return False
+            look = self._examiner.look(self._worker, [state], self._stop)
+            self._spent.visits += not look.recalled
+            self._report([judge_group(self._examiner, Group(content, (state,)), look)])
+            one.drawn[id(look.seen)] = look
+            alike &= not isinstance(look.seen, Unseen) and self._examiner.same(first, look.seen)
+        if alike:
+            one.alike, one.cut = True, 0
+        return True
+
+    def _drawn(self, moment: Moment) -> list[CrashState]:
+        """The states to draw at a moment, the same in every run."""
+        choices, chance = moment.choices, random.Random(moment.entry)  # noqa: S311  # no secret
+        found = []
+        for _ in range(DRAWN):
+            lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
+            found.append(self._legal.name(moment, (*choices.absent, *lost)))
+        return found
+
     # --- leaves -------------------------------------------------------------------------------
 
     def _tell(self, one: _Open, leaves: Sequence[Leaf]) -> None:
         """Judge and report the leaves that are new."""
         new = [leaf for leaf in leaves if leaf.outcome not in one.reported]
+        one.reported.update(leaf.outcome for leaf in new)
+        new = [leaf for leaf in new if id(self._examiner.outcome(leaf.outcome)) not in one.drawn]
         if not new:
             return
-        one.reported.update(leaf.outcome for leaf in new)
         states = [self._name(one.moment, leaf.state) for leaf in new]
         hashes = self._worker.disk.hashes([leaf.state for leaf in new])
         looks = [self._look(one, leaf, state) for leaf, state in zip(new, states, strict=True)]
@@ -204,7 +257,11 @@ class Exploration:
         return look
 
     def _coverage(self, moments: Sequence[_Open], losses: int | None, why: str) -> Coverage:
-        return Coverage(len(moments), losses, sum(o.cut + o.lost for o in moments), self._spent.visits, why)
+        alike = sum(o.alike for o in moments)
+        if alike:
+            losses = PAIRS if losses is None else min(losses, PAIRS)
+        left = sum(o.cut + o.lost for o in moments)
+        return Coverage(len(moments), losses, left, self._spent.visits, why, alike, alike * DRAWN)
 
     def _why(self) -> str:
         """Why the exploration ends before its end."""

@@ -118,7 +118,7 @@ class OutcomeMemo:
 
     def hold(self, state: CrashState, recalled: Outcome, seen: Outcome) -> None:
         """Compare the memo's outcome of a state with a guest's; a difference is doubt."""
-        if not self._same(recalled, seen):
+        if not self.same(recalled, seen):
             self._give_up(state)
 
     def hold_fsck(self, state: CrashState, recalled: FsckResult, seen: FsckResult) -> None:
@@ -131,7 +131,7 @@ class OutcomeMemo:
         if self._use(recalled) != self._use(seen):
             self._give_up(state)
 
-    def _same(self, a: Outcome, b: Outcome) -> bool:
+    def same(self, a: Outcome, b: Outcome) -> bool:
         """Whether two outcomes agree in all that oracles judge, except checks: those depend on the tree's
         contents alone.
         """

@@ -281,9 +281,11 @@ def extent(cases: Sequence[Coverage | None]) -> str:
     """`every legal state in 36 of 39 cases, 76 choices left open in 3`: what was looked at, what was not."""
     ordered = [c for c in cases if c is None or not c.moments]
     cut = [c for c in ordered if c is not None and c.open]
-    part = [c for c in cases if c is not None and c.moments and not c.exhaustive]
+    alike = [c for c in cases if c is not None and c.alike and not c.open]
+    part = [c for c in cases if c is not None and c.moments and not c.exhaustive and c not in alike]
     found = [
-        ("every legal state", len(cases) - len(ordered) - len(part)),
+        ("every legal state", len(cases) - len(ordered) - len(alike) - len(part)),
+        (f"{number(sum(c.drawn for c in alike))} drawn, all alike, where there are too many", len(alike)),
         (f"{plural(sum(c.open for c in part), 'choice')} left open", len(part)),
         ("only the log's own order", len(ordered) - len(cut)),
         (f"{plural(sum(c.open for c in cut), 'state')} of the log's own order left out", len(cut)),
@@ -309,6 +311,10 @@ def covered(coverage: Coverage) -> str:
         return f"exhaustive: every legal crash state {at}"
     if not coverage.moments:
         return coverage.why
+    if coverage.alike and not coverage.open:
+        whole, many = number(coverage.moments - coverage.alike), number(coverage.alike)
+        instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} drawn at random, all alike"
+        return f"every legal crash state at {whole} moments; at {many} with too many, {instead}"
     left = f"{plural(coverage.open, 'choice')} left open"
     return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
 
@@ -319,6 +325,8 @@ def covered_briefly(coverage: Coverage | None) -> str:
         return ""
     if coverage.exhaustive:
         return "all legal ones"
+    if coverage.alike and not coverage.open:
+        return f"{number(coverage.drawn)} drawn, all alike, where there are too many"
     if coverage.moments:
         return f"{plural(coverage.open, 'choice')} left open"
     return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"

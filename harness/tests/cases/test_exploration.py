@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from harness.cases.attempts import Unseen
 from harness.cases.examine import JudgedGroup, Look
-from harness.cases.exploration import Exploration
+from harness.cases.exploration import DRAWN, PAIRS, Exploration
 from harness.guests.disk import Disk, Order
 from harness.guests.worker import Target
 from harness.model import CrashState, Judgement, Outcome, Position
@@ -94,6 +94,9 @@ class Guest:
 
     def outcome(self, number: int) -> Outcome:
         return self.outcomes[number]
+
+    def same(self, a: Outcome, b: Outcome) -> bool:
+        return a.kernel_log == b.kernel_log
 
     def known(self, number: int, state: CrashState) -> Look | None:
         return Look(self.outcomes[number], recalled=True)
@@ -233,3 +236,91 @@ def test_a_stop_before_the_defaults_is_told(disk: Disk, tmp_path: Path) -> None:
     guest = begin(made, disk, 1, tmp_path)
     one = Exploration(cast("Any", guest), cast("Any", guest), Budget(), stop, lambda _: None)
     assert one.run().losses == -1
+
+
+WIDE = 14
+"""Blocks in flight at the only moment of a wide recording: 16,384 states."""
+UP_TO_PAIRS = 2 * (1 + 14 + 14 * 13 // 2)
+
+
+@dataclass
+class Mender(Guest):
+    """A recovery that reads every block and makes good whatever was lost, but for one thing: if blocks 0 to 2
+    are lost and blocks 3 to 5 are not, none of which any two losses show.
+    """
+
+    mends_all: bool = True
+
+    def recover(self, state: CrashState) -> tuple[list[int], str]:
+        self.disk.switch(self.legal.on_disk(state))
+        written = [content != self.disk_base for content in self.disk.block_hashes(range(WIDE))]
+        broken = not self.mends_all and written[:6] == [False] * 3 + [True] * 3
+        return list(range(WIDE)), "broken" if broken else "whole"
+
+    def look(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        (known,) = self.disk.recall([self.legal.on_disk(states[0])])
+        if known is not None:
+            return Look(self.outcomes[known], recalled=True)
+        return super().look(worker, states, stop)
+
+    @property
+    def disk_base(self) -> bytes:
+        """The content of a block that holds what the base image does: there is always one more than WIDE."""
+        return self.disk.block_hashes([WIDE])[0]
+
+
+def wide(disk: Disk, folder: Path, *, mends_all: bool = True) -> Mender:
+    made = Recorder()
+    for block in range(WIDE):
+        made.write(block)
+    made.complete(made.flush())
+    legal = made.legal()
+    base, log = write_files(made, folder, WIDE + 1)
+    target = Target("", "", base, log, order=Order(legal.order, 8))
+    disk.open(base, log, target.order)
+    return Mender(legal, target, disk, 1, mends_all=mends_all)
+
+
+def outcomes(seen: Sequence[JudgedGroup]) -> set[str]:
+    return {g.look.seen.kernel_log[0] for g in seen if isinstance(g.look.seen, Outcome)}
+
+
+def test_a_moment_with_too_many_states_that_are_all_alike_is_left_and_not_called_exhaustive(
+    disk: Disk, tmp_path: Path
+) -> None:
+    guest = wide(disk, tmp_path)
+    coverage, seen = explore(guest)
+    assert (coverage.losses, coverage.open, coverage.why) == (PAIRS, 0, "")
+    assert (coverage.alike, coverage.drawn) == (1, DRAWN)
+    assert not coverage.exhaustive
+    assert UP_TO_PAIRS < coverage.visits == guest.looks <= UP_TO_PAIRS + DRAWN
+    assert len({j.state for g in seen for j in g.judged}) >= coverage.visits
+    assert outcomes(seen) == {"whole"}
+
+
+def test_what_takes_six_blocks_to_break_is_drawn_and_its_moment_stays_open(
+    disk: Disk, tmp_path: Path
+) -> None:
+    coverage, seen = explore(wide(disk, tmp_path, mends_all=False), Budget(visits=UP_TO_PAIRS + DRAWN + 50))
+    assert outcomes(seen) == {"whole", "broken"}
+    assert coverage.alike == coverage.drawn == 0
+    assert coverage.open
+
+
+@pytest.mark.parametrize("lost", [UP_TO_PAIRS + 30, UP_TO_PAIRS + DRAWN - 20])
+def test_a_drawn_state_whose_guest_is_lost_is_unknown_and_its_moment_stays_open(
+    disk: Disk, tmp_path: Path, lost: int
+) -> None:
+    guest = wide(disk, tmp_path)
+    guest.lost = frozenset({lost})
+    coverage, seen = explore(guest, Budget(visits=UP_TO_PAIRS + DRAWN + 20))
+    assert [j.judgement.unknown for g in seen for j in g.judged if j.judgement.unknown]
+    assert coverage.alike == 0
+    assert coverage.open
+
+
+def test_a_budget_that_ends_the_drawing_leaves_the_moment_open(disk: Disk, tmp_path: Path) -> None:
+    coverage, _ = explore(wide(disk, tmp_path), Budget(visits=UP_TO_PAIRS + DRAWN // 2))
+    assert coverage.alike == 0
+    assert coverage.open
+    assert "budget" in coverage.why

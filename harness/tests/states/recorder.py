@@ -103,10 +103,10 @@ def contents(entry: int, sectors: int) -> bytes:
     return bytes([ord("A") + entry % 5]) * (sectors * SECTOR_BYTES)
 
 
-def write_files(made: Recorder, folder: Path) -> tuple[Path, Path]:
+def write_files(made: Recorder, folder: Path, blocks: int = BLOCKS) -> tuple[Path, Path]:
     """The base image and the log of a recorder, as files."""
     base, log = folder / "base.img", folder / "test.log"
-    base.write_bytes(bytes([ord("a")]) * (BLOCKS * BLOCK_BYTES))
+    base.write_bytes(bytes([ord("a")]) * (blocks * BLOCK_BYTES))
     write_log(log, map(_step, made.entries))
     return base, log
 

@@ -160,7 +160,7 @@ def test_a_resumed_run_does_not_forget_that_its_memo_was_in_doubt(
     """It made PASS, exit code 0, of 97 UNKNOWN states without looking at one of them."""
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], sample_rate=1.0)
     with monkeypatch.context() as planted:
-        planted.setattr(OutcomeMemo, "_same", lambda *_: False)
+        planted.setattr(OutcomeMemo, "same", lambda *_: False)
         summary, path = run_plan(plan, tmp_path)
     doubt = summary.cases[0].undecided
     assert "not deterministic" in doubt
