@@ -57,7 +57,7 @@ def test_what_is_shown_says_why_there_is_no_answer() -> None:
     study = Study(plan, kernels(".+-!"))
     text = study_text(study)
     row = text.splitlines()[1]
-    assert re.split(r"  +", row)[1:] == ["kept", "3 of 91 broken", "not run", "not run"]
+    assert re.split(r"  +", row)[1:] == ["91 kept", "3 of 91 broken", "not run", "not run"]
     assert "k4: the archive does not have the whole kernel" in text
     assert "no module: k3.9 ext4-fast_commit/fio-randwrite" in text
     assert f"reproduce: powercut repro {CASE}@41 --from /runs/k2" in text
@@ -80,7 +80,7 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
     strip = strip_of(Study(plan, kernels(".+!")))
     assert strip is not None
     assert [(c.kernel, c.verdict.value, c.words) for c in strip.cells] == [
-        ("k1.9", "pass", "kept"),
+        ("k1.9", "pass", "91 kept"),
         ("k2.9", "fail", "3 of 91 broken"),
         ("k3", "not-run", "not run"),
     ]
@@ -91,10 +91,71 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
 
 @pytest.mark.parametrize(
     ("letters", "told"),
-    [(".+", "1 does not have the same answer on all"), ("++?", "every case has the same")],
+    [
+        (".+", "2 cases on 2 kernels: 1 broke a promise on some kernels only; 1 kept every promise on both"),
+        (
+            "++?",
+            "1 broke a promise on all; 1 kept every promise on all; 1 of them not decided on every kernel",
+        ),
+        ("?-", "1 without an answer; 1 kept every promise on both"),
+        ("+!", "2 cases on 1 kernel: 1 broke a promise; 1 kept every promise; k2 was not run"),
+    ],
 )
-def test_a_matrix_says_how_many_cases_differ(letters: str, told: str) -> None:
+def test_a_matrix_says_how_many_cases_broke_where(letters: str, told: str) -> None:
     other = Answer("xfs/default", "append-fsync", CaseVerdict.PASS, 5)
-    both = tuple(msgspec.structs.replace(k, answers=(*k.answers, other)) for k in kernels(letters))
+    both = tuple(
+        k if k.failed else msgspec.structs.replace(k, answers=(*k.answers, other)) for k in kernels(letters)
+    )
     plan = StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
     assert told in headline(Study(plan, both))
+
+
+def matrix(*cases: tuple[str, CaseVerdict, CaseVerdict]) -> Study:
+    """A matrix of two kernels, and what each workload showed on them."""
+    seen = (Seen("fsck", "`f` is lost", f"{CASE}@41", 3),)
+    both = [
+        tuple(
+            Answer(
+                "ext4/ordered",
+                name,
+                v,
+                5,
+                findings=seen if v in (CaseVerdict.FAIL, CaseVerdict.XFAIL) else (),
+            )
+            for name, v in answers
+        )
+        for answers in ([(name, one) for name, one, _ in cases], [(name, two) for name, _, two in cases])
+    ]
+    on_both = tuple(OnKernel(f"k{n}", f"k{n}.9", run="/r", answers=a) for n, a in enumerate(both, 1))
+    return Study(StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[])), on_both)
+
+
+def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
+    """17 cases of 510 that changed were among hundreds of rows that said `kept`; what was found could only be
+    seen by hovering, and there was no command.
+    """
+    kept, fail = CaseVerdict.PASS, CaseVerdict.FAIL
+    study = matrix(*((f"w{n}", kept, kept) for n in range(13)), ("last", kept, fail))
+    page = study_html(study)
+    changed = page.index("1 case broke a promise on some kernels only")
+    assert changed < page.index("ext4-ordered/last") < page.index("13 cases kept every promise on both")
+    assert page.index('<details class="group">') < page.index("ext4-ordered/w0")
+    assert "<code>f</code> is lost" in page
+    assert f"reproduce: powercut repro {CASE}@41 --from /r" in page
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "colour"),
+    [
+        ((CaseVerdict.PASS, CaseVerdict.PASS), "pass"),
+        ((CaseVerdict.XFAIL, CaseVerdict.XFAIL), "pass"),
+        ((CaseVerdict.FAIL, CaseVerdict.FAIL), "fail"),
+        ((CaseVerdict.FAIL, CaseVerdict.UNKNOWN), "fail"),
+        ((CaseVerdict.PASS, CaseVerdict.UNKNOWN), "unknown"),
+    ],
+)
+def test_the_page_has_the_colour_of_the_worst_answer(
+    verdicts: tuple[CaseVerdict, CaseVerdict], colour: str
+) -> None:
+    """A matrix in which a mode was broken on every kernel was green."""
+    assert f'<header class="{colour}">' in study_html(matrix(("w", *verdicts)))
