@@ -25,6 +25,10 @@ from harness.revisit.triage import workload_of
 RESULTS = "campaign.json"
 _NEWEST = 40
 """Cases that reached something new, of which the page tells; all are in the journal."""
+_PLOTTED = 2
+"""Batches from which on a curve says something."""
+_LONG_S = 2 * 3600
+"""Work of less than this is shown in minutes."""
 _NAMED = 4
 """Traits, or points, that are named of several."""
 
@@ -90,8 +94,9 @@ class Shown:
         if not found:
             return f"no promise was broken in {amount}" if states else "nothing was judged so far"
         waiting = len(self.ledger.waiting)
-        rest = f", {number(waiting)} still to be shrunk" if waiting else ""
-        return f"{plural(len(self.causes), 'cause')} of {plural(found, 'finding')}{rest}, in {amount}"
+        causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
+        rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""
+        return f"promises were broken: {causes}{plural(found, 'finding')}{rest}, in {amount}"
 
     @property
     def modes(self) -> str:
@@ -107,15 +112,35 @@ class Shown:
         kept = sum(d.size_bytes for d in ledger.done.values())
         runs = sum(bool(d.run) for d in ledger.done.values())
         starts = len(ledger.started)
+        shrinking = f", {seconds(ledger.shrinking_s)} of it shrinking findings" if ledger.shrunk else ""
+        new = plural(len(ledger.corpus), "case")
         return [
-            f"{seconds(ledger.at)} of work"
+            self.looked_at,
+            f"{seconds(ledger.at)} of work{shrinking}"
             + (f", taken up {number(starts)} times since {ledger.started[0].when}" if starts > 1 else ""),
-            plural(len(ledger.done), "batch", "batches"),
+            f"{plural(len(ledger.done), 'batch', 'batches')} done",
             *filter(None, [rate]),
-            f"{number(len(ledger.traits))} traits, by {plural(len(ledger.corpus), 'case')}",
-            f"{seconds(ledger.shrinking_s)} of it went into shrinking" if ledger.shrunk else "nothing shrunk",
+            f"{new} showed something new ({plural(len(ledger.traits), 'trait')})",
             f"{plural(runs, 'run directory', 'run directories')} kept, {kept >> 20:,} MiB",
         ]
+
+    @property
+    def looked_at(self) -> str:
+        """Which crash states of each case were looked at."""
+        models, budget = ", ".join(self.plan.run.fault_models), self.plan.run.budget.text
+        if {"exhaustive", "sectors"} & set(self.plan.run.fault_models):
+            return f"looked at: legal crash states ({models}{', budget ' + budget if budget else ''})"
+        return f"looked at: the write log's own order ({models}), not all legal crash states"
+
+    @property
+    def unfinished(self) -> str:
+        """What of the last batch, if it was begun and did not come to its end; empty: it did."""
+        begun = self.ledger.unfinished
+        if begun is None:
+            return ""
+        workloads = plural(len(begun.workloads), "workload")
+        what = f"batch {begun.batch} ({begun.generator}, {workloads})"
+        return f"{what} was begun and is not counted: --resume finishes it"
 
     @property
     def generators(self) -> list[GeneratorCount]:
@@ -165,17 +190,22 @@ class Shown:
     @property
     def plots(self) -> list[Plot]:
         """Traits by time, and findings where there are some."""
-        return plots([s for s in (self._series("traits"), self._series("findings")) if len(s.points) > 1])
+        if len(self.ledger.done) < _PLOTTED:
+            return []
+        return plots([s for s in (self._series("traits"), self._series("findings")) if s.points])
 
     def _series(self, name: str) -> Series:
+        unit, name_of_it = (60, "minutes") if self.ledger.at < _LONG_S else (3600, "hours")
         total, points = 0, [(0.0, 0.0)]
         for _, done in sorted(self.ledger.done.items()):
             new = len(done.found) if name == "findings" else sum(len(r.traits) for r in done.reached)
             total += new
-            points.append((done.at / 3600, float(total)))
+            points.append((done.at / unit, float(total)))
         if name == "findings" and not total:
             points = []
-        return Series(f"{name.capitalize()} over time", name, "hours of work", f"{name} so far", points)
+        return Series(
+            f"{name.capitalize()} over time", name, f"{name_of_it} of work", f"{name} so far", points
+        )
 
 
 def shown(path: Path, plan: CampaignPlan, ledger: Ledger) -> Shown:
@@ -231,14 +261,19 @@ def _lines(told: Shown) -> Iterator[str]:
     yield ""
     yield from _table(told.generators)
     for done, reached in told.newest[:_NAMED]:
-        yield f"new after {seconds(done.at)}: {reached.workload}: {one_line(_traits(reached))}"
+        where = f"{reached.configuration} {reached.workload}"
+        yield f"new after {seconds(done.at)}: {where}: {one_line(_traits(reached))}"
     yield ""
-    yield f"go on with: {told.command}"
+    yield f"continue with: {told.command}"
 
 
 def _open_lines(told: Shown) -> Iterator[str]:
     """What is not explained, was not decided or was not looked at."""
-    yield ""
+    if lines := list(_open(told)):
+        yield from ("", *lines)
+
+
+def _open(told: Shown) -> Iterator[str]:
     for _, found in told.ledger.waiting[:_NAMED]:
         yield f"still to be shrunk: {found.point} {found.symptom}"
     for member in told.ledger.not_again:
@@ -247,6 +282,8 @@ def _open_lines(told: Shown) -> Iterator[str]:
         yield f"undecided: {plural(u.cases, 'case')}, such as {u.example}: {u.reason}"
     for batch, why in told.failed:
         yield f"nothing came of batch {batch}: {one_line(why)}"
+    if told.unfinished:
+        yield told.unfinished
     for mode, why in told.not_run.items():
         yield f"not run: {mode}: {one_line(why)}"
     if told.expected:
@@ -277,12 +314,23 @@ def _table(rows: Sequence[GeneratorCount]) -> Iterator[str]:
 
 def _traits(reached: Reached) -> str:
     more = len(reached.traits) - _NAMED
-    return "; ".join(reached.traits[:_NAMED]) + (f"; and {number(more)} more" if more > 0 else "")
+    mode = f"{reached.configuration} "
+    return "; ".join(trait.removeprefix(mode) for trait in reached.traits[:_NAMED]) + (
+        f"; and {number(more)} more" if more > 0 else ""
+    )
+
+
+def _shows(oracle: str, text: str) -> tuple[str, str]:
+    """`@26 fsck: inode 13` of the oracle fsck as (`inode 13`, `@26`)."""
+    point, _, what = text.partition(f" {oracle}: ")
+    return (what, point) if what and point.startswith("@") else (text, "")
 
 
 def campaign_html(told: Shown) -> str:
     """The page: one file that needs no network."""
-    page = template("campaign.html", number=number, seconds=seconds, traits=_traits, path=shown_path)
+    page = template(
+        "campaign.html", number=number, seconds=seconds, traits=_traits, path=shown_path, shows=_shows
+    )
     return page.render(told=told, ledger=told.ledger, named=_NAMED, about=GENERATORS)
 
 

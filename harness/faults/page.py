@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.faults.results import Row, Sighting, Status, score_of
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line
 from harness.report.pages import template
-from harness.report.words import number, plural, seconds
+from harness.report.words import number, plural, seconds, shown_path
 
 _ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
 _CLASSES = {
@@ -31,7 +32,7 @@ def write_campaign_reports(path: Path, campaign: Campaign) -> None:
     told = {"score": msgspec.to_builtins(score), **msgspec.to_builtins(campaign)}
     write_atomically(path / RESULTS_NAME, json_text(told))
     write_atomically(path / "summary.txt", campaign_text(campaign))
-    write_atomically(path / "report.html", campaign_html(campaign))
+    write_atomically(path / "report.html", campaign_html(campaign, path))
 
 
 def headline(campaign: Campaign) -> str:
@@ -116,27 +117,30 @@ def control_words(campaign: Campaign) -> str:
     return ", ".join(filter(None, parts))
 
 
-def campaign_html(campaign: Campaign) -> str:
-    """The page: one file that needs no network."""
+def campaign_html(campaign: Campaign, path: Path) -> str:
+    """The page: one file that needs no network. `path`: the campaign's directory."""
     rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
     return template("faults.html", number=number, seconds=seconds).render(
         campaign=campaign,
         headline=headline(campaign),
         control=control_words(campaign),
         shown=campaign.control.sightings,
-        rows=[(row, _CLASSES[row.status], _by(row), _states(row), _examples(row)) for row in rows],
-        started=_time(campaign.plan.started),
-        finished=_time(campaign.finished),
-        command=" ".join(["powercut", *campaign.plan.argv]),
+        rows=[(row, _CLASSES[row.status], _by(row), _states(row), _examples(row, path)) for row in rows],
+        when=_when(campaign.plan.started, campaign.finished),
+        made_by=shlex.join(["powercut", *campaign.plan.argv]),
     )
 
 
-def _examples(row: Row) -> Sequence[tuple[Sighting, str]]:
+def _examples(row: Row, path: Path) -> Sequence[tuple[Sighting, str]]:
     """What each oracle found first, with the command that shows it again."""
     first = {s.oracle: s for s in reversed(row.sightings)}
-    run = row.runs[0] if row.runs else ""
+    run = shlex.quote(shown_path(path / row.runs[0])) if row.runs else ""
     return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]
 
 
-def _time(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "not finished"
+def _when(started: datetime | None, finished: datetime | None) -> str:
+    """`2026-11-22 05:47 to 07:07 UTC`, as far as it is known."""
+    known = [f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for moment in (started, finished) if moment]
+    return (
+        " to ".join(known) if finished else f"started {known[0]}, not finished" if known else "not finished"
+    )

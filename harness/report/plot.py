@@ -137,7 +137,9 @@ def _plot(title: str, members: Sequence[Series]) -> Plot:
     xs = [x for s in members for x, _ in s.points]
     ys = [y for s in members for _, y in s.points]
     x_low = min(xs) if min(xs) > max(xs) / 2 or min(xs) < 0 else 0.0  # such as times far from zero
-    x_steps, y_steps = steps(x_low, max(xs)), steps(min(0.0, *ys), max(ys))
+    counts = all(float(y).is_integer() for y in ys)  # of which there are no halves
+    x_steps = steps(x_low, max(xs))
+    y_steps = steps(min(0.0, *ys), max(ys), least=1.0 if counts else 0.0)
 
     def at(x: float, y: float) -> tuple[float, float]:
         across = (x - x_steps[0]) / (x_steps[-1] - x_steps[0])
@@ -161,13 +163,14 @@ def _line(index: int, s: Series, at) -> Line:  # type: ignore[no-untyped-def]  #
     return Line(s.name, index % COLOURS, path, tuple(points))
 
 
-def steps(low: float, high: float, wanted: int = 5) -> list[float]:
-    """About `wanted` + 1 round numbers, from at most `low` to at least `high`."""
+def steps(low: float, high: float, wanted: int = 5, least: float = 0.0) -> list[float]:
+    """About `wanted` + 1 round numbers, from at most `low` to at least `high`, no closer than `least`."""
     if high - low <= 1e-9 * max(1.0, abs(high)):  # practically equal
         high = low + max(abs(low), 1.0)
     rough = (high - low) / wanted
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * m for m in (1, 2, 5, 10) if size * m >= rough * 0.999)
+    step = max(step, least)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
 

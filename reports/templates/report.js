@@ -22,7 +22,7 @@
     return made;
   };
   const copy = async (code) => {
-    const text = code.textContent.replace(/^reproduce: /, "");
+    const text = code.textContent.replace(/^(reproduce|run it|continue with): /, "");
     try {
       await navigator.clipboard.writeText(text);
       return true;

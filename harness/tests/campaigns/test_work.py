@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import CampaignPlan, Journal, Ledger, load_plan, read_ledger
+from harness.campaigns.journal import Begun, CampaignPlan, Journal, Ledger, load_plan, read_ledger
 from harness.campaigns.page import campaign_html, campaign_json, campaign_text, shown, write_reports
 from harness.campaigns.work import MOST_FAILED, End, create
 from harness.cli.campaign import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError
 from harness.host.progress import Progress
 from harness.model import CaseId
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import Summary
@@ -248,13 +249,40 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
     for shown_there in (text, page):
         assert cause.reproduce in shown_there
         assert "tmpfile foo 0" in shown_there
-        assert told.headline in shown_there
+        assert told.headline[1:] in shown_there
+        assert (
+            "the write log's own order (prefix)".replace("'", "&#39;" if shown_there is page else "'")
+            in shown_there
+        )
     assert cause.reproduce.startswith("powercut repro ext4-fast_commit/random1-")
     assert [str(op) for op in load_workload(cause.file).operations] == ["tmpfile foo 0", "sync"]
     assert "polyline" in page
     assert campaign_json(told)["findings"] == len(ledger.found)
     assert {g.generator for g in told.generators if g.batches} == {"random", "grown"}
     assert (path / "campaign.json").is_file() and (path / "summary.txt").read_text() == text
+
+
+def test_what_was_begun_and_not_finished_is_told(tmp_path: Path) -> None:
+    """The time of a batch that was stopped was counted as work, and nothing said what had become of it."""
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    ledger = Ledger()
+    ledger.add(Begun(batch=1, at=2.0, generator="ace2", workloads=("ace-creat.A_foo+sync",)))
+    told = shown(path, plan, ledger)
+    for shown_there in (campaign_text(told), campaign_html(told)):
+        assert "batch 1 (ace2, 1 workload) was begun and is not counted" in shown_there
+
+
+def test_a_campaign_that_looked_at_legal_states_says_so(tmp_path: Path) -> None:
+    plan = plan_of("random", batch=16)
+    legal = msgspec.structs.replace(
+        plan,
+        run=msgspec.structs.replace(plan.run, fault_models=("exhaustive",), budget=Budget(visits=40)),
+    )
+    path = begun(tmp_path, legal)
+    _, ledger, _ = carried_out(legal, path, ToyRuns(nothing, batches=1))
+    told = shown(path, legal, ledger)
+    assert told.figures[0] == "looked at: legal crash states (exhaustive, budget 40 states a case)"
 
 
 def test_names_in_findings_cannot_change_the_page(tmp_path: Path) -> None:
@@ -268,7 +296,7 @@ def test_names_in_findings_cannot_change_the_page(tmp_path: Path) -> None:
     _, ledger, _ = carried_out(plan, path, ToyRuns(marked))
     told = shown(path, plan, ledger)
     assert told.causes
-    assert "<script>" not in campaign_html(told)
+    assert campaign_html(told).count("<script>") == 1, "only the page's own"
     assert "\x1b" not in campaign_html(told) + campaign_text(told)
 
 

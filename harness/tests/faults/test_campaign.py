@@ -247,9 +247,10 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     text = campaign_text(campaign)
     assert "ext4-ordered/dirs" in text
     assert "harmless: missed: nobody looks at <this>" in text
-    page = campaign_html(campaign)
+    page = campaign_html(campaign, path)
     assert "nobody looks at &lt;this&gt;" in page
     assert "powercut repro ext4-ordered/dirs@" in page
+    assert f"--from {path}/trials/forgetful/runs/" in page, "a command to be pasted anywhere"
     write_campaign_reports(path, campaign)
     told = msgspec.json.decode((path / "faults.json").read_bytes())
     assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")

@@ -50,6 +50,14 @@ def test_lines_lie_inside_their_plot(lines: list[list[tuple[float, float]]]) -> 
             assert plot.TOP - 0.1 <= y <= plot.PLOT_HEIGHT - plot.BOTTOM + 0.1
 
 
+def test_counts_have_no_halves_on_their_axis() -> None:
+    """A plot of one finding had ticks at 0.2, 0.4, 0.6 and 0.8 findings."""
+    (drawn,) = plot.plots([Series("Findings", "findings", "hours", "findings", [(0.0, 0.0), (0.5, 1.0)])])
+    assert [t.text for t in drawn.y_ticks] == ["0", "1"]
+    (drawn,) = plot.plots([Series("Latency", "ms", "n", "ms", [(0.0, 0.0), (1.0, 0.5)])])
+    assert "0.1" in [t.text for t in drawn.y_ticks]
+
+
 def test_series_of_one_plot_share_their_axes() -> None:
     one, two = Series("a", "1", "x", "y", [(0, 1), (1, 2)]), Series("a", "2", "x", "y", [(0, 9)])
     other = Series("b", "3", "x", "y", [(0, 1)])
