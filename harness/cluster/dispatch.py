@@ -57,8 +57,8 @@ LOOK_S = 2.0
 """How often it is looked which workers there are."""
 WAIT_S = 0.5
 SILENT_S = 3600.0
-"""A worker that says nothing of a case for so long hangs: a state takes minutes at most, a recording an
-hour.
+"""A worker that says nothing of a case, or does not answer, for so long hangs: a state takes minutes at most,
+a recording an hour, and a question may have to wait for a case of another run.
 """
 EMPTY_S = 120.0
 """How long a run waits for a first, or another, worker."""
@@ -87,7 +87,7 @@ class _Stage(Enum):
 @dataclass(slots=True)
 class _Worker:
     """A member, and how far it is. `tickets`: of its cases, oldest first; it works on the first `slots` of
-    them. `until`: not to be asked again before.
+    them. `until`: not to be asked again before. `asked`: when it was asked last.
     """
 
     member: Member
@@ -96,6 +96,7 @@ class _Worker:
     lacking: set[str] = field(default_factory=set)
     tickets: list[int] = field(default_factory=list)
     until: float = 0.0
+    asked: float = 0.0
 
     @property
     def at_work(self) -> list[int]:
@@ -203,6 +204,8 @@ class Dispatch:
         for worker in list(self._workers.values()):
             if any(now - self._given[ticket].heard > SILENT_S for ticket in worker.at_work):
                 self._refuse(worker, f"it said nothing of a case for {SILENT_S / 60:.0f} min")
+            elif worker.stage in (_Stage.ASKED, _Stage.LACKING) and now - worker.asked > SILENT_S:
+                self._refuse(worker, f"it did not answer for {SILENT_S / 60:.0f} min")
         self._need_workers(now)
 
     def _need_workers(self, now: float) -> None:
@@ -220,7 +223,7 @@ class Dispatch:
     def _ask(self, worker: _Worker, what: str) -> None:
         ticket = self._crowd.ticket()
         self._asked[ticket] = worker, what
-        worker.stage = _Stage.ASKED
+        worker.stage, worker.asked = _Stage.ASKED, self._clock()
         if what == "identity":
             self._crowd.identify(ticket, worker.member.address)
         elif what == "fit":

@@ -131,6 +131,7 @@ class DaskCrowd:
     def close(self) -> None:
         self._closing = True
         self._futures.clear()
+        # Whatever has gone by now: the run has what it needs, and workers that hear nothing end their guests.
         with contextlib.suppress(Exception):
             self._client.sync(self._dismiss, None, callback_timeout=CLOSE_S)
         with contextlib.suppress(Exception):

@@ -58,7 +58,7 @@ def decided(errand: Errand, judgement: Judgement = KEPT) -> Done:
 
 @dataclass
 class Process:
-    """A worker's process. `holds`: it does not answer for this case; `parts`: what its host has."""
+    """A worker's process. `holds`: it does not answer for this case; `mute`: it answers nothing."""
 
     host: str = "here"
     number: int = 1
@@ -68,6 +68,7 @@ class Process:
     fails_all: Exception | None = None
     holds: Callable[[str], bool] = lambda workload: False
     unfit: Exception | None = None
+    mute: bool = False
     fitted: bool = False
     has: list[Errand] = field(default_factory=list)
 
@@ -98,6 +99,8 @@ class FakeCrowd:
 
     def identify(self, ticket: int, address: str) -> None:
         worker = self.workers[address]
+        if worker.mute:
+            return
         told = {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
         self._events.append(Answer(ticket, told))
 
@@ -343,6 +346,22 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
     assert "too late" not in told.said
     assert not store.findings(), "the late answers were not stored"
     assert {status(store, n)[0] for n in "vw"} == {CaseStatus.DONE}
+
+
+def test_a_worker_that_never_answers_is_left_out(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose only worker hung before its first case waited for it without a word, and without end."""
+    monkeypatch.setattr(dispatch, "SILENT_S", 600.0)
+    crowd, looks = FakeCrowd(a=Process(mute=True)), 0
+
+    def count(crowd: FakeCrowd) -> None:
+        nonlocal looks
+        looks += 1
+        assert looks < 10_000
+
+    crowd.then = count
+    with pytest.raises(ClusterGone, match="every worker was refused"):
+        work(store, crowd, "w")
+    assert crowd.dismissed == ["a"]
 
 
 def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> None:
