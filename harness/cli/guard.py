@@ -18,6 +18,7 @@ from typing import Any
 from harness.cli.console import OutputClosed, errors
 from harness.errors import ExitCode, PowercutError
 from harness.host.text import indented
+from harness.model import Verdict
 
 
 def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
@@ -52,6 +53,16 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
         sys.exit(int(code or 0))
 
     return run
+
+
+def code_of(*verdicts: Verdict) -> ExitCode:
+    """Of what was judged: as for a run, a broken promise counts before what could not be decided."""
+    codes = {
+        Verdict.FAIL: ExitCode.INCONSISTENT,
+        Verdict.UNKNOWN: ExitCode.UNDECIDED,
+        Verdict.PASS: ExitCode.CONSISTENT,
+    }
+    return next((code for verdict, code in codes.items() if verdict in verdicts), ExitCode.NOTHING_RUN)
 
 
 def say_error(e: PowercutError) -> None:

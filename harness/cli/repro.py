@@ -9,7 +9,7 @@ import click
 
 from harness.cases.attempts import Unseen
 from harness.cli.console import console
-from harness.cli.guard import guarded, say_error
+from harness.cli.guard import code_of, guarded, say_error
 from harness.cli.options import (
     NewFile,
     accel_option,
@@ -21,7 +21,6 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, UsageError
 from harness.host.files import json_bytes, write_atomically
-from harness.model import Verdict
 from harness.report import shown_path
 from harness.report.lines import run_again
 from harness.revisit.repro import (
@@ -34,12 +33,6 @@ from harness.revisit.repro import (
     tools_for_shell,
 )
 from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
-
-_CODES = {
-    Verdict.PASS: ExitCode.CONSISTENT,
-    Verdict.FAIL: ExitCode.INCONSISTENT,
-    Verdict.UNKNOWN: ExitCode.UNDECIDED,
-}
 
 
 @click.command("repro")
@@ -105,7 +98,7 @@ def repro_command(
                 console.say(json_bytes(_as_json(seen)).decode())
             else:
                 _print(seen)
-            return _CODES[seen.judgement.verdict]
+            return code_of(seen.judgement.verdict)
 
 
 def _say_tools() -> list[str]:

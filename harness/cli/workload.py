@@ -10,12 +10,11 @@ import click
 from harness.cases.attempts import Unseen
 from harness.cases.trial import Tried, try_workload
 from harness.cli.console import console
-from harness.cli.guard import guarded
+from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.kernels.find import find_chosen
-from harness.model import Verdict
 from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
 from harness.report.words import number
@@ -24,11 +23,6 @@ from harness.workloads.start import KINDS, OPERATIONS, make_workload
 
 FOLDER = Path("workloads")
 SHOWN_ACKNOWLEDGEMENTS = 5
-_CODES = {
-    Verdict.PASS: ExitCode.CONSISTENT,
-    Verdict.FAIL: ExitCode.INCONSISTENT,
-    Verdict.UNKNOWN: ExitCode.UNDECIDED,
-}
 
 
 @click.command("new")
@@ -110,13 +104,13 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
         raise UsageError(f"{configuration} is {len(profiles)} modes", f"name one of them: {names}")
     kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
     asked = GuestChoice(given["machine"], given["accel"])
-    codes = []
+    verdicts = []
     for workload in select_workloads([name]):
         console.say(f"{workload.name} on {configuration}, {kernel.name}")
         tried = try_workload(profiles[0], workload, kernel, asked)
         _print(tried)
-        codes.append(_CODES[tried.judgement.verdict])
-    return max(codes)
+        verdicts.append(tried.judgement.verdict)
+    return code_of(*verdicts)
 
 
 def _print(tried: Tried) -> None:

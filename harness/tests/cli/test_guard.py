@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from harness.cli.console import SafeConsole
-from harness.cli.guard import guarded
+from harness.cli.guard import code_of, guarded
 from harness.errors import ExitCode, KernelError, UsageError
+from harness.model import Verdict
 
 
 def ended(command: Callable[[], ExitCode | None]) -> int:
@@ -135,3 +136,19 @@ def test_an_output_that_nobody_reads_ends_as_shells_expect() -> None:
         assert ended(lambda: closed.say("all is well")) == 128 + signal.SIGPIPE
         with contextlib.suppress(BrokenPipeError):
             pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([Verdict.PASS], ExitCode.CONSISTENT),
+        ([Verdict.PASS, Verdict.UNKNOWN], ExitCode.UNDECIDED),
+        ([Verdict.UNKNOWN, Verdict.FAIL, Verdict.PASS], ExitCode.INCONSISTENT),
+        ([], ExitCode.NOTHING_RUN),
+    ],
+)
+def test_a_broken_promise_counts_before_what_could_not_be_decided(
+    verdicts: list[Verdict], code: ExitCode
+) -> None:
+    """powercut try took the highest code: a variant that could not be judged hid that another was broken."""
+    assert code_of(*verdicts) is code
