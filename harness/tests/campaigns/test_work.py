@@ -22,7 +22,6 @@ from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import Summary
 from harness.tests.campaigns.toys import (
     Killed,
-    Said,
     ToyRuns,
     ToyTries,
     carried_out,
@@ -31,6 +30,7 @@ from harness.tests.campaigns.toys import (
     plan_of,
     tmpfile_lost,
 )
+from harness.tests.said import Said
 from harness.workloads.load import load_workload
 
 

@@ -20,6 +20,7 @@ from harness.revisit.triage import Experiment
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, JudgedState, Step
 from harness.summary import Summary, summarise
+from harness.tests.said import Said
 from harness.workloads.generate import generate
 
 MODE = "ext4/fast_commit"
@@ -28,20 +29,6 @@ Planted = Callable[[list[str]], Mapping[str, str]]
 
 class Killed(BaseException):
     """The process ends here: nothing after this is done, not even what cleans up."""
-
-
-class Said:
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-    def begin(self, what: str, total: int) -> None: ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
 
 def tmpfile_lost(ops: list[str]) -> Mapping[str, str]:

@@ -27,6 +27,7 @@ from harness.kernels.build import Built
 from harness.kernels.edits import Edit
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
+from harness.tests.said import Said
 
 WORKLOAD = """
 summary = "Two directories, one of them durable"
@@ -34,21 +35,17 @@ operations = ["mkdir a", "sync", "mkdir b"]
 """
 
 
-class Progress:
-    """Keeps what was said; interrupts the campaign at a message that begins with `stop_at`."""
+class Progress(Said):
+    """Interrupts the campaign at a message that begins with `stop_at`."""
 
     def __init__(self, stop_at: str = "never") -> None:
-        self.said: list[str] = []
+        super().__init__()
         self._stop_at = stop_at
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        super().say(text)
         if text.startswith(self._stop_at):
             raise KeyboardInterrupt
-
-    def begin(self, what: str, total: int) -> None: ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
 
 class ToyKernels:
@@ -219,7 +216,7 @@ def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch:
     plan, path = begin(tmp_path)
     progress = Progress()
     carry_out(plan, path, kernels, progress, lambda _: None)
-    first, last = progress.said
+    first, last = progress.lines
     assert first.startswith("[1/2] control-1")
     assert first.endswith("about 1 minute left")
     assert last.startswith("[2/2] harmless: missed")

@@ -11,6 +11,7 @@ import pytest
 
 from harness.cli.measure import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
+from harness.host.progress import Quiet
 from harness.kernels.find import Kernel
 from harness.measure import many_entries
 from harness.measure import run as running
@@ -33,19 +34,6 @@ from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
 
 NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")
-
-
-class Silent:
-    """Progress that is not shown; keeps what was said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def begin(self, what: str, total: int) -> None: ...
-    def advance(self, what: str, count: int) -> None: ...
 
 
 class Fake(Comparison[list[str]]):
@@ -100,7 +88,7 @@ PLAN = MeasurePlan(name="fake", rounds=2, argv=["measure", "fake"])
 
 
 def test_every_configuration_is_taken_once_before_any_is_taken_again(fake: Fake, tmp_path: Path) -> None:
-    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    result = measure(PLAN, create(PLAN, tmp_path), Quiet())
     assert fake.taken == [(name, number) for number in (0, 1) for name in NAMES]
     assert result.lacking == ()
     told = result.measurement
@@ -113,7 +101,7 @@ def test_every_configuration_is_taken_once_before_any_is_taken_again(fake: Fake,
 
 def test_a_run_directory_holds_the_figures_and_latest_stays(fake: Fake, tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
-    measure(PLAN, path, Silent())
+    measure(PLAN, path, Quiet())
     assert path.parent == tmp_path.resolve() / "runs"
     assert path.name.endswith("-measure-fake")
     names = {p.name for p in path.iterdir()}
@@ -133,7 +121,7 @@ def test_what_breaks_is_told_and_the_rest_is_measured(
     fake: Fake, tmp_path: Path, wrong: BaseException, told: str
 ) -> None:
     fake.breaks[(NAMES[1], 0)] = wrong
-    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    result = measure(PLAN, create(PLAN, tmp_path), Quiet())
     write_measurement_reports(result.path)
     assert len(fake.taken) == 6
     assert len(result.lacking) == 1
@@ -148,29 +136,29 @@ def test_what_breaks_is_told_and_the_rest_is_measured(
 def test_a_defect_of_ours_is_not_a_missing_figure(fake: Fake, tmp_path: Path) -> None:
     fake.breaks[(NAMES[0], 0)] = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        measure(PLAN, create(PLAN, tmp_path), Silent())
+        measure(PLAN, create(PLAN, tmp_path), Quiet())
 
 
 def test_what_the_host_lacks_ends_it_and_nothing_taken_is_lost(fake: Fake, tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     fake.breaks[(NAMES[1], 0)] = EnvironmentLacks("mmdebstrap is not installed")
     with pytest.raises(EnvironmentLacks):
-        measure(PLAN, path, Silent())
+        measure(PLAN, path, Quiet())
     fake.breaks.clear()
     fake.taken.clear()
-    assert measure(PLAN, path, Silent()).lacking == ()
+    assert measure(PLAN, path, Quiet()).lacking == ()
     assert len(fake.taken) == 5
 
 
 def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     fake.breaks[(NAMES[1], 0)] = KeyboardInterrupt()
-    first = measure(load_plan(path), path, Silent())
+    first = measure(load_plan(path), path, Quiet())
     assert first.interrupted
     assert first.lacking == ("5 of 6 samples, from ext4/ordered, round 1 on: not reached",)
     fake.breaks.clear()
     fake.taken.clear()
-    second = measure(load_plan(path), path, Silent())
+    second = measure(load_plan(path), path, Quiet())
     assert len(fake.taken) == 5  # what was there was not taken again
     assert not second.interrupted
     assert second.lacking == ()
@@ -180,7 +168,7 @@ def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> Non
 
 def test_only_some_configurations(fake: Fake, tmp_path: Path) -> None:
     plan = MeasurePlan(name="fake", rounds=1, only=[NAMES[2]])
-    measure(plan, create(plan, tmp_path), Silent())
+    measure(plan, create(plan, tmp_path), Quiet())
     assert fake.taken == [(NAMES[2], 0)]
     with pytest.raises(UsageError, match="no configuration 'ext5'"):
         create(MeasurePlan(name="fake", rounds=1, only=["ext5"]), tmp_path)
@@ -188,7 +176,7 @@ def test_only_some_configurations(fake: Fake, tmp_path: Path) -> None:
 
 def test_a_small_round_goes_before_and_is_not_counted(fake: Fake, tmp_path: Path) -> None:
     fake.warms_up = True
-    result = measure(PLAN, create(PLAN, tmp_path), Silent())
+    result = measure(PLAN, create(PLAN, tmp_path), Quiet())
     assert fake.taken[:3] == [(name, 0) for name in NAMES]
     assert len(fake.taken) == 9
     assert result.measurement.ratios[0].measured.samples == 2
@@ -211,7 +199,7 @@ def test_a_folder_without_a_measurement_is_refused(tmp_path: Path) -> None:
 def test_exit_codes(
     fake: Fake, tmp_path: Path, verdict: Verdict, lacking: tuple[str, ...], code: ExitCode
 ) -> None:
-    told = measure(PLAN, create(PLAN, tmp_path), Silent()).measurement
+    told = measure(PLAN, create(PLAN, tmp_path), Quiet()).measurement
     assert exit_code(Result(tmp_path, told, lacking, verdict)) is code
 
 
@@ -260,10 +248,10 @@ class TestRegistry:
 
 
 def test_another_kernels_ratios_stand_beside_in_one_report(fake: Fake, tmp_path: Path) -> None:
-    first = measure(PLAN, create(PLAN, tmp_path), Silent())
+    first = measure(PLAN, create(PLAN, tmp_path), Quiet())
     beside = msgspec.structs.replace(PLAN, kernel="debian-6.17", beside=[str(first.path)])
     fake.release = "Linux 6.17"
-    second = measure(beside, create(beside, tmp_path), Silent())
+    second = measure(beside, create(beside, tmp_path), Quiet())
     found = read_measurements(second.path)
     assert [m.kernel for m in found] == ["Linux 6.17", "Linux 6.12"]
     table = found[0].tables[0]
@@ -276,9 +264,9 @@ def test_another_kernels_ratios_stand_beside_in_one_report(fake: Fake, tmp_path:
 
 def test_finished_measurements_can_be_put_beside_each_other(fake: Fake, tmp_path: Path) -> None:
     """Taken at the same time, so that other load on the host affects both."""
-    first, second = (measure(PLAN, create(PLAN, tmp_path), Silent()) for _ in range(2))
+    first, second = (measure(PLAN, create(PLAN, tmp_path), Quiet()) for _ in range(2))
     fake.taken.clear()
-    measure(put_beside(load_plan(second.path), second.path, [first.path]), second.path, Silent())
+    measure(put_beside(load_plan(second.path), second.path, [first.path]), second.path, Quiet())
     assert len(read_measurements(second.path)) == 2
     assert load_plan(second.path).beside == [str(first.path)]
     assert fake.taken == []
