@@ -21,6 +21,7 @@ from harness.report import print_summary, shown_path, source_words, write_report
 from harness.report.changes import Change, Changes, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
 from harness.revisit.compare import Comparison, compare, same_recordings
+from harness.store import RunStore
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
@@ -80,11 +81,14 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
 
     By states, a case or state that only one run has counts as a difference. Exits 0 if the runs agree on
     everything, 1 if not, 4 if there was nothing to compare. By findings, exits 0 if the second run has none
-    that the first had not, 1 if it has, 3 if a case was not decided in both, 4 if none was.
+    that the first had not, 1 if it has, 3 if a case was not decided in both or the second did not
+    look as far, 4 if none was decided.
     """
     with open_run(first) as one, open_run(second) as two:
         if (by or ("states" if same_recordings(one, two) else "findings")) == "findings":
-            return _compare_findings(changes(summarise(one), summarise(two)), as_json, html)
+            return _compare_findings(
+                changes(summarise(one), summarise(two), (_source(one), _source(two))), as_json, html
+            )
         if html:
             raise UsageError("a page is made of findings only", "add --by findings")
         found = compare(one, two)
@@ -97,6 +101,10 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     if found.differences or found.cases:
         return ExitCode.INCONSISTENT
     return ExitCode.CONSISTENT if found.states else ExitCode.NOTHING_RUN
+
+
+def _source(store: RunStore) -> str:
+    return source_words(store, shown_path(store.path))
 
 
 def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitCode:

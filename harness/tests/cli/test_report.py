@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from harness.errors import ExitCode
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.store import RunStore
 from harness.store.garbage import Kept
-from harness.store.records import CaseInfo, CaseStatus, How, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, Coverage, How, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 from harness.workloads.load import workload_sets
@@ -55,11 +56,14 @@ def recorded(
     *verdicts: Violation | None,
     log_hash: str = "log",
     status: CaseStatus = CaseStatus.DONE,
+    coverage: Coverage | None = None,
+    oracles: tuple[str, ...] = (),
 ) -> Path:
     """A run of one case with a state for each of `verdicts`; None passes."""
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
-        store.add_case(CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash))
+        info = CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash)
+        store.add_case(replace(info, coverage=coverage, oracles=oracles))
         store.put_judgements(
             case,
             [
@@ -134,11 +138,12 @@ def test_recordings_of_their_own_are_compared_by_finding(tmp_path: Path) -> None
     after = recorded(tmp_path / "b", STALE, FSCK, None, None, log_hash="other")
     done = powercut("compare", before, after)
     assert done.exit_code == ExitCode.INCONSISTENT
-    new, still, fixed, headline = done.output.splitlines()
+    new, again, still, fixed, headline = done.output.splitlines()
+    assert again.startswith("reproduce: powercut repro ext4-ordered/append-fsync@")
     assert new.startswith("new: ext4-ordered/append-fsync fsck: dirty, 1 state")
     assert still.startswith("still there: ext4-ordered/append-fsync stale: f holds poison")
     assert fixed.startswith("fixed: ext4-ordered/append-fsync durability: f is gone")
-    assert headline == "1 new, 1 still there, 1 fixed in 1 case that both runs decided"
+    assert headline == "1 new, 1 still there, 1 fixed; 1 case was decided in both runs"
     assert powercut("compare", after, before, "--oracle").exit_code == ExitCode.USAGE
 
 
@@ -155,6 +160,41 @@ def test_what_the_second_run_did_not_decide_is_not_fixed(tmp_path: Path) -> None
     assert done.exit_code == ExitCode.NOTHING_RUN
     assert "not looked at again: ext4-ordered/append-fsync durability" in done.output
     assert "decided in the first, undecided in the second" in done.output
+
+
+LEGAL = Coverage(moments=14, losses=None, open=0, visits=40)
+CUT = Coverage(moments=14, losses=1, open=64, visits=40, why="the budget: 40 states a case")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "change"),
+    [
+        (None, None, "fixed"),
+        (None, LEGAL, "fixed"),
+        (CUT, CUT, "fixed"),
+        (CUT, LEGAL, "fixed"),
+        (LEGAL, None, "not looked at again"),
+        (LEGAL, CUT, "not looked at again"),
+        (CUT, replace(CUT, losses=0), "not looked at again"),
+        (None, Coverage(0, -1, 36, 5, "5 of 41 states"), "not looked at again"),
+    ],
+)
+def test_what_the_second_run_did_not_look_for_is_not_fixed(
+    tmp_path: Path, first: Coverage | None, second: Coverage | None, change: str
+) -> None:
+    """A run of prefixes `fixed` what a run of all legal states had found."""
+    before = recorded(tmp_path / "a", LOST, coverage=first)
+    after = recorded(tmp_path / "b", None, log_hash="other", coverage=second)
+    done = powercut("compare", before, after)
+    assert done.output.startswith(f"{change}: ext4-ordered/append-fsync durability")
+    assert done.exit_code == (ExitCode.CONSISTENT if change == "fixed" else ExitCode.UNDECIDED)
+    assert ("the second run did not look as far" in done.output) == (change != "fixed")
+
+
+def test_what_the_second_run_did_not_judge_is_not_fixed(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", LOST)
+    after = recorded(tmp_path / "b", None, log_hash="other", oracles=("fsck",))
+    assert powercut("compare", before, after).output.startswith("not looked at again: ")
 
 
 def test_a_comparison_is_json_and_a_page_too(tmp_path: Path) -> None:
