@@ -79,6 +79,8 @@ def cell(kernel: OnKernel, case: CaseId) -> str:
     answer = kernel.answer(case)
     if answer is None:
         return VERDICT_WORDS[CaseVerdict.NOT_RUN] if kernel.failed else NOT_YET
+    if kernel.interrupted and answer.verdict is CaseVerdict.UNKNOWN:
+        return NOT_YET
     if answer.findings:
         expected = ", expected" if answer.verdict is CaseVerdict.XFAIL else ""
         return f"{number(answer.failed)} of {number(answer.states)} broken{expected}"
@@ -97,6 +99,7 @@ def study_text(study: Study) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     table = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows]
     notes = [f"{k.asked}: {k.failed}" for k in kernels if k.failed]
+    notes += [f"{k.asked}: not finished" for k in kernels if k.interrupted]
     notes += [f"{why}: {', '.join(who[:4])}{' ...' if len(who) > 4 else ''}" for why, who in _reasons(study)]
     return "\n".join([*table, "", headline(study), *notes, *_examples(study)])
 

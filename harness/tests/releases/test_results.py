@@ -159,3 +159,15 @@ def test_the_page_has_the_colour_of_the_worst_answer(
 ) -> None:
     """A matrix in which a mode was broken on every kernel was green."""
     assert f'<header class="{colour}">' in study_html(matrix(("w", *verdicts)))
+
+
+def test_a_kernel_that_was_interrupted_is_shown_as_not_finished() -> None:
+    """Its column looked as if it had not been reached, or were undecided."""
+    plan = StudyPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
+    first, second = kernels("+?")
+    study = Study(plan, (first, msgspec.structs.replace(second, interrupted=True)), interrupted=True)
+    text, page = study_text(study), study_html(study)
+    assert re.split(r"  +", text.splitlines()[1])[1:] == ["3 of 91 broken", "not yet"]
+    assert "k2: not finished" in text.splitlines()
+    assert "k1: not finished" not in text
+    assert page.count("(not finished)") == 1
