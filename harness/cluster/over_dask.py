@@ -86,12 +86,16 @@ class DaskCrowd:
         return f"{self._address}" + (f", dashboard {link}" if link else "")
 
     def members(self) -> dict[str, Member]:
+        """Who is there is asked anew; what is known besides may be of any time, and of few: some releases of
+        Dask tell of five workers unless told otherwise.
+        """
         self._need_connection()
         try:
-            workers = self._client.scheduler_info()["workers"]
+            slots = self._client.nthreads()
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, TimeoutError) as e:
             raise self._gone(str(e)) from e
-        return {address: _member(address, of) for address, of in workers.items()}
+        return {address: _member(address, known.get(address, {}), n) for address, n in slots.items()}
 
     def ticket(self) -> int:
         return next(self._tickets)
@@ -104,9 +108,14 @@ class DaskCrowd:
 
     def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
         """The run sends a part once, to the first worker that needs it; the others get it from each other."""
+        self._need_connection()
         held = self._parts.get(sha256)
         if held is None or held.status in ("cancelled", "lost", "error"):
-            held = self._client.scatter(part.read_bytes(), workers=[address], hash=False)
+            try:
+                held = self._client.scatter(part.read_bytes(), workers=[address], hash=False)
+            except Exception as e:  # whatever the scheduler says of a worker that has just gone
+                self._events.put(Answer(ticket, error=e))
+                return
             self._parts[sha256] = held
         self._submit(ticket, address, parts.keep, sha256, held, first=True)
 
@@ -184,9 +193,9 @@ class DaskCrowd:
         return ClusterGone(f"the scheduler at {self._address} is gone: {why}", "start it again")
 
 
-def _member(address: str, of: Mapping[str, Any]) -> Member:
-    named = str(of["name"])
-    return Member(address, address if named == address else f"{named} at {address}", int(of["nthreads"]))
+def _member(address: str, known: Mapping[str, Any], slots: int) -> Member:
+    named = str(known.get("name", address))
+    return Member(address, address if named == address else f"{named} at {address}", slots)
 
 
 # --- in the worker's process -----------------------------------------------------------------

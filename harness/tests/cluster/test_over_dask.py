@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -91,6 +92,25 @@ def test_a_worker_says_who_it_is_keeps_parts_and_is_missed(crowd: Crowd, tmp_pat
     again = msgspec.convert(asked(crowd, lambda ticket: crowd.identify(ticket, other)).value, Identity)
     assert (again.place, again.source) == (identity.place, identity.source)
     assert again.process != identity.process
+
+
+def test_every_worker_is_a_member_however_few_dask_describes(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask of 2025 describes five: a sixth was never used, and one that fell out of the five was taken for
+    lost.
+    """
+    (address,) = until(crowd, lambda members: len(members) == 1)
+    monkeypatch.setattr(cast(Any, crowd)._client, "scheduler_info", lambda **_: {"workers": {}})
+    assert crowd.members() == {address: Member(address, address, 1)}
+
+
+def test_a_part_for_a_worker_that_has_gone_is_no_end_of_the_run(crowd: Crowd, tmp_path: Path) -> None:
+    """The scheduler's KeyError for a worker that went while parts were given out ended the run."""
+    part = tmp_path / "part"
+    part.write_bytes(b"a kernel")
+    told = asked(crowd, lambda ticket: crowd.give(ticket, "tcp://127.0.0.1:1", "0" * 64, part))
+    assert told.error is not None
 
 
 def test_a_worker_without_the_outfit_says_so(crowd: Crowd) -> None:
