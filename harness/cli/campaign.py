@@ -40,8 +40,8 @@ HOUR_S = 3600.0
 @click.option("-c", "--config", "configurations", multiple=True, callback=listed, metavar="FS/MODE,...",
               help="Modes, as for powercut run. Default: ext4/ordered.")  # fmt: skip
 @click.option("-g", "--generators", multiple=True, callback=listed, metavar="NAME,...",
-              help=f"Where workloads come from: {', '.join(GENERATORS)}. Each gets as much time. "
-              "Default: all.")  # fmt: skip
+              help=f"Where workloads come from. {'; '.join(map(': '.join, GENERATORS.items()))}. "
+              "Each gets an equal share of the time. Default: all.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first random one.")
 @click.option("--length", type=click.IntRange(3, 80), default=20, show_default=True,
               help="Operations of a random workload.")  # fmt: skip
@@ -70,8 +70,8 @@ def campaign_command(**given: Any) -> ExitCode:
     powercut campaign --resume reports/runs/DATE-campaign --hours 4
 
     Workloads come in batches, each a run of its own. What a batch finds is shrunk and grouped as powercut
-    triage does it. Workloads that reached something new (how operations wrote, how promises broke) are kept
-    in a corpus, and made longer. report.html, summary.txt and campaign.json are written after each batch.
+    triage does it. Workloads that showed something new (how operations wrote, how promises broke) are kept,
+    and made longer. report.html, summary.txt and campaign.json are written after each batch.
 
     It may be killed at any moment: --resume goes on where it was. Run directories without findings are
     deleted (--keep).

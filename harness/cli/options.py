@@ -220,9 +220,9 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             default="",
             metavar="N,TIME",
             help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
-            "left. Whatever it says, exhaustive and sectors look at the two simplest states of every moment, "
-            "all lost and all kept; the others, where N counts different contents, at those where an fsync "
-            f"or the like begins and returns. Default: {budget}.",
+            "left. The simplest states are looked at in any case: with exhaustive and sectors, all lost and "
+            "all kept at every moment; with the others, those where an fsync or the like begins and returns "
+            f"(there N counts states of different contents). Default: {budget}.",
         ),
     ]
 

@@ -123,8 +123,9 @@ def _kernels(given: dict[str, Any]) -> list[str]:
 @click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
               help="As for powercut run. Default: quick.")  # fmt: skip
 @_kernels_option
-@click.option("--fault-model", "fault_models", multiple=True, callback=listed, metavar="NAME,...",
-              help=f"Which crash states: {', '.join(FAULT_MODELS)}. Default: prefix.")  # fmt: skip
+@click.option("--states", "--fault-model", "fault_models", multiple=True, callback=listed,
+              metavar="NAME,...", help=f"Which crash states, as for powercut run: {', '.join(FAULT_MODELS)}. "
+              "Default: prefix.")  # fmt: skip
 @click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
               metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
 @_jobs_option

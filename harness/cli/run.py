@@ -142,7 +142,8 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     "--memo/--no-memo",
     default=True,
     show_default=True,
-    help="Reuse the outcome of a state that agrees in every block that recovery, walk and fsck read.",
+    help="Recover no state that equals a judged one in every block that was read in its recovery, in reading "
+    "its files and by fsck: the verdict is the same.",
 )
 @click.option(
     "--memo-sample",

@@ -69,15 +69,7 @@ def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | N
 
 
 def _state_lines(f: Finding) -> list[str]:
-    state = f.state
-    if state.landed is not None:
-        return [f"The state: {state_words(state)}"]
-    lines = [f"On the platter: the first {state.prefix} entries of the write log"]
-    if state.dropped:
-        lines.append(f"  less {', '.join(map(str, state.dropped))}, which no flush had made durable")
-    if state.torn_sectors is not None:
-        lines.append(f"  and of entry {state.prefix - 1} only the first {state.torn_sectors} sectors")
-    return lines
+    return [f"The state: {state_words(f.state)}"]
 
 
 def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -> dict[str, Any]:

@@ -125,12 +125,17 @@ class Cell:
 
     @property
     def figure(self) -> str:
-        """The number of states checked: `117`; for a set, cases: `207 cases`, `2 of 207`; else empty."""
+        """The number of states checked, and of those that have the verdict: `117`, `93 of 111`; for a set,
+        cases: `207 cases`, `2 of 207`; else empty.
+        """
         run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
         if not run:
             return ""
         if not self.cases[0].case.is_generated:
-            return number(run[0].counts.checked)
+            counts = run[0].counts
+            unlike = counts.unknown if self.verdict is CaseVerdict.UNKNOWN else counts.failed
+            part = f"{number(unlike)} of " if 0 < unlike < counts.checked else ""
+            return part + number(counts.checked)
         alike = sum(c.verdict is self.verdict for c in run)
         return plural(len(run), "case") if alike == len(run) else f"{number(alike)} of {number(len(run))}"
 
@@ -247,12 +252,14 @@ def _did(verdict: CaseVerdict, oracles: str) -> str:
 
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
-    """` (durability, fsck)`: the oracles whose promises a mode broke."""
+    """` (durability, fsck)`: whose promises a mode broke; ` of 9 kinds`: as many, as expected."""
     names = {
         f.oracle
         for f in summary.findings
         if f.case.configuration == mode and (f.expectation is None) == (verdict is CaseVerdict.FAIL)
     }
+    if verdict is CaseVerdict.XFAIL and len(names) > _NAMED_ORACLES:
+        return f" of {len(names)} kinds"
     return f" ({', '.join(sorted(names))})" if names else ""
 
 
@@ -347,7 +354,7 @@ def state_words(state: CrashState) -> str:
     """A crash state as a sentence for people."""
     landed = state.landed
     if landed is None:
-        return f"the first {state.prefix} entries of the write log are on the platter"
+        return _prefix_words(state)
     parts = [_part_words(part) for part in landed.parts]
     named = enumerated(parts)
     if landed.only:
@@ -358,6 +365,18 @@ def state_words(state: CrashState) -> str:
     else:
         fate = "nothing that was submitted is lost"
     return f"the power fails before entry {state.prefix} of the write log completes; {fate}"
+
+
+def _prefix_words(state: CrashState) -> str:
+    if not state.prefix:
+        return "no entry of the write log is on the platter"
+    first = "the first entry" if state.prefix == 1 else f"the first {number(state.prefix)} entries"
+    told = f"{first} of the write log {'is' if state.prefix == 1 else 'are'} on the platter"
+    if state.dropped:
+        told += f", without {enumerated([f'entry {number(d)}' for d in state.dropped])}"
+    if state.torn_sectors is not None:
+        told += f"; of the last one, only its first {plural(state.torn_sectors, 'sector')}"
+    return told
 
 
 def _part_words(part: Part) -> str:

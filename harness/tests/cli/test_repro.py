@@ -57,14 +57,15 @@ def test_on_another_kernel_it_says_which_half_is_tested(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     lines = told(monkeypatch, tmp_path, reproduction("debian-6.12.117", "powercut run -c X"))
-    assert lines[1] == "  recorded on debian-6.12.117, recovered on /mine/bzImage:"
-    assert lines[2].endswith("not what it writes; for that: powercut run -c X")
+    assert lines[2] == "  recorded on debian-6.12.117, recovered on /mine/bzImage:"
+    assert lines[3].endswith("not what it writes; for that: powercut run -c X")
 
 
 def test_what_the_guest_said_stays_on_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = told(monkeypatch, tmp_path, reproduction())
     assert lines == [
         "ext4-ordered/append-fsync@7 on /mine/bzImage: PASS",
+        "  the first 7 entries of the write log are on the platter",
         r"  kernel: EXT4-fs: \x1b[2Jok\nPASS",
     ]
 

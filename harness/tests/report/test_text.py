@@ -15,7 +15,7 @@ from harness.expectations import Expectation
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState
 from harness.report.text import print_summary, summary_text
-from harness.report.words import headline, pace, seconds, shown_path
+from harness.report.words import Cell, headline, pace, seconds, shown_path
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Counts, Finding
 from harness.summary import CaseSummary, Summary, summarise
@@ -207,6 +207,27 @@ def test_an_interrupted_run_does_not_say_passed(summary: Summary) -> None:
 def test_the_answer_in_one_sentence(summary: Summary, first: int, last: int, answer: str) -> None:
     part = replace(summary, cases=summary.cases[first:last])
     assert headline(part).partition(": ")[2] == answer
+
+
+def test_a_cell_counts_the_states_that_broke(summary: Summary) -> None:
+    """`111 FAIL` stood where 93 of 111 checked states had failed."""
+    broken = summary.cases[7]
+    assert (broken.counts.failed, broken.counts.checked) == (1, 27)
+    assert Cell((broken,)).figure == "1 of 27"
+    all_of_them = replace(broken, counts=replace(broken.counts, passed=0, failed=27))
+    assert Cell((all_of_them,)).figure == "27"
+    open_ = replace(broken, findings=(), counts=replace(broken.counts, failed=0, unknown=3, passed=24))
+    assert Cell((open_,)).figure == "3 of 27"
+
+
+def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: Summary) -> None:
+    known = summary.cases[9]
+    (finding,) = {f.oracle: f for f in known.findings}.values()
+    kinds = tuple(replace(finding, oracle=oracle) for oracle in "abcd")
+    case = replace(known, findings=kinds)
+    assert headline(replace(summary, cases=(case,))).endswith("broke promises of 4 kinds, as expected.")
+    case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
+    assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
 
 
 def test_many_broken_modes_are_counted_not_named(summary: Summary) -> None:

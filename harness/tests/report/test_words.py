@@ -80,6 +80,28 @@ def test_one_line_of_a_case_says_what_is_open(coverage: Coverage | None, told: s
 @pytest.mark.parametrize(
     ("state", "words"),
     [
+        ("@0", "no entry of the write log is on the platter"),
+        ("@1", "the first entry of the write log is on the platter"),
+        ("@1417", "the first 1,417 entries of the write log are on the platter"),
+        (
+            "@44-41,43",
+            "the first 44 entries of the write log are on the platter, without entry 41 and entry 43",
+        ),
+        (
+            "@44/t3",
+            "the first 44 entries of the write log are on the platter; of the last one, only its first 3 "
+            "sectors",
+        ),
+    ],
+)
+def test_a_state_of_the_logs_own_order_is_told_with_what_it_lacks(state: str, words: str) -> None:
+    """A dropped or torn write was told as if it were on the platter."""
+    assert state_words(CrashState.parse(state)) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
         ("@t44", "nothing that was submitted is lost"),
         ("@t44-41,43", "entry 41 and entry 43 are lost"),
         ("@t44-41.2", "block 2 of entry 41 is lost"),
