@@ -184,9 +184,9 @@ def _groups(study: Study) -> list[_Group]:
     run = sum(bool(k.answers) for k in study.kernels)
     return [
         _Group(
-            "" if len(study.cases) == 1 else f"{plural(len(rows), 'case')} {_words(kind, run)}",
+            f"{plural(len(rows), 'case')} {_words(kind, run)}",
             kind in (_Kind.KEPT, _Kind.KNOWN) and len(rows) > _FOLDED,
-            kind is _Kind.CHANGED or len(study.cases) == 1,
+            kind is _Kind.CHANGED,
             rows,
         )
         for kind, rows in members.items()
