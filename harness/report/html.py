@@ -81,12 +81,14 @@ class MatrixView:
 @dataclass(frozen=True, slots=True)
 class LeftOutView:
     """What was looked at, in one line, and what was not: `cases` with most left open, with their anchors and
-    how far each was looked at, and how many `more`. `explored`: some had their legal states looked at.
+    how far each was looked at, and how many `more`. `explored`: some had their legal states looked at;
+    `open`: something of what was begun was left.
     """
 
     looked_at: str
     complete: bool
     explored: bool
+    open: bool
     cases: Sequence[tuple[CaseSummary, str, str]]
     more: int
 
@@ -224,7 +226,7 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
         return None
     known = [view.summary.info.coverage for view in views]
     if not any(known):
-        return LeftOutView("the write log's own order, in every case", False, False, (), 0)
+        return LeftOutView("the write log's own order, in every case", False, False, False, (), 0)
     some = [
         (c.open, view, words.covered(c))
         for view, c in zip(views, known, strict=True)
@@ -235,6 +237,7 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
         words.extent(known),
         not some and all(known),
         any(c.moments for c in known if c),
+        any(c.open for c in known if c),
         [(view.summary, view.anchor, told) for _, view, told in some[:_OPEN_ROWS]],
         len(some[_OPEN_ROWS:]),
     )
