@@ -350,17 +350,26 @@ class _Work:
 
     def _shrink(self, done: Done, found: Found) -> None:
         began = time.monotonic()
-        with RunStore.open(self._path / done.run) as store:
-            suspects, _ = suspects_of(store, expected=False)
-            suspect = next(s for s in suspects if s.finding.id == found.id)
-            self._progress.say(f"{found.point} {found.symptom}: being shrunk")
-            with self._tries(store, found.configuration) as tester:
-                bounded = _Bounded(tester, self._tick, lambda: self._time_is_up)
-                member = examined(suspect, done.run, store.info.kernel.name, bounded)
+        self._progress.say(f"{found.point} {found.symptom}: being shrunk")
+        try:
+            member = self._shrunk(done, found)
+        except StoreError as e:  # of this finding's run directory: the campaign goes on without it
+            member = _not_shrunk(done, found, e.line)
         took = time.monotonic() - began
         self._journal.put(Shrunk(member=member, at=self._at, seconds=took))
         left = f"{member.operations} to {len(member.minimal)} operations"
         self._progress.say(f"{found.point} {found.symptom}: {left if member.minimal else member.reason}")
+
+    def _shrunk(self, done: Done, found: Found) -> Member:
+        """Raises StoreError if the batch's run directory, or the finding in it, is gone or damaged."""
+        with RunStore.open(self._path / done.run) as store:
+            suspects, _ = suspects_of(store, expected=False)
+            suspect = next((s for s in suspects if s.finding.id == found.id), None)
+            if suspect is None:
+                raise StoreError(f"{store.path} has no finding {found.id} any more")
+            with self._tries(store, found.configuration) as tester:
+                bounded = _Bounded(tester, self._tick, lambda: self._time_is_up)
+                return examined(suspect, done.run, store.info.kernel.name, bounded)
 
     def _laboratory(self, store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, _named(self._plan.run), Quiet(self._tick))
@@ -415,6 +424,22 @@ def _found(suspect: Suspect) -> Found:
         symptom=suspect.symptom,
         summary=finding.summary,
         states=finding.states,
+    )
+
+
+def _not_shrunk(done: Done, found: Found, reason: str) -> Member:
+    """A finding of which nothing is left but what the journal says."""
+    return Member(
+        run=done.run,
+        kernel="",
+        configuration=found.configuration,
+        workload=found.workload,
+        point=found.point,
+        finding=found.id,
+        symptom=found.symptom,
+        summary=found.summary,
+        operations=len(generate(found.workload).operations),
+        reason=reason,
     )
 
 

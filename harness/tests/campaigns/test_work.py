@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -112,6 +113,22 @@ def test_a_campaign_killed_while_shrinking_shrinks_that_finding_again(
     ends = [carried_out(plan, path, ToyRuns(), tries)[0] for _ in range(2)]
     assert ends == [None, End.INTERRUPTED]
     assert gist(read_ledger(path)) == gist(undisturbed)
+
+
+@pytest.mark.parametrize("lost", ["run.json", "."])
+def test_a_finding_whose_run_directory_is_lost_does_not_end_the_campaign(tmp_path: Path, lost: str) -> None:
+    """Nor each process that takes the campaign up after that."""
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    carried_out(plan, path, ToyRuns(), ToyTries(tmpfile_lost, kill_at=0))
+    (batch,) = (path / "batches" / "1" / "runs").iterdir()
+    shutil.rmtree(batch) if lost == "." else (batch / lost).unlink()
+    end, ledger, _ = carried_out(plan, path, ToyRuns())
+    assert end is End.INTERRUPTED, "as every toy campaign"
+    assert all(m.reason for m in ledger.not_again)
+    assert {m.run for m in ledger.not_again} == {ledger.done[1].run}
+    assert ledger.causes, "of the second batch"
+    assert exit_code(ledger, End.COMPLETE) is ExitCode.INCONSISTENT
 
 
 def test_run_directories_without_findings_are_deleted(tmp_path: Path) -> None:
