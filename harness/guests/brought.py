@@ -12,10 +12,10 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.errors import EnvironmentLacks
+from harness.errors import EnvironmentLacks, UsageError
 from harness.host.trees import files_below
 
 ELF = b"\x7fELF"
@@ -49,8 +49,8 @@ def host_files(wanted: str) -> dict[str, Path]:
     """The files that `wanted` stands for, by their paths in the guest: an absolute path or glob pattern of
     this host, `PATH` or `PATH:PACKAGE`; a folder stands for all that is below it.
 
-    Raises EnvironmentLacks, with the package, if there is nothing of that name; UsageError for a link that
-    leads nowhere.
+    Raises EnvironmentLacks, with the package, if there is nothing of that name, and for what cannot be
+    brought: a link that leads nowhere, a device.
     """
     pattern, _, package = wanted.partition(":")
     places = [Path(place) for place in sorted(glob.glob(pattern, include_hidden=True))]  # noqa: PTH207  # it may begin with /
@@ -63,11 +63,23 @@ def host_files(wanted: str) -> dict[str, Path]:
 
 
 def _files_at(place: Path) -> Iterator[tuple[str, Path]]:
-    if not place.is_dir():
+    if place.is_file():
         yield str(place), place
-        return
-    for name, path in files_below(place):
-        yield f"{place}/{name}", path
+    elif place.is_dir():
+        yield from ((f"{place}/{name}", path) for name, path in _below(place))
+    else:
+        raise EnvironmentLacks(
+            f"{place}, which a workload brings into the guest, is neither a file nor a folder",
+            "look at it: ls -l",
+        )
+
+
+def _below(folder: Path, leave_out: Callable[[str], bool] = lambda name: False) -> Iterator[tuple[str, Path]]:
+    """`files_below` of this host, whose links are not the user's mistake."""
+    try:
+        yield from files_below(folder, leave_out)
+    except UsageError as e:
+        raise EnvironmentLacks(e.what, e.next_step) from e
 
 
 @functools.cache
@@ -91,9 +103,7 @@ def python_files() -> tuple[str, dict[str, Path]]:
     files = {program: Path(program)}
     for folder in dict.fromkeys([library, platform_library]):
         files |= {
-            f"{folder}/{name}": path
-            for name, path in files_below(Path(folder), leave_out=_left_out)
-            if _is_used(name, tag)
+            f"{folder}/{name}": path for name, path in _below(Path(folder), _left_out) if _is_used(name, tag)
         }
     return program, files
 

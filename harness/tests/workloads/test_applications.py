@@ -308,6 +308,17 @@ def test_a_file_that_the_host_lacks_is_named_with_its_package(directory: Path) -
     assert "apt-get install mine-server" in missing_program(workload)
 
 
+@pytest.mark.parametrize("wanted", ["share", "share/link"])
+def test_a_link_of_the_host_that_leads_nowhere_costs_only_who_brings_it(
+    directory: Path, tmp_path: Path, wanted: str
+) -> None:
+    """It ended the run of all workloads: as a usage error, or with a traceback."""
+    (tmp_path / "share").mkdir()
+    (tmp_path / "share" / "link").symlink_to("nowhere")
+    workload = described(directory, f'files = ["{tmp_path / wanted}"]')
+    assert f"{tmp_path / 'share'}" in missing_program(workload)
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
