@@ -20,6 +20,7 @@ from harness.guests.initramfs import find_program
 from harness.guests.kits import make_kits, recording_machine
 from harness.guests.machine import Boot, profile_of
 from harness.guests.worker import GuestKit, Worker
+from harness.host.elf import is_program
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
@@ -119,7 +120,7 @@ def scene(
     workload = find_workload(plan.workloads, case.workload)
     found = chosen_kernel(plan, store.info.kernel.name, named)
     same_image = found.sha256 == store.info.kernel.sha256
-    machine = plan.machine if same_image else "auto"  # another kernel may need another machine
+    machine = plan.machine if same_image else machine_for(found, plan)
     other = not same_image or [*map(str, found.replaced)] != plan.replaced
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
@@ -147,6 +148,14 @@ def scene(
         )
     finally:
         folder.remove()
+
+
+def machine_for(other: Kernel, plan: Plan) -> str:
+    """On which machine another kernel than the run's is booted: on whatever is right for it; on the run's own
+    if that runs kernels as processes of this host, and this one is such a program.
+    """
+    runs_programs = plan.machine != "auto" and profile_of(plan.machine).host_process
+    return plan.machine if runs_programs and not other.machine and is_program(other.image) else "auto"
 
 
 def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:

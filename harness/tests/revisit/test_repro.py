@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
+from harness.plan import Plan
 from harness.revisit import repro
-from harness.revisit.repro import find_point, need_possible, tools_for_shell
+from harness.revisit.repro import find_point, machine_for, need_possible, tools_for_shell
 from harness.states import FAULT_MODELS
 from harness.tests.report.demo import demo_run
 from harness.tests.states.logs import logs
@@ -95,3 +99,18 @@ def test_a_shell_gets_the_tools_of_every_file_system_that_this_host_has(
     assert {w.partition(":")[2] for w in there[1:]} == {"e2fsprogs", "btrfs-progs", "f2fs-tools"}
     assert {"debugfs:e2fsprogs", "btrfs:btrfs-progs", "dump.f2fs:f2fs-tools"} <= {*there}
     assert {w.partition(":")[2] for w in lacking} == {"xfsprogs"}
+
+
+def test_another_kernel_that_is_a_program_is_booted_where_the_run_booted_such_ones(tmp_path: Path) -> None:
+    """A second kernel for UML, named to show that it is mended, was tried in QEMU."""
+    image = tmp_path / "bzImage"
+    image.write_bytes(bytes(1024))
+    program, other = (Kernel(str(p), p, None, "00") for p in (Path(sys.executable), image))
+    for machine, kernel, expected in (
+        ("uml", program, "uml"),
+        ("uml", other, "auto"),
+        ("uml", replace(program, machine="uml"), "auto"),
+        ("qemu", program, "auto"),
+        ("auto", program, "auto"),
+    ):
+        assert machine_for(kernel, Plan(configurations=[], workloads=[], machine=machine)) == expected
