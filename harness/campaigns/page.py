@@ -18,7 +18,7 @@ from harness.measurements.results import Series
 from harness.report.lines import run_again, source_of
 from harness.report.pages import template
 from harness.report.plot import Plot, plots
-from harness.report.words import number, plural, seconds, shown_path
+from harness.report.words import looked_at, number, plural, seconds, shown_path
 from harness.revisit.causes import Cause, Member
 from harness.revisit.triage import workload_of
 
@@ -127,10 +127,7 @@ class Shown:
     @property
     def looked_at(self) -> str:
         """Which crash states of each case were looked at."""
-        models, budget = ", ".join(self.plan.run.fault_models), self.plan.run.budget.text
-        if {"exhaustive", "sectors"} & set(self.plan.run.fault_models):
-            return f"looked at: legal crash states ({models}{', budget ' + budget if budget else ''})"
-        return f"looked at: the write log's own order ({models}), not all legal crash states"
+        return looked_at(self.plan.run.fault_models, self.plan.run.budget)
 
     @property
     def unfinished(self) -> str:

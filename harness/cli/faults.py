@@ -121,7 +121,8 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
         return _list(chosen_faults(plan))
     if no_action:
         return _show(plan)
-    return _carry_out(plan, create(plan, given["out"]))
+    path = create(plan, given["out"])
+    return _carry_out(load_plan(path), path)
 
 
 DEFAULT_STATES, DEFAULT_BUDGET = ["exhaustive"], "300"

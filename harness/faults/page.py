@@ -9,12 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from harness.errors import StoreError
 from harness.faults.campaign import RESULTS_NAME, Campaign
 from harness.faults.results import Row, Sighting, Status, score_of
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line
+from harness.report.lines import source_of
 from harness.report.pages import template
-from harness.report.words import number, plural, seconds, shown_path
+from harness.report.words import looked_at, number, plural, seconds, shown_path
+from harness.store.directory import read_info, read_plan
 
 _ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
 _CLASSES = {
@@ -69,10 +72,11 @@ def _lines(campaign: Campaign) -> Iterator[str]:
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-    yield ""
-    for row in sorted(campaign.rows, key=lambda r: _ORDER.index(r.status)):
-        if row.why or row.note:
-            yield one_line(f"{row.fault.name}: {row.status}: {row.why or row.note}")
+    told = [row for row in campaign.rows if row.why or row.note]
+    if told:
+        yield ""
+    for row in sorted(told, key=lambda r: _ORDER.index(r.status)):
+        yield one_line(f"{row.fault.name}: {row.status}: {row.why or row.note}")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -124,6 +128,7 @@ def campaign_html(campaign: Campaign, path: Path) -> str:
         campaign=campaign,
         headline=headline(campaign),
         control=control_words(campaign),
+        looked_at=looked_at(campaign.plan.fault_models, campaign.plan.budget),
         shown=campaign.control.sightings,
         rows=[(row, _CLASSES[row.status], _by(row), _states(row), _examples(row, path)) for row in rows],
         when=_when(campaign.plan.started, campaign.finished),
@@ -134,8 +139,18 @@ def campaign_html(campaign: Campaign, path: Path) -> str:
 def _examples(row: Row, path: Path) -> Sequence[tuple[Sighting, str]]:
     """What each oracle found first, with the command that shows it again."""
     first = {s.oracle: s for s in reversed(row.sightings)}
-    run = shlex.quote(shown_path(path / row.runs[0])) if row.runs else ""
+    run = _source(path / row.runs[0]) if row.runs else ""
     return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]
+
+
+def _source(run: Path) -> str:
+    """The arguments after `--from`. The kernel is a file of this host, so it has to be named; of a run that
+    is not there any more, only its path is known.
+    """
+    try:
+        return source_of(read_plan(run, read_info(run).plan), shown_path(run))
+    except StoreError:
+        return shlex.quote(shown_path(run))
 
 
 def _when(started: datetime | None, finished: datetime | None) -> str:

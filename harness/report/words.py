@@ -13,6 +13,7 @@ from harness.errors import ExitCode
 from harness.expectations import Expectation
 from harness.model import CrashState, Part
 from harness.oracles import ORACLES
+from harness.plan import Budget
 from harness.store.records import CaseInfo, Coverage, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
@@ -292,7 +293,10 @@ def extent(cases: Sequence[Coverage | None]) -> str:
     part = [c for c in cases if c is not None and c.moments and not c.exhaustive and c not in alike]
     found = [
         ("every legal state", len(cases) - len(ordered) - len(alike) - len(part)),
-        (f"{number(sum(c.drawn for c in alike))} drawn, all alike, where there are too many", len(alike)),
+        (
+            f"{number(sum(c.drawn for c in alike))} drawn at random, all alike, at moments with too many",
+            len(alike),
+        ),
         (f"{plural(sum(c.open for c in part), 'choice')} left open", len(part)),
         ("only the log's own order", len(ordered) - len(cut)),
         (f"{plural(sum(c.open for c in cut), 'state')} of the log's own order left out", len(cut)),
@@ -309,6 +313,14 @@ def extent(cases: Sequence[Coverage | None]) -> str:
             *(f"{w} in {number(n)}" for w, n in rest),
         ]
     )
+
+
+def looked_at(models: Sequence[str], budget: Budget) -> str:
+    """Which crash states a plan asks for; see `--states` and `--budget`."""
+    named = ", ".join([*models, *([f"up to {budget.text}"] if budget != Budget() else [])])
+    if {"exhaustive", "sectors"} & set(models):
+        return f"looked at: legal crash states ({named})"
+    return f"looked at: the write log's own order ({named}), not all legal crash states"
 
 
 def covered(coverage: Coverage) -> str:
@@ -333,7 +345,7 @@ def covered_briefly(coverage: Coverage | None) -> str:
     if coverage.exhaustive:
         return "all legal ones"
     if coverage.alike and not coverage.open:
-        return f"{number(coverage.drawn)} drawn, all alike, where there are too many"
+        return f"{number(coverage.drawn)} drawn at random at moments with too many, all alike"
     if coverage.moments:
         return f"{plural(coverage.open, 'choice')} left open"
     return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"

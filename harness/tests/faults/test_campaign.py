@@ -25,6 +25,7 @@ from harness.guests.worker import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.store.directory import read_info, read_plan
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
 from harness.tests.said import Said
@@ -248,6 +249,10 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     assert "nobody looks at &lt;this&gt;" in page
     assert "powercut repro ext4-ordered/dirs@" in page
     assert f"--from {path}/trials/forgetful/runs/" in page, "a command to be pasted anywhere"
+    run = path / campaign.rows[0].runs[0]
+    kernel = read_plan(run, read_info(run).plan).kernel
+    assert f"--kernel {kernel}" in page, "which repro asks for, since only the run directory names it"
+    assert "looked at: the write log&#39;s own order (prefix), not all legal crash states" in page
     write_campaign_reports(path, campaign)
     told = msgspec.json.decode((path / "faults.json").read_bytes())
     assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")

@@ -32,10 +32,10 @@ def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> No
         "every legal crash state at 56 moments; at 1 with too many, states with up to 2 blocks lost, "
         "or up to 2 kept, and 256 drawn at random, all alike"
     )
-    assert covered_briefly(alike) == "256 drawn, all alike, where there are too many"
+    assert covered_briefly(alike) == "256 drawn at random at moments with too many, all alike"
     assert covered_together([WHOLE, alike], 90) == (
         "90 crash states (every legal state in 1 of 2 cases, "
-        "256 drawn, all alike, where there are too many in 1)"
+        "256 drawn at random, all alike, at moments with too many in 1)"
     )
     cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", alike=1, drawn=256)
     assert covered(cut).endswith("9 choices left open, ended by the budget: 2 minutes a case")
