@@ -127,6 +127,11 @@ def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summar
             "the two simplest states, all lost and all kept, at 14 moments; 185 choices left open, ended by",
         ),
         (
+            Coverage(14, 2, 0, 40, alike=1, drawn=256),
+            "looked at: 256 drawn at random, all alike",
+            "Where that makes more states than can be looked at, some were drawn at random. Case",
+        ),
+        (
             Coverage(14, None, 0, 40),
             "looked at: every legal state",
             "No legal crash state of any case was left",

@@ -84,7 +84,7 @@ def test_expected_failures_take_one_line_a_case_and_one_reason(summary: Summary)
 
 def test_a_run_that_only_failed_as_expected_does_not_say_passed(summary: Summary) -> None:
     only = replace(summary, cases=many(summary, expected=1, unexpected=0).cases[:1])
-    assert summary_text(only, SOURCE).splitlines()[-1] == "Failed as expected: all 1 case"
+    assert summary_text(only, SOURCE).splitlines()[-1] == "Failed as expected: the 1 case"
 
 
 def test_a_terminal_shows_three_alike_and_summary_txt_all(summary: Summary) -> None:
@@ -321,7 +321,7 @@ def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> N
 def test_cases_not_run_for_one_reason_take_one_line(summary: Summary) -> None:
     run = stopped(summary, 3, "mkfs.jfs is not installed")
     assert headline(run).endswith("; ext4/journal was not run.")
-    assert summary_text(run, SOURCE).endswith("Passed all 1 case; 3 not run\n")
+    assert summary_text(run, SOURCE).endswith("Passed the 1 case; 3 not run\n")
     names = "ext4-journal/w0 ext4-journal/w1 ext4-journal/w2"
     assert f"Not run: {names}\n  mkfs.jfs is not installed\n" in summary_text(run, SOURCE)
     other = replace(run.cases[-1], reason="no mkfs.xfs")
