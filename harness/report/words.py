@@ -269,7 +269,7 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     states = sum(c.counts.checked for name in kept for c in by_mode[name])
     if not kept:
         return f"none of {of} modes kept every promise"
-    who = f"{len(kept)} of {of} modes" if of > 1 else kept[0].partition("/")[2]
+    who = f"{len(kept)} of {of} modes" if of > 1 else kept[0]
     coverage = [c.info.coverage for name in kept for c in by_mode[name] if not c.was_not_run]
     if not any(coverage):
         return f"{who} kept every promise at every one of {number(states)} crash states"

@@ -196,7 +196,7 @@ def test_an_interrupted_run_does_not_say_passed(summary: Summary) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "answer"),
     [
-        (0, 3, "ordered kept every promise at every one of 163 crash states."),
+        (0, 3, "ext4/ordered kept every promise at every one of 163 crash states."),
         (0, 6, "2 of 2 modes kept every promise at every one of 326 crash states."),
         (6, 9, "ext4/writeback-nodelalloc broke promises (fsck, no-stale-data)."),
         (9, 12, "ext4/nobarrier broke promises (durability), as expected."),

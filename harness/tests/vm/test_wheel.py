@@ -69,5 +69,5 @@ def test_it_finds_its_verdict_without_the_checkout_and_without_rust(wheel: Path,
     where = done(venv / "bin" / "python", "-c", "import harness; print(harness.__file__)", cwd=tmp_path)
     assert str(venv) in where
     said = done(powercut, "smoke", cwd=tmp_path, path=system)
-    assert re.search(r"ext4: ordered kept every promise at every one of \d+ crash states", said), said
+    assert re.search(r"ext4: ext4/ordered kept every promise at every one of \d+ crash states", said), said
     assert (tmp_path / "reports" / "latest" / "report.html").is_file()
