@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.cases.recording import load_recording
+from harness.filesystems.profiles import select_profiles
+from harness.guests.kits import make_kits
+from harness.guests.worker import Worker
 from harness.host.progress import Lines
-from harness.model import CaseId, CrashPoint, Verdict
+from harness.kernels.find import find_chosen
+from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Budget, Plan
 from harness.revisit.repro import reproduce, scene
 from harness.revisit.trust import Named
@@ -18,6 +23,7 @@ from harness.store import RunStore
 from harness.store.records import CaseStatus, How, state_order
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
+from harness.workloads.load import find_workload
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")
 NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")
@@ -116,3 +122,24 @@ def test_by_sector_a_superblock_is_torn(uml_kernel: Path, tmp_path: Path) -> Non
     landed = mountable.state.landed
     assert landed is not None
     assert any(part.sector is not None for part in landed.parts), mountable.state
+
+
+def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path: Path) -> None:
+    """Else no answer of fsck would ever be known: a stock kernel writes random numbers into XFS's log."""
+    plan = Plan(configurations=["xfs/default"], workloads=["append-fsync"], budget=Budget(visits=3))
+    _, path = run_plan(plan, tmp_path)
+    with RunStore.open(path) as store:
+        (record,) = store.cases()
+        (profile,), workload = select_profiles(["xfs/default"]), find_workload(["append-fsync"], "append-fsync")
+        recording = load_recording(
+            record.case, profile, workload, store.layout, tmp_path, plan.log_bytes, record.info.files
+        )
+    kernel = find_chosen(plan.kernel_choice)
+    kits = make_kits(plan.guests, kernel, [profile], [workload], recording.base, tmp_path)
+    last = CrashState(len(recording.write_log.entries))
+    came_back = []
+    with Worker(kits.judge, tmp_path / "judge", plan.log_bytes) as worker:
+        for _ in range(3):
+            worker.recover(recording.target, recording.on_disk(last))
+            came_back.append(worker.disk.image(worker.image))
+    assert len(set(came_back)) == 1
