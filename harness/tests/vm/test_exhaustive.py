@@ -130,7 +130,8 @@ def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path
     _, path = run_plan(plan, tmp_path)
     with RunStore.open(path) as store:
         (record,) = store.cases()
-        (profile,), workload = select_profiles(["xfs/default"]), find_workload(["append-fsync"], "append-fsync")
+        (profile,) = select_profiles(plan.configurations)
+        workload = find_workload(plan.workloads, "append-fsync")
         recording = load_recording(
             record.case, profile, workload, store.layout, tmp_path, plan.log_bytes, record.info.files
         )
