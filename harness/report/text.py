@@ -163,8 +163,8 @@ def _cells_width(matrix: Matrix, column: str) -> int:
 
 
 def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:
-    """The width including the space between columns."""
-    return max(_cells_width(matrix, column), *map(len, heading)) + 2
+    """The width including the space between columns: the padding of both, and the box's."""
+    return max(_cells_width(matrix, column), *map(len, heading)) + 3
 
 
 def _broken(name: str, width: int) -> list[str]:

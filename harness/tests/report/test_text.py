@@ -142,6 +142,15 @@ def test_what_there_is_more_of_goes_down_in_one_table(summary: Summary, count: i
     assert all(row[1:] == ["112", "ok"] * count for row in rows)
 
 
+def test_no_word_of_a_table_is_cut_off_at_any_width(summary: Summary) -> None:
+    """The space between two columns was counted as two letters, and is three: at 80 columns `make run` ended
+    in `xfa…`.
+    """
+    wide = grid(summary, MODES[:4], WORKLOADS)
+    for width in range(40, 120):
+        assert not any("…" in line for line in shown(wide, width)), f"{width} columns"
+
+
 def test_more_modes_than_workloads_go_down(summary: Summary) -> None:
     lines = shown(grid(summary, MODES, WORKLOADS[:2]))
     rows = [line.split()[0] for line in lines if line.endswith("112 ok")]
