@@ -40,9 +40,9 @@ PAIRS = 2
 """The depth up to which every state of an alike moment is looked at."""
 TOO_MANY = 600
 """Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
-DRAWN = 256
-"""States drawn, each chunk lost or kept with equal chance. An outcome that takes certain contents of four
-blocks of two contents escapes all of them with a chance of 1 in 15 million, one that takes six with 2 %.
+DRAWN = 1024
+"""States drawn, each chunk lost or kept with equal chance. An outcome that takes certain contents of six
+blocks of two contents escapes all of them with a chance of 1 in 10 million, one that takes eight with 2 %.
 """
 
 Report = Callable[[Sequence[JudgedGroup]], None]

@@ -307,7 +307,7 @@ def test_what_takes_six_blocks_to_break_is_drawn_and_its_moment_stays_open(
     assert coverage.open
 
 
-@pytest.mark.parametrize("lost", [UP_TO_PAIRS + 30, UP_TO_PAIRS + DRAWN - 20])
+@pytest.mark.parametrize("lost", [UP_TO_PAIRS + 30, UP_TO_PAIRS + DRAWN // 2])
 def test_a_drawn_state_whose_guest_is_lost_is_unknown_and_its_moment_stays_open(
     disk: Disk, tmp_path: Path, lost: int
 ) -> None:
