@@ -44,7 +44,7 @@ bench: setup  ## states per second, and the cost of a switch as the log grows
 
 verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, state by state
 	@set -e; ask='.venv/bin/powercut run --out reports/verify'; \
-	cases='-w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier'; \
+	cases='-w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier,xfs/default'; \
 	run() { $$ask "$$@" >/dev/null || [ $$? = 1 ]; readlink -f reports/verify/latest; }; \
 	first=$$(run $$cases --name qemu --machine qemu --no-memo); \
 	for how in '--machine qemu --memo' '--machine uml --no-memo' '--machine uml --memo'; do \
