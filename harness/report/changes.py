@@ -107,8 +107,10 @@ def _as_far(first: Coverage | None, second: Coverage | None) -> bool:
         if second is None or not second.moments:
             return False
         return second.exhaustive or (not first.exhaustive and (first.losses or 0) <= (second.losses or 0))
-    if second is None or second.moments or not second.open:
-        return True
+    if second is None or not second.open:
+        return True  # the log's own order is among the legal states
+    if second.moments:
+        return False  # what a budget left open may be just what the first saw
     return first is not None and bool(first.open) and second.visits >= first.visits
 
 

@@ -171,6 +171,7 @@ CUT = Coverage(moments=14, losses=1, open=64, visits=40, why="the budget: 40 sta
     [
         (None, None, "fixed"),
         (None, LEGAL, "fixed"),
+        (None, CUT, "not looked at again"),
         (CUT, CUT, "fixed"),
         (CUT, LEGAL, "fixed"),
         (LEGAL, None, "not looked at again"),
