@@ -12,6 +12,7 @@ from harness.cases.casework import enumerate_states, group_by_content, look_at
 from harness.cases.examine import Examiner, JudgedGroup
 from harness.cases.exploration import Exploration
 from harness.cases.recording import Recording, by_times, make_base, record
+from harness.cases.settle import settle
 from harness.filesystems.profiles import Profile
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
@@ -46,11 +47,14 @@ class Bench:
 def open_bench(
     plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
 ) -> Iterator[Bench]:
-    """Guests as the run had them, on the run's own base image. They boot when first used."""
+    """Guests as the run had them, on the run's own base image; where it has none any more, on a new one,
+    made and settled as the run's was, and not kept. Guests boot when first used.
+    """
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
     with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
         directory = folder.path
-        kept = store.layout.base(profile.filesystem, profile.mode)
+        theirs = store.layout.base(profile.filesystem, profile.mode)
+        kept = theirs if theirs.exists() else directory / "base.img.zst"
         base = make_base(profile, kept, directory)
         kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(
@@ -61,6 +65,8 @@ def open_bench(
             recorder = guests.enter_context(
                 Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
             )
+        if profile.mounted_once and kept != theirs:
+            settle(recorder, profile, base, kept)
         yield Bench(plan, recorder, judge, base, directory)
 
 

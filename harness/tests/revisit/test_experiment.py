@@ -1,0 +1,65 @@
+"""What candidates are tried on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.filesystems.profiles import profiles
+from harness.model import Workload
+from harness.plan import Plan
+from harness.revisit import experiment
+from harness.revisit.trust import Named
+from harness.store.layout import RunLayout
+
+
+class Idle:
+    """A worker that never boots."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Idle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("mode", ["xfs/default", "ext4/ordered"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_base_image_made_anew_is_settled_as_that_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kept: bool
+) -> None:
+    """Candidates of an XFS run whose base image was gone were recorded on an image that had never been
+    mounted: 513 blocks of its log that a cut may lose, and the run had none of them. And that image was put
+    into the run directory as the run's own.
+    """
+    profile, layout = profiles()[mode], RunLayout(tmp_path / "run")
+    theirs = layout.base(profile.filesystem, profile.mode)
+    if kept:
+        theirs.parent.mkdir(parents=True)
+        theirs.write_bytes(b"as the run had it")
+    settled: list[Path] = []
+
+    def made(_: object, at: Path, scratch: Path) -> Path:
+        if not at.exists():
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_bytes(b"new")
+        return scratch / "image"
+
+    monkeypatch.setattr(experiment, "make_base", made)
+    monkeypatch.setattr(
+        experiment, "settle", lambda _worker, _profile, base, _kept: settled.append(base), raising=False
+    )
+    monkeypatch.setattr(experiment, "chosen_kernel", lambda *_: None)
+    monkeypatch.setattr(experiment, "make_kits", lambda *_: SimpleNamespace(judge=1, recorder=2))
+    monkeypatch.setattr(experiment, "Worker", Idle)
+    store = SimpleNamespace(layout=layout, info=SimpleNamespace(kernel=SimpleNamespace(name="debian-6.12")))
+    plan, nothing = Plan(configurations=[mode], workloads=[]), Workload("candidate", "", ())
+    with experiment.open_bench(plan, cast(Any, store), profile, nothing, Named()) as bench:
+        assert settled == ([bench.base] if mode == "xfs/default" and not kept else [])
+    assert theirs.exists() is kept
