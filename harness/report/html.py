@@ -18,7 +18,7 @@ from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
-from harness.summary import WORST_FIRST, CaseSummary, CaseVerdict, Summary, shell_code, worst
+from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
 
 _SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
 _OPEN_CASES = 6  # open at once; a page full of open cases hides the next one
@@ -244,24 +244,29 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
 
 
 _GROUP_TITLES = {
-    CaseVerdict.FAIL: "broke a promise",
-    CaseVerdict.UNKNOWN: "could not be decided",
-    CaseVerdict.XFAIL: "broke a promise, as expected",
-    CaseVerdict.PASS: "kept every promise",
+    (CaseVerdict.FAIL, False): "broke a promise",
+    (CaseVerdict.FAIL, True): "lost or damaged what the workload acknowledged, says its own check",
+    (CaseVerdict.UNKNOWN, False): "could not be decided",
+    (CaseVerdict.XFAIL, False): "broke a promise, as expected",
+    (CaseVerdict.XFAIL, True): "lost or damaged what the workload acknowledged, as expected",
+    (CaseVerdict.PASS, False): "kept every promise",
 }
+"""By verdict, worst first, and whether only the workload's own check failed."""
 
 
 def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
     """Cases that were run, worst first: the ones a reader looks for are at the top, open."""
     groups = []
     left = _OPEN_CASES
-    for verdict in (v for v in WORST_FIRST if v in _GROUP_TITLES):
-        members = [c for c in cases if c.summary.verdict is verdict]
+    for (verdict, own), what in _GROUP_TITLES.items():
+        members = [
+            c for c in cases if c.summary.verdict is verdict and words.only_own_check_failed(c.summary) is own
+        ]
         opened = [c.urgent for c in members]
         opened = [wish and sum(opened[: i + 1]) <= left for i, wish in enumerate(opened)]
         left -= sum(opened)
         if members:
-            title = f"{words.plural(len(members), 'case')} {_GROUP_TITLES[verdict]}"
+            title = f"{words.plural(len(members), 'case')} {what}"
             good = verdict in (CaseVerdict.XFAIL, CaseVerdict.PASS)
             groups.append(
                 GroupView(

@@ -204,11 +204,16 @@ def headline(summary: Summary) -> str:
     subject = f"{kernel_name(summary.info)} · {systems}" if systems else kernel_name(summary.info)
     if not run or not summary.checked:
         return f"{subject}: nothing was checked, so nothing is known."
-    kept = [name for name, verdict in run.items() if verdict is CaseVerdict.PASS]
-    parts = _not_kept(summary, run, CaseVerdict.FAIL) + _not_kept(summary, run, CaseVerdict.UNKNOWN)
-    if kept or len(run) > 1:
-        parts.append(_kept(summary, kept, len(run)))
-    parts += _not_kept(summary, run, CaseVerdict.XFAIL)
+    own = _own_checks(summary, CaseVerdict.FAIL)
+    judged = _of_file_systems(summary)
+    kept = [name for name, verdict in judged.items() if verdict is CaseVerdict.PASS]
+    parts = _not_kept(summary, judged, CaseVerdict.FAIL) + own
+    parts += _not_kept(summary, judged, CaseVerdict.UNKNOWN)
+    if kept or len(judged) > 1:
+        parts.append(_kept(summary, kept, len(judged)))
+    elif own and not judged:
+        parts.append("nothing else was found there")
+    parts += _not_kept(summary, judged, CaseVerdict.XFAIL) + _own_checks(summary, CaseVerdict.XFAIL)
     if missing := summary.missing:
         parts.append(f"{plural(len(missing), 'required case')} not run")
     parts += _judged_by(summary)
@@ -219,6 +224,57 @@ def headline(summary: Summary) -> str:
     else:
         parts += [f"{name} was not run" for name in left_out]
     return f"{subject}: {'; '.join(parts)}."
+
+
+def only_own_check_failed(c: CaseSummary) -> bool:
+    """Whether a workload's own check is all that complains of what came back. Then the program may have asked
+    for too little, and nothing that the file system promises was seen broken.
+    """
+    failed = c.verdict in (CaseVerdict.FAIL, CaseVerdict.XFAIL)
+    return failed and all(f.oracle == "program" for f in c.findings)
+
+
+def _of_file_systems(summary: Summary) -> dict[str, CaseVerdict]:
+    """The verdict of each mode that was run, but for cases in which only a workload's own check failed."""
+    told = {
+        name: worst(c.verdict for c in cases if not only_own_check_failed(c))
+        for name, cases in modes(summary).items()
+    }
+    return {name: verdict for name, verdict in told.items() if verdict is not CaseVerdict.NOT_RUN}
+
+
+def _own_checks(summary: Summary, verdict: CaseVerdict) -> list[str]:
+    """What workloads lost, by their own checks: `my-db lost or damaged what it acknowledged on 3 of 3 file
+    systems, says its own check`.
+    """
+    ran: dict[str, list[CaseSummary]] = {}
+    for c in summary.cases:
+        if not c.was_not_run:
+            ran.setdefault(c.case.family, []).append(c)
+    where = {
+        name: [c for c in cases if c.verdict is verdict and only_own_check_failed(c)]
+        for name, cases in ran.items()
+    }
+    where = {name: cases for name, cases in where.items() if cases}
+    expected = ", as expected" if verdict is CaseVerdict.XFAIL else ""
+    if len(where) > _NAMED_MODES:
+        return [
+            f"{len(where)} workloads lost or damaged what they acknowledged, say their own checks{expected}"
+        ]
+    return [
+        f"{name} lost or damaged what it acknowledged on {_places(cases, ran[name])}, "
+        f"says its own check{expected}"
+        for name, cases in where.items()
+    ]
+
+
+def _places(cases: Sequence[CaseSummary], of: Sequence[CaseSummary]) -> str:
+    """`ext4/ordered`, `3 of 3 file systems`, `2 of 4 modes`: where some of the cases of one workload were."""
+    some, every = ({c.case.configuration for c in group} for group in (cases, of))
+    if len(every) == 1:
+        return next(iter(some))
+    systems = {c.case.filesystem for c in of}
+    return f"{len(some)} of {len(every)} {'file systems' if len(systems) == len(every) else 'modes'}"
 
 
 def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVerdict) -> list[str]:
@@ -254,10 +310,13 @@ def _did(verdict: CaseVerdict, oracles: str) -> str:
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
     """` (durability, fsck)`: whose promises a mode broke; ` of 9 kinds`: as many, as expected."""
+    own = {c.case for c in summary.cases if only_own_check_failed(c)}
     names = {
         f.oracle
         for f in summary.findings
-        if f.case.configuration == mode and (f.expectation is None) == (verdict is CaseVerdict.FAIL)
+        if f.case.configuration == mode
+        and f.case not in own
+        and (f.expectation is None) == (verdict is CaseVerdict.FAIL)
     }
     if verdict is CaseVerdict.XFAIL and len(names) > _NAMED_ORACLES:
         return f" of {len(names)} kinds"
@@ -266,11 +325,12 @@ def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
 
 def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     by_mode = modes(summary)
-    states = sum(c.counts.checked for name in kept for c in by_mode[name])
+    cases = [c for name in kept for c in by_mode[name] if not only_own_check_failed(c)]
+    states = sum(c.counts.checked for c in cases)
     if not kept:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0]
-    coverage = [c.info.coverage for name in kept for c in by_mode[name] if not c.was_not_run]
+    coverage = [c.info.coverage for c in cases if not c.was_not_run]
     if not any(coverage):
         return f"{who} kept every promise at every one of {number(states)} crash states"
     return f"{who} kept every promise in {covered_together(coverage, states)}"

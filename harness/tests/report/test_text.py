@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -237,6 +237,53 @@ def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: S
     assert headline(replace(summary, cases=(case,))).endswith("broke promises of 4 kinds, as expected.")
     case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
     assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
+
+
+def _application_fails(
+    summary: Summary, systems: Sequence[str], expectation: Expectation | None = None
+) -> list[CaseSummary]:
+    """my-db on several file systems, its check failing on each."""
+    broken = summary.cases[7]
+    finding = replace(broken.findings[0], oracle="program", expectation=expectation)
+    return [
+        replace(
+            broken,
+            info=replace(broken.info, case=CaseId(*name.split("/"), "my-db")),
+            findings=(replace(finding, case=CaseId(*name.split("/"), "my-db")),),
+        )
+        for name in systems
+    ]
+
+
+def test_what_only_an_applications_own_check_found_is_not_held_against_the_file_system(
+    summary: Summary,
+) -> None:
+    """A bug of an application was `ext4, btrfs, xfs: 3 modes broke promises`."""
+    cases = _application_fails(summary, ["ext4/ordered", "btrfs/default", "xfs/default"])
+    told = headline(replace(summary, cases=tuple(cases)))
+    assert told.endswith(
+        " · ext4, btrfs, xfs: my-db lost or damaged what it acknowledged on 3 of 3 file systems, says its "
+        "own check; nothing else was found there."
+    )
+    beside = headline(replace(summary, cases=(*summary.cases[:3], cases[0])))
+    assert beside.partition(": ")[2] == (
+        "my-db lost or damaged what it acknowledged on ext4/ordered, says its own check; "
+        "ext4/ordered kept every promise at every one of 163 crash states."
+    )
+
+
+def test_what_fsck_finds_as_well_is_held_against_the_file_system(summary: Summary) -> None:
+    (case,) = _application_fails(summary, ["ext4/ordered"])
+    both = replace(case, findings=(*case.findings, replace(case.findings[0], oracle="fsck")))
+    told = headline(replace(summary, cases=(both,)))
+    assert told.endswith("ext4/ordered broke promises (fsck, program).")
+
+
+def test_an_undecided_application_is_undecided(summary: Summary) -> None:
+    known = next(f.expectation for f in summary.findings if f.expectation)
+    (case,) = _application_fails(summary, ["ext4/ordered"], known)
+    told = headline(replace(summary, cases=(replace(case, doubt="it differs"),)))
+    assert told.endswith("ext4/ordered could not be decided.")
 
 
 def test_many_broken_modes_are_counted_not_named(summary: Summary) -> None:
