@@ -18,10 +18,9 @@ from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_bytes, write_atomically
 from harness.kernels.find import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
-from harness.report.changes import Change, Changes, changes, changes_html, changes_json, changes_text
+from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
 from harness.revisit.compare import Comparison, compare, same_recordings
-from harness.store import RunStore
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise
@@ -80,31 +79,29 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     powercut compare BEFORE AFTER --html patch.html      # what did a patch fix, what did it break?
 
     By states, a case or state that only one run has counts as a difference. Exits 0 if the runs agree on
-    everything, 1 if not, 4 if there was nothing to compare. By findings, exits 0 if the second run has none
-    that the first had not, 1 if it has, 3 if a case was not decided in both or the second did not
-    look as far, 4 if none was decided.
+    everything, 1 if not, 3 if both left the same undecided, 4 if there was nothing to compare. By findings, a
+    finding is fixed if the second run looked at all states that the first may have looked at, and does not
+    show it. Exits 0 if the second run has none that the first had not, 1 if it has, 3 if a case was not
+    decided in both or the second did not look as far, 4 if none was decided.
     """
     with open_run(first) as one, open_run(second) as two:
         if (by or ("states" if same_recordings(one, two) else "findings")) == "findings":
-            return _compare_findings(
-                changes(summarise(one), summarise(two), (_source(one), _source(two))), as_json, html
-            )
+            one_side, other = (Side.of(store, shown_path(store.path)) for store in (one, two))
+            return _compare_findings(changes(one_side, other), as_json, html)
         if html:
             raise UsageError("a page is made of findings only", "add --by findings")
         found = compare(one, two)
     if as_json:
         console.say(json_bytes(_comparison(found)).decode())
     else:
-        for difference in (*found.cases, *found.differences):
-            console.say(str(difference))
+        for line in (*found.cases, *found.differences, *found.undecided):
+            console.say(str(line))
         console.say(_compared(found))
     if found.differences or found.cases:
         return ExitCode.INCONSISTENT
+    if found.undecided:
+        return ExitCode.UNDECIDED
     return ExitCode.CONSISTENT if found.states else ExitCode.NOTHING_RUN
-
-
-def _source(store: RunStore) -> str:
-    return source_words(store, shown_path(store.path))
 
 
 def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitCode:
@@ -127,6 +124,7 @@ def _comparison(found: Comparison) -> dict[str, object]:
         "states": found.states,
         "differences": [{"crash_point": str(d.point), "text": str(d)} for d in found.differences],
         "cases": [str(c) for c in found.cases],
+        "undecided": list(found.undecided),
     }
 
 
@@ -134,7 +132,8 @@ def _compared(found: Comparison) -> str:
     told = f"{plural(found.states, 'crash state')} compared, {plural(len(found.differences), 'difference')}"
     if found.one_sided:
         told += f", {number(found.one_sided)} of them in states that only one run judged"
-    return told + (f"; {plural(len(found.cases), 'case')} differ as a whole" if found.cases else "")
+    told += f"; {plural(len(found.cases), 'case')} differ as a whole" if found.cases else ""
+    return told + (f"; {number(len(found.undecided))} undecided in both" if found.undecided else "")
 
 
 @click.command("list")

@@ -2,28 +2,33 @@
 
 The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
 crash points are not compared, since those of two recordings name different disks. What the second run does
-not show is fixed only if that run looked at least as far as the first.
+not show is fixed only if that run looked at every state that the first can have looked at (`reach`), or, of
+the same recording, at each that the first did look at.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
 from harness.model import CaseId
-from harness.report.lines import reproduce
+from harness.oracles import ORACLES
+from harness.report.lines import reproduce, source_words
 from harness.report.pages import template
-from harness.report.words import covered, number, plural
+from harness.report.reach import reach_of
+from harness.report.words import covered, enumerated, number, plural
+from harness.store import RunStore
 from harness.store.records import Coverage, Finding
-from harness.summary import CaseSummary, Summary
+from harness.summary import CaseSummary, Summary, summarise
 
 
 class Change(enum.StrEnum):
-    """What became of a finding. GONE is not FIXED: the second run has not decided its case, or has not looked
-    as far.
+    """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not look
+    at all that the first may have looked at.
     """
 
     NEW = "new"
@@ -67,51 +72,71 @@ class Changes:
         return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
 
 
-def changes(first: Summary, second: Summary, sources: tuple[str, str]) -> Changes:
-    """Compare the findings of two runs, expected ones too. `sources`: see `lines.source_words`. Raises
-    UsageError if they share no case.
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A run to compare. `states`: which its plan asks for. `source`: see `lines.source_words`. `judged`: the
+    names of the states of a case that it has a verdict on.
     """
-    mine, others = ({c.case: c for c in s.cases} for s in (first, second))
+
+    summary: Summary
+    states: tuple[str, ...]
+    source: str
+    judged: Callable[[CaseId], AbstractSet[str]]
+
+    @classmethod
+    def of(cls, store: RunStore, shown: str) -> Side:
+        """The run of `store`, whose directory is shown to people as `shown`. Raises StoreError."""
+
+        def judged(case: CaseId) -> AbstractSet[str]:
+            return {str(v.state) for v in store.iter_verdicts(case)}
+
+        return cls(summarise(store), store.plan().fault_models, source_words(store, shown), judged)
+
+    @property
+    def cases(self) -> Mapping[CaseId, CaseSummary]:
+        return {c.case: c for c in self.summary.cases}
+
+
+def changes(first: Side, second: Side) -> Changes:
+    """Compare the findings of two runs, expected ones too. Raises UsageError if they share no case."""
+    one, two, mine, others = first.summary, second.summary, first.cases, second.cases
     if mine.keys().isdisjoint(others):
-        raise UsageError(f"{first.run} and {second.run} share no case", "compare runs of the same workloads")
-    before, after = _findings(first.cases), _findings(second.cases)
-    found = [
-        _changed(Change.STILL if key in before else Change.NEW, f, second, sources[1])
-        for key, f in after.items()
-    ]
+        raise UsageError(f"{one.run} and {two.run} share no case", "compare runs of the same workloads")
+    as_far = {case for case in mine if case in others and _as_far(case, first, second)}
+    before, after = _findings(one.cases), _findings(two.cases)
+    found = [_changed(Change.STILL if key in before else Change.NEW, f, second) for key, f in after.items()]
     for key, f in before.items():
         if key not in after:
-            change = Change.FIXED if _looked_for(f, mine[f.case], others.get(f.case)) else Change.GONE
-            found.append(_changed(change, f, first, sources[0]))
+            looked = f.case in as_far and f.oracle in _judging(others[f.case])
+            found.append(_changed(Change.FIXED if looked else Change.GONE, f, first))
     order = list(Change)
     found.sort(key=lambda c: order.index(c.change))
     both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
-    return Changes(first.run, second.run, len(both), tuple(found), tuple(_undecided(mine, others)))
+    undecided = _undecided(first, second, as_far)
+    return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided))
 
 
-def _changed(change: Change, finding: Finding, run: Summary, source: str) -> Changed:
-    return Changed(change, finding, run.run, reproduce(finding.case, finding.state, source))
+def _changed(change: Change, finding: Finding, run: Side) -> Changed:
+    return Changed(change, finding, run.summary.run, reproduce(finding.case, finding.state, run.source))
 
 
-def _looked_for(finding: Finding, first: CaseSummary, second: CaseSummary | None) -> bool:
-    """Whether the second run would have shown it again."""
-    if second is None or not _decided(second):
+def _judging(case: CaseSummary) -> AbstractSet[str]:
+    """The oracles that judged a case; a case that lists none was judged by all."""
+    return set(case.info.oracles or ORACLES)
+
+
+def _as_far(case: CaseId, first: Side, second: Side) -> bool:
+    """Whether the second run decided the case, and looked at every state that the first may have looked at;
+    of the same recording, at each state that the first has a verdict on.
+    """
+    one, two = first.cases[case], second.cases[case]
+    if not _decided(two):
         return False
-    judged = second.info.oracles
-    return _as_far(first.info.coverage, second.info.coverage) and (not judged or finding.oracle in judged)
-
-
-def _as_far(first: Coverage | None, second: Coverage | None) -> bool:
-    """Whether the second looked at as many of the crash states. None: at all of the write log's own order."""
-    if first is not None and first.moments:
-        if second is None or not second.moments:
-            return False
-        return second.exhaustive or (not first.exhaustive and (first.losses or 0) <= (second.losses or 0))
-    if second is None or not second.open:
-        return True  # the log's own order is among the legal states
-    if second.moments:
-        return False  # what a budget left open may be just what the first saw
-    return first is not None and bool(first.open) and second.visits >= first.visits
+    reaches = [reach_of(s.states, s.cases[case].info.coverage) for s in (first, second)]
+    if reaches[1].covers(reaches[0]):
+        return True
+    same = bool(one.info.log_hash) and one.info.log_hash == two.info.log_hash
+    return same and first.judged(case) <= second.judged(case)
 
 
 def _findings(cases: Sequence[CaseSummary]) -> dict[tuple[CaseId, str, str], Finding]:
@@ -122,18 +147,21 @@ def _decided(case: CaseSummary | None) -> bool:
     return case is not None and not case.was_not_run and not case.undecided
 
 
-def _undecided(mine: Mapping[CaseId, CaseSummary], others: Mapping[CaseId, CaseSummary]) -> list[str]:
-    """The cases that one run has and the other does not, or has not decided, or that the second run did not
-    look at as far.
+def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[str]:
+    """The cases that one run has and the other does not, or has not decided, or of which the second run did
+    not look at all that the first may have looked at, or did not judge by all of its oracles.
     """
-    lines = []
+    lines, mine, others = [], first.cases, second.cases
     for case in dict.fromkeys([*mine, *others]):
         told = [_state(cases.get(case)) for cases in (mine, others)]
         if told != ["", ""]:
             lines.append(f"{case}: {told[0] or 'decided'} in the first, {told[1] or 'decided'} in the second")
-        elif not _as_far(mine[case].info.coverage, others[case].info.coverage):
-            one, two = (_extent(cases[case].info.coverage) for cases in (mine, others))
+            continue
+        if case not in as_far:
+            one, two = (_extent(side, case) for side in (first, second))
             lines.append(f"{case}: the second run did not look as far: {two}; the first: {one}")
+        if missing := _judging(mine[case]) - _judging(others[case]):
+            lines.append(f"{case}: the second run did not judge by {enumerated(sorted(missing))}")
     return lines
 
 
@@ -144,8 +172,10 @@ def _state(case: CaseSummary | None) -> str:
     return "not run" if case.was_not_run else ("undecided" if case.undecided else "")
 
 
-def _extent(coverage: Coverage | None) -> str:
-    return "every state of the write log's own order" if coverage is None else covered(coverage)
+def _extent(side: Side, case: CaseId) -> str:
+    coverage: Coverage | None = side.cases[case].info.coverage
+    what = "every state of the write log's own order" if coverage is None else covered(coverage)
+    return f"{what} ({', '.join(side.states)})"
 
 
 def changes_text(found: Changes) -> Iterator[str]:
@@ -189,8 +219,9 @@ def changes_json(found: Changes) -> dict[str, Any]:
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
     "still there": "Both runs show these.",
-    "fixed": "The first run shows these; the second looked at least as far and does not.",
-    "not looked at again": "The first run shows these; the second did not decide the case, or look as far.",
+    "fixed": "The first run shows these; the second looked at all that the first did, and does not.",
+    "not looked at again": "The first run shows these; the second did not decide the case, or did not "
+    "look at all that the first may have looked at.",
 }
 
 

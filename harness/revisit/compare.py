@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 from harness.model import CaseId, CrashPoint, Verdict
 from harness.store import RunStore
-from harness.store.records import CaseRecord
+from harness.store.records import CaseRecord, CaseStatus
 
 Seen = tuple[Verdict, frozenset[tuple[str, str]]]
 """A verdict, and the violated promises, each as (oracle, signature)."""
@@ -42,12 +42,14 @@ class CaseDifference:
 class Comparison:
     """`states`: number of states with a verdict in both runs. `differences`: states on which the runs differ,
     including those that only one of them judged. `cases`: cases that only one run has, or that ended
-    differently.
+    differently. `undecided`: states and cases that neither run decided, with their names: two UNKNOWN are
+    the same word, but they do not agree on anything.
     """
 
     states: int
     differences: tuple[Difference, ...]
     cases: tuple[CaseDifference, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def one_sided(self) -> int:
@@ -69,13 +71,19 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
             f"{first.path.name} and {second.path.name} share no case",
             "compare a run with one made by: powercut run --recordings RUN",
         )
-    states = 0
-    differences: list[Difference] = []
-    for case in common:
-        count, found = _compare_case(case, first, second)
-        states += count
-        differences += found
-    return Comparison(states, tuple(differences), tuple(_case_differences(mine, others)))
+    compared = [_compare_case(case, first, second) for case in common]
+    return Comparison(
+        sum(c.states for c in compared),
+        tuple(d for c in compared for d in c.differences),
+        tuple(_case_differences(mine, others)),
+        tuple(name for c in compared for name in c.undecided)
+        + tuple(f"{case}: undecided in both" for case in common if _open(mine[case]) and _open(others[case])),
+    )
+
+
+def _open(case: CaseRecord) -> bool:
+    """Whether a case has not been decided as a whole; one that was left out has nothing to decide."""
+    return case.status in (CaseStatus.PLANNED, CaseStatus.RECORDED, CaseStatus.UNKNOWN)
 
 
 def _case_differences(
@@ -87,7 +95,8 @@ def _case_differences(
             yield CaseDifference(case, *told)
 
 
-def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int, Iterator[Difference]]:
+def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> Comparison:
+    """The states of a case that both runs have."""
     a, b = first.case(case), second.case(case)
     if a is None or b is None or _other_recording(a.info.log_hash, b.info.log_hash):
         raise UsageError(
@@ -96,11 +105,18 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> tuple[int,
         )
     seen_a, seen_b = _verdicts(case, first), _verdicts(case, second)
     order = dict.fromkeys(v.state for store in (first, second) for v in store.iter_verdicts(case))
-    return len(seen_a.keys() & seen_b.keys()), (
-        Difference(CrashPoint(case, state), seen_a.get(str(state)), seen_b.get(str(state)))
-        for state in order
-        if seen_a.get(str(state)) != seen_b.get(str(state))
+    pairs = [(CrashPoint(case, s), seen_a.get(str(s)), seen_b.get(str(s))) for s in order]
+    return Comparison(
+        len(seen_a.keys() & seen_b.keys()),
+        tuple(Difference(point, one, two) for point, one, two in pairs if one != two),
+        undecided=tuple(
+            f"{point}: UNKNOWN in both" for point, one, two in pairs if one == two and _is_unknown(one)
+        ),
     )
+
+
+def _is_unknown(seen: Seen | None) -> bool:
+    return seen is not None and seen[0] is Verdict.UNKNOWN
 
 
 def same_recordings(first: RunStore, second: RunStore) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.garbage import Kept
 from harness.store.records import CaseInfo, CaseStatus, Coverage, How, JudgedState
@@ -58,16 +59,21 @@ def recorded(
     status: CaseStatus = CaseStatus.DONE,
     coverage: Coverage | None = None,
     oracles: tuple[str, ...] = (),
+    states: tuple[str, ...] = ("prefix",),
+    unknown: bool = False,
 ) -> Path:
-    """A run of one case with a state for each of `verdicts`; None passes."""
+    """A run of one case with a state for each of `verdicts`; None passes, or is `unknown`."""
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], fault_models=states))
         info = CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash)
         store.add_case(replace(info, coverage=coverage, oracles=oracles))
         store.put_judgements(
             case,
             [
-                JudgedState(CrashState(i), str(i), Judgement((v,) if v else ()), How.JUDGED)
+                JudgedState(
+                    CrashState(i), str(i), Judgement((v,) if v else (), ("lost",) * unknown), How.JUDGED
+                )
                 for i, v in enumerate(verdicts)
             ],
         )
@@ -166,36 +172,67 @@ LEGAL = Coverage(moments=14, losses=None, open=0, visits=40)
 CUT = Coverage(moments=14, losses=1, open=64, visits=40, why="the budget: 40 states a case")
 
 
+EXHAUSTIVE, SECTORS, PREFIX = ("exhaustive",), ("sectors",), ("prefix",)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "change"),
     [
-        (None, None, "fixed"),
-        (None, LEGAL, "fixed"),
-        (None, CUT, "not looked at again"),
-        (CUT, CUT, "fixed"),
-        (CUT, LEGAL, "fixed"),
-        (LEGAL, None, "not looked at again"),
-        (LEGAL, CUT, "not looked at again"),
-        (CUT, replace(CUT, losses=0), "not looked at again"),
-        (None, Coverage(0, -1, 36, 5, "5 of 41 states"), "not looked at again"),
+        ((PREFIX, None), (PREFIX, None), "fixed"),
+        ((PREFIX, None), (EXHAUSTIVE, LEGAL), "fixed"),
+        ((PREFIX, None), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "fixed"),
+        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "not looked at again"),
+        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, replace(CUT, losses=0)), "not looked at again"),
+        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "not looked at again"),
+        ((("prefix", "torn"), None), (PREFIX, None), "not looked at again"),
+        ((PREFIX, None), (PREFIX, Coverage(0, -1, 36, 5, "5 of 41 states")), "not looked at again"),
     ],
 )
 def test_what_the_second_run_did_not_look_for_is_not_fixed(
-    tmp_path: Path, first: Coverage | None, second: Coverage | None, change: str
+    tmp_path: Path,
+    first: tuple[tuple[str, ...], Coverage | None],
+    second: tuple[tuple[str, ...], Coverage | None],
+    change: str,
 ) -> None:
-    """A run of prefixes `fixed` what a run of all legal states had found."""
-    before = recorded(tmp_path / "a", LOST, coverage=first)
-    after = recorded(tmp_path / "b", None, log_hash="other", coverage=second)
+    """A run of prefixes `fixed` what a run of all legal states had found; one of blocks what only sectors
+    show; and one whose budget ended at other states of the same depth.
+    """
+    before = recorded(tmp_path / "a", LOST, states=first[0], coverage=first[1])
+    after = recorded(tmp_path / "b", None, log_hash="other", states=second[0], coverage=second[1])
     done = powercut("compare", before, after)
     assert done.output.startswith(f"{change}: ext4-ordered/append-fsync durability")
     assert done.exit_code == (ExitCode.CONSISTENT if change == "fixed" else ExitCode.UNDECIDED)
     assert ("the second run did not look as far" in done.output) == (change != "fixed")
 
 
+def test_the_same_states_of_one_recording_are_looked_at_again_whatever_the_budget(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", None, LOST, states=EXHAUSTIVE, coverage=CUT)
+    for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not looked at again")]):
+        after = recorded(tmp_path / f"b{number}", *verdicts, states=EXHAUSTIVE, coverage=CUT)
+        assert powercut("compare", before, after, "--by", "findings").output.startswith(f"{change}: ")
+
+
+def test_two_unknown_do_not_agree(tmp_path: Path) -> None:
+    """Two runs that lost every guest were "0 differences", exit 0."""
+    sides = [recorded(tmp_path / name, None, None, unknown=True) for name in "ab"]
+    done = powercut("compare", *sides)
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert "ext4-ordered/append-fsync@0: UNKNOWN in both" in done.output
+    assert done.output.endswith("2 crash states compared, 0 differences; 2 undecided in both\n")
+    unfinished = [recorded(tmp_path / name, None, status=CaseStatus.UNKNOWN) for name in "cd"]
+    assert powercut("compare", *unfinished).exit_code == ExitCode.UNDECIDED
+
+
 def test_what_the_second_run_did_not_judge_is_not_fixed(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", LOST)
     after = recorded(tmp_path / "b", None, log_hash="other", oracles=("fsck",))
-    assert powercut("compare", before, after).output.startswith("not looked at again: ")
+    done = powercut("compare", before, after)
+    assert done.output.startswith("not looked at again: ")
+    assert "the second run did not judge by" in done.output
+    assert done.exit_code == ExitCode.UNDECIDED
 
 
 def test_a_comparison_is_json_and_a_page_too(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def put(
 ) -> None:
     store.add_case(CaseInfo(case, log_hash=log_hash))
     store.put_judgements(case, [JudgedState(CrashState(n), f"{n}", j) for n, j in judgements.items()])
+    store.set_case_status(case, CaseStatus.DONE)
 
 
 def differing(comparison: Comparison) -> list[str]:
@@ -52,10 +53,10 @@ def test_what_only_one_run_has_is_a_difference(stores: tuple[RunStore, RunStore]
         f"{CASE}@0: PASS in the first, not judged in the second",
         f"{CASE}@3: not judged in the first, FAIL durability (y) in the second",
     ]
-    assert [str(c) for c in found.cases] == [f"{OTHER}: planned in the first, no such case in the second"]
+    assert [str(c) for c in found.cases] == [f"{OTHER}: done in the first, no such case in the second"]
     other_way = compare(two, one)
     assert len(other_way.differences) == 2
-    assert [c.second for c in other_way.cases] == ["planned"]
+    assert [c.second for c in other_way.cases] == ["done"]
 
 
 def test_a_case_that_one_run_did_not_run_is_a_difference(stores: tuple[RunStore, RunStore]) -> None:
@@ -68,7 +69,7 @@ def test_a_case_that_one_run_did_not_run_is_a_difference(stores: tuple[RunStore,
     two.set_case_status(OTHER, CaseStatus.NOT_RUN, "no fio")
     found = compare(one, two)
     assert differing(found) == [f"{OTHER}@5: PASS in the first, not judged in the second"]
-    assert [str(c) for c in found.cases] == [f"{OTHER}: planned in the first, not-run in the second"]
+    assert [str(c) for c in found.cases] == [f"{OTHER}: done in the first, not-run in the second"]
 
 
 def test_two_runs_alike_do_not_differ(stores: tuple[RunStore, RunStore]) -> None:

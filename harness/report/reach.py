@@ -1,0 +1,85 @@
+"""Which crash states of a case a run looked at, for sure and at most: what one run may say of another.
+
+Pure. Runs may have made recordings of their own, so sets of states are compared by their rules: all legal
+states by blocks or by sectors, as deep as the exploration came, or the states of the log's own order. What a
+budget ended is between two such sets: all of the last complete depth was looked at, none beyond the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.plan import LEGAL
+from harness.store.records import Coverage
+
+TORN = "torn"
+"""The states of the log's own order that are legal only by sectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A set of crash states. `order`: fault models of the log's own order, each with all its states. `unit`:
+    what the disk writes as a whole, in sectors, if it has legal states; then all in which at most `depth`
+    units differ from "all lost" or from "all kept" at each moment; None: all.
+    """
+
+    order: frozenset[str] = frozenset()
+    unit: int | None = None
+    depth: int | None = None
+
+    def contains(self, other: Region) -> bool:
+        """Whether it surely has every state of the other, if both are of one workload."""
+        return self._contains_order(other.order) and self._contains_legal(other)
+
+    def _contains_order(self, models: frozenset[str]) -> bool:
+        whole = self.unit is not None and self.depth is None
+        legal = {m for m in models if whole and (self.unit == 1 or m != TORN)}
+        return models <= self.order | legal
+
+    def _contains_legal(self, other: Region) -> bool:
+        if other.unit is None:
+            return True
+        if self.unit is None:
+            return False
+        if other.depth == 0:
+            return True  # "all lost" and "all kept" are the same in any unit
+        if self.unit > other.unit:
+            return False
+        if self.depth is None or other.depth is None:
+            return self.depth is None
+        return self.depth >= other.depth * (other.unit // self.unit)
+
+
+NOTHING = Region()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a run looked at: at least `least`, and nothing beyond `most`."""
+
+    least: Region
+    most: Region
+
+    def covers(self, other: Reach) -> bool:
+        """Whether all that the other can have looked at was surely looked at here. What is exact covers
+        itself; a reach that a budget ended does not, since the budgets may have ended at different states.
+        """
+        return self.least.contains(other.most)
+
+
+def reach_of(states: Iterable[str], coverage: Coverage | None) -> Reach:
+    """The reach of a decided case, in a run whose plan asks for these `states`."""
+    asked = frozenset(states)
+    unit = next((LEGAL[name] for name in asked if name in LEGAL), None)
+    if unit is None or (coverage is not None and not coverage.moments):
+        order = Region(frozenset(asked - LEGAL.keys()) or frozenset({"prefix"}))
+        return Reach(NOTHING if coverage is not None and coverage.open else order, order)
+    every = Region(unit=unit)
+    if coverage is None:
+        return Reach(NOTHING, every)
+    if coverage.losses is None:
+        return Reach(every, every)
+    least = Region(unit=unit, depth=coverage.losses) if coverage.losses >= 0 else NOTHING
+    # States drawn at random may be of any depth.
+    return Reach(least, every if coverage.alike else Region(unit=unit, depth=coverage.losses + 1))
