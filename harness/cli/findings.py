@@ -104,9 +104,13 @@ def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
 @click.argument("case", metavar="ID")
 @source_option
 @click.option("--oracle", default="", help="The finding of this oracle. Default: the first finding.")
+@click.option("--module", "modules", multiple=True, type=click.Path(path_type=Path), metavar="FILE.ko",
+              help="The module that RUN had in place of the kernel's own; goes along.")  # fmt: skip
 @click.option("--output", type=Folder(), metavar="DIR", help="A new folder. Default: in reports/findings.")
 @guarded
-def dossier_command(case: str, source: Path, oracle: str, output: Path | None) -> ExitCode:
+def dossier_command(
+    case: str, source: Path, oracle: str, modules: tuple[Path, ...], output: Path | None
+) -> ExitCode:
     """Begin the folder of a finding for its maintainers, as far as a program can.
 
     \b
@@ -114,15 +118,15 @@ def dossier_command(case: str, source: Path, oracle: str, output: Path | None) -
     powercut history ext4-fast_commit/random1-7-20 --from RUN    and: which kernels have it
     powercut dossier ext4-fast_commit/random1-7-20 --from RUN
 
-    ID is a case or a crash point of the run. Writes README.md, finding.toml, a reproduce.sh that needs no
-    Powercut, and the evidence; what is left to do says TO DO. Then: powercut findings SLUG.
+    ID is a finding, a case or a crash point of the run. Writes README.md, finding.toml, a reproduce.sh that
+    needs no Powercut, and the evidence; what is left to do says TO DO. Then: powercut findings SLUG.
     """
     with open_run(source) as store:
         finding = finding_to_shrink(store, case, oracle)
         if finding is None:
             raise UsageError(f"{case} has no finding", "the report names the cases that have one")
         folder = output or Path("reports", "findings", slug_of(finding))
-        for file in draft(store, finding, folder):
+        for file in draft(store, finding, folder, modules):
             console.say(shown_path(file))
     console.say(
         f"finish what says TO DO, then: powercut findings {folder.name} --folder {shown_path(folder.parent)}"

@@ -192,12 +192,12 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
             return ExitCode.CONSISTENT
         shrunk = shrink(store, finding, named_kernel(given), console.say)
         if shrunk is None:
-            console.say(f"{case}: a new recording does not show {finding.oracle}")
+            console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")
             return ExitCode.UNDECIDED
         again = store.plan()
         file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, workload_file(shrunk, finding.case))
+        write_atomically(file, workload_file(shrunk, finding.case, finding.id))
     for op in shrunk.workload.operations:
         console.say(f"  {op}")
     console.say(f"{shrunk.tried} candidates recorded; {shown_path(file)}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.dossiers.folder import EVIDENCE, SCRIPT
 from harness.dossiers.shell import shell_line
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.host.files import write_atomically
+from harness.host.files import file_hash, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
 from harness.model import Operation, Workload
@@ -30,21 +30,24 @@ def slug_of(finding: Finding) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"{finding.case} {finding.oracle}".lower()).strip("-")
 
 
-def draft(store: RunStore, finding: Finding, folder: Path) -> list[Path]:
+def draft(store: RunStore, finding: Finding, folder: Path, modules: Sequence[Path] = ()) -> list[Path]:
     """Write the dossier of a finding into a new folder; returns its files. Its workload is the shrunk one, if
-    the run has it. Raises UsageError if the folder is there, and for a workload that runs programs.
+    the run has one of this very finding. `modules`: those that took the place of the kernel's own in the run;
+    a copy goes into the folder, and the kernel with its own becomes the control. Raises UsageError if the
+    folder is there, for a workload that runs programs, and for modules that are not those of the run.
     """
+    _need_same(store.info.kernel.replaced, modules)
     if folder.exists():
         raise UsageError(f"{folder} is there already", "name another one: --output DIR")
     (profile,) = select_profiles([finding.case.configuration])
-    workload, shrunk = _workload(store, finding)
+    workload, shown = _workload(store, finding)
     record = store.case(finding.case)
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
     files = {
-        "README.md": _readme(store, finding, record.info, operations, shrunk),
-        "finding.toml": _toml(store, finding, profile),
-        SCRIPT: script(profile, finding, operations),
+        "README.md": _readme(store, finding, record.info, operations, shown),
+        "finding.toml": _toml(store, finding, profile, shown),
+        SCRIPT: script(profile, finding, operations, shown),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
     evidence = store.evidence(finding)
@@ -54,29 +57,58 @@ def draft(store: RunStore, finding: Finding, folder: Path) -> list[Path]:
     (folder / EVIDENCE).mkdir(parents=True)
     for name, text in files.items():
         write_atomically(folder / name, text, 0o755 if name == SCRIPT else 0o644)
-    return [folder / name for name in files]
+    for module in modules:
+        write_atomically(folder / module.name, module.read_bytes())
+    return [folder / name for name in (*files, *(m.name for m in modules))]
 
 
-def _workload(store: RunStore, finding: Finding) -> tuple[Workload, bool]:
-    """The workload to show it with, and whether it is shrunk."""
+def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
+    """Raises UsageError unless these are the modules of the run, byte for byte: else the folder would accuse
+    another one, or the kernel's own.
+    """
+    if len(replaced) > 1:
+        raise UsageError(
+            f"the run replaced {len(replaced)} modules", "a dossier shows one: run it again with that alone"
+        )
+    given = sorted(file_hash(m) for m in modules if m.is_file())
+    if given == sorted(replaced.values()):
+        return
+    if not replaced:
+        raise UsageError("the run was on the kernel's own modules", "leave out the module")
+    (path, sha), *_ = replaced.items()
+    raise UsageError(
+        f"the run was with {path} (sha256 {sha[:12]}) in place of the kernel's own module, and so must be a "
+        "dossier of it",
+        f"name it, as it was: {shlex.join(['--module', path])}",
+    )
+
+
+def _workload(store: RunStore, finding: Finding) -> tuple[Workload, str]:
+    """The workload to show it with; and, if that is shrunk, what it shows, else nothing. A workload that was
+    shrunk from another finding of the same oracle shows that one.
+    """
     short = store.path / "shrunk" / f"{finding.case.workload}-{finding.oracle}.toml"
-    found = load_workload(str(short.resolve())) if short.is_file() else None
-    found = found or find_workload(store.plan().workloads, finding.case.workload)
+    head = short.read_text().splitlines()[:2] if short.is_file() else []
+    if head[1:] == [f"# Shrunk from {finding.case}, finding {finding.id}."]:
+        found, shown = load_workload(str(short.resolve())), head[0].partition(f"{finding.oracle}: ")[2]
+    else:
+        found, shown = find_workload(store.plan().workloads, finding.case.workload), ""
     if found.opaque:
         raise UsageError(f"{found.name} runs programs", "only lists of operations become a script")
-    return found, short.is_file()
+    return found, shown
 
 
-def script(profile: Profile, finding: Finding, operations: Sequence[Operation]) -> str:
-    """reproduce.sh from its template. What fsck or mount decides is complete; else the check is to be
-    written, and until then the script exits with 2: it could not tell.
+def script(profile: Profile, finding: Finding, operations: Sequence[Operation], shown: str = "") -> str:
+    """reproduce.sh from its template. `shown`: what these operations show, if they are shrunk. What fsck or
+    mount decides is complete; else the check is to be written, and until then the script exits with 2: it
+    could not tell.
     """
     if profile.second or profile.repair:
         raise UsageError(
             f"{profile.name} takes a second device, or a repair before it is mounted",
             "the template knows neither: write reproduce.sh by hand",
         )
-    title = f"{profile.name}: {one_line(finding.summary)}"
+    title = f"{profile.name}: {one_line(shown or finding.summary)}"
     fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]
     lines = [shell_line(op, i) for i, op in enumerate(operations)]
     used = {word for line in lines for word in ("xfs_io", "setfattr", "perl") if word in line}
@@ -132,34 +164,45 @@ def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding
     return "\n".join(map(one_line, lines)) + "\n"
 
 
-def _toml(store: RunStore, finding: Finding, profile: Profile) -> str:
+def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> str:
     pin = re.sub(r"^(debian-\d+\.\d+)\..*", r"\1", store.info.kernel.name)
-    title = one_line(f"{profile.filesystem}: {finding.summary}").replace("\\", "/").replace('"', "'")
+    (module,) = [Path(path).name for path in store.info.kernel.replaced] or [""]
+    subject = f"{profile.filesystem}, with {module} built anew" if module else profile.filesystem
+    title = one_line(f"{subject}: {shown or finding.summary}").replace("\\", "/").replace('"', "'")
     modules = ", ".join(f'"{m}"' for m in profile.modules)
+    head = f'title = "{title}"\nmodules = [{modules}]\n\n[[run]]\nkernel = "{pin}"\n'
+    if module:
+        return (
+            f'{head}module = "{module}"\nsays = "BROKEN"\n\n'
+            f'[[run]]\nkernel = "{pin}"\nsays = "KEPT"\nnote = "the kernel\'s own module"\n'
+        )
     return (
-        f'title = "{title}"\nmodules = [{modules}]\n\n[[run]]\nkernel = "{pin}"\nsays = "BROKEN"\n\n'
+        f'{head}says = "BROKEN"\n\n'
         "# TO DO: a control that isolates it: other OPTIONS, another kernel, a patch\n"
         f'[[run]]\nkernel = "{pin}"\nenvironment = {{ OPTIONS = "TO DO" }}\nsays = "KEPT"\n'
     )
 
 
 def _readme(
-    store: RunStore, finding: Finding, info: CaseInfo, operations: Sequence[Operation], shrunk: bool
+    store: RunStore, finding: Finding, info: CaseInfo, operations: Sequence[Operation], shown: str
 ) -> str:
     strip = read_strip(store.layout, finding.id)
     kernels = [f"{c.kernel}: {c.words}" for c in strip.cells] if strip else []
     todo = [] if strip else ["TO DO: `powercut history` asks the other kernels."]
     first = finding.violations[0]
+    kernel = " with ".join([store.info.kernel.name, *(Path(m).name for m in store.info.kernel.replaced)])
+    before = " (Operations are numbered as before it was shrunk; so is the evidence.)" if shown else ""
     words = [
-        f"# {finding.case.configuration}: {finding.summary}",
+        f"# {finding.case.configuration}: {shown or finding.summary}",
         "TO DO: one paragraph: what goes wrong, and why it matters.",
-        f"**Promise.** TO DO: where it is written down. Expected: {first.expected} Found: {first.found}",
+        f"**Promise.** TO DO: where it is written down. Expected: {first.expected} Found: {first.found}"
+        + before,
         "**How to see it.** `sh reproduce.sh` as root. The operations"
-        + (":" if shrunk else " (TO DO: `powercut shrink` leaves those that it needs):"),
+        + (":" if shown else " (TO DO: `powercut shrink` leaves those that it needs):"),
         "\n".join(["```", *map(str, operations), "```"]),
         f"mkfs: `{info.mkfs_options}`; mount options: `{info.mount_options or '(none)'}`",
-        "**Controls.** TO DO",
-        "**Kernels.** " + "; ".join([f"{store.info.kernel.name}: seen", *kernels, *todo]),
+        "**Controls.** " + ("The kernel's own module." if store.info.kernel.replaced else "TO DO"),
+        "**Kernels.** " + "; ".join([f"{kernel}: seen", *kernels, *todo]),
         "**Code.** TO DO: the path, with the names of functions; what is only read is said to be so.",
         "**Not claimed.** TO DO",
     ]

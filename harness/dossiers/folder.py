@@ -31,20 +31,21 @@ class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     `environment`: variables of the script, such as one that chooses a control. `patch`: a file of the folder;
     the module that it changes is built with it, from the kernel's source, and takes the stock module's place.
-    `note`: why this run is there.
+    `module`: a built module of the folder that takes the stock one's place. `note`: why this run is there.
     """
 
     kernel: str
     says: Said
     environment: dict[str, str] = {}
     patch: str = ""
+    module: str = ""
     note: str = ""
 
     @property
     def name(self) -> str:
         """What tells it from the dossier's other runs: `debian-7.3 CONTROL=1`."""
         variables = [f"{k}={v}" for k, v in sorted(self.environment.items())]
-        return " ".join([self.kernel, *variables, *filter(None, [self.patch])])
+        return " ".join([self.kernel, *variables, *filter(None, [self.patch, self.module])])
 
 
 class Dossier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,8 +98,9 @@ def load(path: Path) -> Dossier:
     names = [r.name for r in found.run]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{toml}: two runs of {twice[0]}", "leave out one of the two")
-    if lacking := [r.patch for r in found.run if r.patch and not (path / r.patch).is_file()]:
-        raise UsageError(f"{path} has no {lacking[0]}", "a patch stands beside its finding.toml")
+    named = [name for r in found.run for name in (r.patch, r.module) if name]
+    if lacking := [name for name in named if not (path / name).is_file()]:
+        raise UsageError(f"{path} has no {lacking[0]}", "a patch or module stands beside its finding.toml")
     if not (path / SCRIPT).is_file():
         raise UsageError(f"{path} has no {SCRIPT}", "a dossier shows its bug without Powercut: write one")
     return msgspec.structs.replace(found, path=path)

@@ -65,10 +65,12 @@ def last_word(ran: Ran, errors: str) -> tuple[str, str]:
 def rerun(dossier: Dossier, stated: StatedRun, progress: Progress) -> Rerun:
     """Run the script on one kernel, in a guest of its own. If it cannot be run, the answer says why."""
     try:
-        kernel = find_kernel(stated.kernel)
+        replaced = [dossier.path / stated.module] if stated.module else []
+        kernel = find_kernel(stated.kernel, replaced=replaced)
         if stated.patch:
             mended = patched_module(kernel, dossier.path / stated.patch, progress.say)
-            kernel = replace(kernel, replaced=(mended,))
+            kernel = replace(kernel, replaced=(*kernel.replaced, mended))
+        if kernel.replaced:
             need_replaced(kernel, dossier.modules)
         with (
             OwnedFolder("powercut-finding-") as folder,

@@ -1,8 +1,8 @@
 """Reduces the workload of a finding to the operations it needs.
 
 Each candidate is a subsequence of the operations that the reference model accepts. It is recorded, and all
-its crash states are judged, on the mode and kernel of the run; it is kept if the same oracle still finds a
-violation. The result is a workload file.
+its crash states are judged, on the mode and kernel of the run; it is kept if it still shows the finding's
+symptom: another violation of the same oracle would be another finding. The result is a workload file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
+from harness.revisit.causes import Symptom, symptom_of
 from harness.revisit.experiment import Bench, open_bench, violations
-from harness.revisit.simplify import shortest
+from harness.revisit.simplify import paths_of, shortest
 from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
@@ -36,10 +37,13 @@ class Shrunk:
 
 
 def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None:
-    """The finding of a case (`ext4-nobarrier/random1-17-20`, or one of its crash points) to keep: the first,
-    unexpected ones before expected ones; of `oracle`, if named. None if the case has none: it passed. Raises
-    UsageError for a case or oracle that the run does not have.
+    """The finding to keep: that with the id `text`; or of a case (`ext4-nobarrier/random1-17-20`), or of one
+    of its crash points, the first: those shown at that point before others, unexpected ones before expected
+    ones; of `oracle`, if named. None if the case has none: it passed. Raises UsageError for a case or oracle
+    that the run does not have.
     """
+    if (by_id := next((f for f in store.findings() if f.id == text), None)) is not None:
+        return by_id
     try:
         case = CaseId.parse(text.partition("@")[0])
     except ValueError as e:
@@ -56,13 +60,13 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     if findings and not found:
         has = ", ".join(dict.fromkeys(f.oracle for f in findings))
         raise UsageError(f"{case} has no finding of {oracle!r}", f"it has: {has}")
-    return min(found, key=lambda f: f.expectation is not None, default=None)
+    return min(found, key=lambda f: (str(f.crash_point) != text, f.expectation is not None), default=None)
 
 
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
-    """The shortest workload found that shows a violation of the finding's oracle; None if a new recording of
-    the whole workload does not show it. Raises UsageError for a workload that is not a list of operations,
-    and for kernel files that only the run directory names.
+    """The shortest workload found that shows the finding's symptom (`causes.Symptom`); None if a new
+    recording of the whole workload does not show it. Raises UsageError for a workload that is not a list of
+    operations, and for kernel files that only the run directory names.
     """
     plan, case = store.plan(), finding.case
     (profile,) = select_profiles([case.configuration])
@@ -70,7 +74,8 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
     with open_bench(plan, store, profile, workload, named) as bench:
-        trial = _Trial(bench, profile, case, finding.oracle, say)
+        symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
+        trial = _Trial(bench, profile, case, symptom, say)
         if not trial.holds(workload.operations):
             return None
         left = shortest(profile.contract, workload.operations, trial.holds)
@@ -85,13 +90,14 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
 class _Trial:
     """Records and judges candidates. `seen`: the violation that the last one which held showed."""
 
-    def __init__(self, bench: Bench, profile: Profile, case: CaseId, oracle: str, say: Say) -> None:
-        self._bench, self._profile, self._case, self._oracle, self._say = bench, profile, case, oracle, say
+    def __init__(self, bench: Bench, profile: Profile, case: CaseId, symptom: Symptom, say: Say) -> None:
+        self._bench, self._profile, self._case, self._say = bench, profile, case, say
+        self._symptom = symptom
         self.tried = 0
         self.seen = ""
 
     def holds(self, operations: Sequence[Operation]) -> bool:
-        """Whether some crash state of these operations shows a violation of the oracle. A workload that
+        """Whether some crash state of these operations shows the symptom. A workload that
         cannot be recorded shows none.
         """
         self.tried += 1
@@ -107,21 +113,24 @@ class _Trial:
         return bool(found)
 
     def _violation(self, operations: Sequence[Operation]) -> str:
+        paths = paths_of(operations)
+
+        def is_kept(v: Violation) -> bool:
+            return symptom_of(v.oracle, v.signature, paths) == self._symptom
+
         found = violations(
-            self._bench, self._profile, self._case, f"candidate-{self.tried}", operations, self._is_kept
+            self._bench, self._profile, self._case, f"candidate-{self.tried}", operations, is_kept
         )
-        kept = (f"{state} {v.oracle}: {v.summary}" for state, v in found if self._is_kept(v))
-        return next(kept, "")
-
-    def _is_kept(self, violation: Violation) -> bool:
-        return violation.oracle == self._oracle
+        return next((f"{state} {v.oracle}: {v.summary}" for state, v in found if is_kept(v)), "")
 
 
-def workload_file(shrunk: Shrunk, case: CaseId) -> str:
-    """The workload in the format of `workloads/`, with a comment on what it shows."""
+def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:
+    """The workload in the format of `workloads/`, with a comment on what it shows, shrunk from a finding with
+    this id; a dossier reads it.
+    """
     lines = [
         f"# Shows on {case.configuration}: {one_line(shrunk.summary)}",
-        f"# Shrunk from {case}.",
+        f"# Shrunk from {case}, finding {finding}.",
         f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {case.workload}')}",
         "operations = [",
         *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),

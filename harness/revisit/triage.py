@@ -340,7 +340,7 @@ def workload_of(cause: Cause) -> str:
     operations = tuple(map(parse_operation, member.minimal))
     seen = next(text for symptom, text in member.shows if symptom == member.symptom)
     shrunk = Shrunk(Workload(cause.name, "", operations), member.symptom.oracle, seen, member.recordings)
-    return workload_file(shrunk, CaseId.parse(member.case))
+    return workload_file(shrunk, CaseId.parse(member.case), member.finding)
 
 
 def plan_of(stores: Sequence[RunStore], member: Member) -> Plan:

@@ -15,11 +15,14 @@ from harness.dossiers.folder import load
 from harness.dossiers.shell import shell_line
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
+from harness.host.files import file_hash
 from harness.host.resources import resource
-from harness.model import Operation, OperationKind
+from harness.model import CaseId, Operation, OperationKind, Workload
 from harness.plan import Plan
 from harness.report.strip import Strip, StripCell, write_strip
+from harness.revisit.shrink import Shrunk, workload_file
 from harness.store import RunStore
+from harness.store.records import Finding
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import append_fsync, demo_run
@@ -66,6 +69,15 @@ drop-caches
 def run(tmp_path: Path) -> Iterator[RunStore]:
     with demo_run(tmp_path) as store:
         yield store
+
+
+def shrink_to(run: RunStore, finding: Finding, *operations: str) -> None:
+    """Leave what `powercut shrink` leaves."""
+    workload = Workload("short", "", tuple(map(parse_operation, operations)))
+    (run.path / "shrunk").mkdir()
+    file = run.path / "shrunk" / f"{finding.case.workload}-{finding.oracle}.toml"
+    shrunk = Shrunk(workload, finding.oracle, f"@7 {finding.oracle}: a: it is gone", 3)
+    file.write_text(workload_file(shrunk, finding.case, finding.id))
 
 
 def put_function() -> str:
@@ -138,9 +150,7 @@ def test_a_dossier_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
     cells = (StripCell("debian-7.3", CaseVerdict.FAIL, "found"),)
     write_strip(run.layout, finding.id, Strip("since ever", cells))
-    (run.path / "shrunk").mkdir()
-    short = 'summary = "short"\noperations = ["create a", "append a 4096", "fsync a"]\n'
-    (run.path / "shrunk" / f"append-fsync-{finding.oracle}.toml").write_text(short)
+    shrink_to(run, finding, "create a", "append a 4096", "fsync a")
 
     folder = tmp_path / "found"
     names = sorted(str(p.relative_to(folder)) for p in draft(run, finding, folder))
@@ -149,7 +159,7 @@ def test_a_dossier_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None
         "reproduce.sh",
     ]  # fmt: skip
     readme = (folder / "README.md").read_text()
-    assert finding.summary in readme
+    assert "# ext4/nobarrier: a: it is gone" in readme
     assert "debian-7.3: found" in readme
     assert "create a\nappend a 4096\nfsync a\n" in readme
     assert "powercut shrink" not in readme
@@ -157,6 +167,46 @@ def test_a_dossier_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None
     assert (folder / "reproduce.sh").stat().st_mode & 0o111
     with pytest.raises(UsageError, match="is there already"):
         draft(run, finding, folder)
+
+
+def test_what_was_shrunk_from_another_finding_is_not_used(run: RunStore, tmp_path: Path) -> None:
+    """Its operations stood under this one's title."""
+    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, replace(finding, signature="another"), "create other")
+    draft(run, finding, tmp_path / "found")
+    readme = (tmp_path / "found/README.md").read_text()
+    assert "create other" not in readme
+    assert finding.summary in readme
+    assert "TO DO: `powercut shrink`" in readme
+
+
+def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) -> None:
+    """The folder said that Debian's kernel, which had loaded another ext4.ko, is broken."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"mine")
+    kernel = replace(run.info.kernel, name="debian-6.12", replaced={str(module): file_hash(module)})
+    run.update_info(replace(run.info, kernel=kernel))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a")
+    asked = ("dossier", finding.id, "--from", run.path, "--output", tmp_path / "new")
+    refused = powercut(*asked)
+    assert refused.exit_code == 2
+    assert f"name it, as it was: --module {module}" in refused.stderr
+    other = tmp_path / "other" / "ext4.ko"
+    other.parent.mkdir()
+    other.write_bytes(b"another")
+    assert powercut(*asked, "--module", other).exit_code == 2
+
+    assert powercut(*asked, "--module", module).exit_code == 0
+    dossier = load(tmp_path / "new")
+    assert [(r.name, r.says) for r in dossier.run] == [
+        ("debian-6.12 ext4.ko", "BROKEN"),
+        ("debian-6.12", "KEPT"),
+    ]
+    assert (tmp_path / "new/ext4.ko").read_bytes() == b"mine"
+    assert "ext4.ko" in dossier.title
+    assert "**Kernels.** debian-6.12 with ext4.ko: seen" in (tmp_path / "new/README.md").read_text()
 
 
 def test_the_excerpt_begins_with_the_last_operation_that_returned(run: RunStore) -> None:
@@ -173,9 +223,10 @@ def test_the_excerpt_begins_with_the_last_operation_that_returned(run: RunStore)
 
 def test_the_command_writes_a_folder_and_says_what_is_next(run: RunStore, tmp_path: Path) -> None:
     run.put_plan(Plan(configurations=["ext4/writeback-nodelalloc"], workloads=["rename-replace"]))
-    (run.path / "shrunk").mkdir()
-    short = 'summary = "short"\noperations = ["create a", "sync"]\n'
-    (run.path / "shrunk/rename-replace-fsck.toml").write_text(short)
+    case = CaseId.parse("ext4-writeback-nodelalloc/rename-replace")
+    shrink_to(
+        run, next(f for f in run.findings() if (f.case, f.oracle) == (case, "fsck")), "create a", "sync"
+    )
     args = ("dossier", "ext4-writeback-nodelalloc/rename-replace", "--from", run.path, "--oracle", "fsck")
     done = powercut(*args, "--output", tmp_path / "new")
     assert done.exit_code == 0, done.stderr

@@ -245,13 +245,10 @@ def _application_fails(
     """my-db on several file systems, its check failing on each."""
     broken = summary.cases[7]
     finding = replace(broken.findings[0], oracle="program", expectation=expectation)
+    cases = [CaseId(fs, mode, "my-db") for fs, _, mode in (name.partition("/") for name in systems)]
     return [
-        replace(
-            broken,
-            info=replace(broken.info, case=CaseId(*name.split("/"), "my-db")),
-            findings=(replace(finding, case=CaseId(*name.split("/"), "my-db")),),
-        )
-        for name in systems
+        replace(broken, info=replace(broken.info, case=c), findings=(replace(finding, case=c),))
+        for c in cases
     ]
 
 

@@ -33,8 +33,10 @@ WHOLE = CaseId("ext4", "ordered", "random1-17-20")
 OPEN = CaseId("ext4", "journal", "random1-17-20")
 
 
-def violation(oracle: str) -> Violation:
-    return Violation(oracle, "f", f"{oracle} of f", "f", "nothing", "gone")
+def violation(text: str) -> Violation:
+    """`durability`, or another finding of the same oracle: `durability:size`."""
+    oracle, _, what = text.partition(":")
+    return Violation(oracle, "f", f"{text} of f", "f", "nothing", what or "gone")
 
 
 @pytest.fixture
@@ -62,6 +64,14 @@ def test_the_finding_that_nobody_expected_comes_first(run: Path) -> None:
             finding_to_shrink(store, str(BROKEN), "fsck")
 
 
+def test_a_finding_is_named_by_its_id(run: Path) -> None:
+    with RunStore.open(run) as store:
+        for finding in store.findings():
+            named = finding_to_shrink(store, finding.id, "")
+            assert named is not None
+            assert named.id == finding.id
+
+
 def test_a_case_that_passed_has_nothing_to_shrink(run: Path) -> None:
     done = powercut("shrink", WHOLE, "--from", run)
     assert done.exit_code == ExitCode.CONSISTENT
@@ -77,7 +87,9 @@ def test_the_file_is_a_workload(tmp_path: Path) -> None:
     workload = generate("ace-setxattr-replace.A_foo+fsync.A")
     finding = Finding(BROKEN, "durability", "s", state=CrashState(1), violations=(), states=1)
     path = tmp_path / "short.toml"
-    path.write_text(workload_file(Shrunk(workload, "durability", 'a "quoted" \\ name', 3), finding.case))
+    path.write_text(
+        workload_file(Shrunk(workload, "durability", 'a "quoted" \\ name', 3), finding.case, finding.id)
+    )
     assert load_workload(str(path)).operations == workload.operations
 
 
@@ -150,7 +162,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         monkeypatch.setattr("harness.revisit.shrink.open_bench", bench)
         monkeypatch.setattr("harness.revisit.shrink.find_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")
-        finding = Finding(case, "durability", "s", state=CrashState(1), violations=(), states=1)
+        finding = Finding(case, "durability", "gone", state=CrashState(1), violations=(), states=1)
         said: list[str] = []
         found = shrink(cast(Any, Planned()), finding, Named(), said.append)
         assert not list(tmp_path.glob("candidate-*")), "logs do not pile up"
@@ -176,6 +188,20 @@ def test_another_oracles_violation_is_not_the_one(broken_by: Shrink) -> None:
     found, said = broken_by(lambda operations, state: ("size",))
     assert found is None
     assert said == ["  6 operations: does not show it"]
+
+
+def test_another_violation_of_the_same_oracle_is_not_the_one(broken_by: Shrink) -> None:
+    """What was left showed any violation of the oracle, so a dossier had one finding's title and another's
+    operations.
+    """
+
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        lost = ("durability",) if "rename f h" in operations else ()
+        return (*lost, "durability:size")
+
+    found, _ = broken_by(shows)
+    assert found is not None
+    assert [str(op) for op in found.workload.operations] == ["create f", "rename f h"]
 
 
 def test_a_candidate_that_cannot_be_tried_shows_nothing(broken_by: Shrink) -> None:

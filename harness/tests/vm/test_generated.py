@@ -66,7 +66,7 @@ def test_a_finding_is_made_short(generated: tuple[Summary, Path], tmp_path: Path
         shrunk = shrink(store, finding, Named(), lambda _: None)
     assert shrunk is not None
     file = tmp_path / "short.toml"
-    file.write_text(workload_file(shrunk, finding.case))
+    file.write_text(workload_file(shrunk, finding.case, finding.id))
     left = load_workload(str(file)).operations
     assert left == shrunk.workload.operations
     # The setup ends in a sync: what comes behind it is more than is needed.
