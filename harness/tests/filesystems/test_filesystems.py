@@ -178,10 +178,30 @@ Starting pass1
 Block 18 (0x12) bitmap says 3 (inode) but FSCK saw 0 (free)
 """
 
+EXT4 = """\
+e2fsck 1.47.0 (5-Feb-2023)
+Warning: skipping journal recovery because doing a read-only filesystem check.
+Pass 1: Checking inodes, blocks, and sizes
+Pass 2: Checking directory structure
+Pass 3: Checking directory connectivity
+Pass 4: Checking reference counts
+Inode 2 ref count is 7, should be 3.  Fix? no
+
+Pass 5: Checking group summary information
+
+i: ********** WARNING: Filesystem still has errors **********
+
+i: 11/4096 files (0.0% non-contiguous), 2325/16384 blocks
+"""
+NOTHING_ELSE = EXT4.replace("Inode 2 ref count is 7, should be 3.  Fix? no", "")
+
 
 @pytest.mark.parametrize(
     ("filesystem", "output", "complaint"),
     [
+        ("ext4", EXT4, "Inode 2 ref count is 7, should be 3.  Fix? no"),
+        ("ext2", EXT4, "Inode 2 ref count is 7, should be 3.  Fix? no"),
+        ("ext4", NOTHING_ELSE, ""),
         ("jfs", JFS, "Directories with illegal hard links have been detected."),
         ("xfs", XFS, "bad CRC for inode 139"),
         ("f2fs", F2FS, "NID[0x28] is unreachable, blkaddr:0x4000"),
@@ -197,7 +217,9 @@ Block 18 (0x12) bitmap says 3 (inode) but FSCK saw 0 (free)
 def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
     filesystem: str, output: str, complaint: str
 ) -> None:
-    """All faults of one case were one finding, called `/usr/sbin/fsck.jfs version 1.1.15`."""
+    """All faults of one case were one finding, called `/usr/sbin/fsck.jfs version 1.1.15`, or on ext4
+    `Warning: skipping journal recovery because doing a read-only filesystem check`.
+    """
     fsck = select_profiles([filesystem])[0].fsck
     assert fsck is not None
     assert fsck.complaint(output) == complaint
