@@ -13,9 +13,8 @@ from click.core import ParameterSource
 
 from harness.errors import UsageError
 from harness.guests.machine import accelerators, names
-from harness.model import CaseId
 from harness.oracles import ORACLES
-from harness.plan import LEGAL, Budget, Plan
+from harness.plan import LEGAL, Budget
 from harness.revisit.trust import Named
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
@@ -239,7 +238,9 @@ selection_options = [
         "--failed-from",
         type=click.Path(path_type=Path),
         metavar="RUN",
-        help="Only the cases that failed in RUN and were not expected to, recorded anew.",
+        help="Only the cases that failed in RUN and were not expected to, or were left undecided, recorded "
+        "anew: with RUN's kernel, states, oracles and all else that a verdict depends on, but for what is "
+        "named here.",
     ),
     click.option(
         "--oracle",
@@ -269,17 +270,6 @@ stopping_options = [
         help="Stop in good order after N minutes; --resume continues. Exits with 5 if nothing had failed.",
     ),
 ]
-
-
-def failed_cases(path: Path) -> tuple[list[CaseId], Plan]:
-    """The cases of a run that failed, but for expected failures, and the run's plan, which tells where its
-    workloads are. Raises UsageError if there are none.
-    """
-    with open_run(path) as store:
-        failed = dict.fromkeys(f.case for f in store.findings() if f.expectation is None)
-        if not failed:
-            raise UsageError(f"no case of {path} failed, but as expected", "there is nothing to run again")
-        return list(failed), store.plan()
 
 
 def asked_oracles(names: Sequence[str]) -> list[str]:

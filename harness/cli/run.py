@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import click
 import msgspec
 
+from harness.cli.again import again, before, told
 from harness.cli.bisect import (
     FLAG,
     BisectCommand,
@@ -28,7 +29,6 @@ from harness.cli.options import (
     asked_oracles,
     asked_states,
     beside_resume,
-    failed_cases,
     is_typed,
     kernel_options,
     listed,
@@ -48,7 +48,6 @@ from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
-from harness.model import CaseId
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
@@ -278,21 +277,28 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:
-    configurations, workloads, shard = given["configurations"], given["workloads"], given["shard"]
-    again: list[CaseId] = []
-    if given["failed_from"]:
-        again, before = failed_cases(given["failed_from"])
-        configurations = configurations or list(before.configurations)
-        workloads, shard = workloads or list(before.workloads), shard or before.shard
+    asked = _asked(given)
+    if not given["failed_from"]:
+        return asked
+    typed = {name for name in given if is_typed(name)}
+    run = before(given["failed_from"], named_kernel(given))
+    plan = again(asked, run, typed)
+    for line in told(plan, run, typed):
+        errors.say(line)
+    return plan
+
+
+def _asked(given: Mapping[str, Any]) -> Plan:
+    """The plan as this command line says it, with what is usual for the rest."""
+    configurations = given["configurations"] or SMOKE[0]
     return Plan(
-        configurations=configurations or SMOKE[0],
-        workloads=_wanted(workloads, given["random_count"], given["seed"]),
-        only=tuple(map(str, again)),
+        configurations=configurations,
+        workloads=_wanted(given["workloads"], given["random_count"], given["seed"]),
         match=given["match"],
         oracles=tuple(asked_oracles(given["oracles"])),
         minutes=given["minutes"],
         max_failures=given["max_failures"],
-        shard=shard,
+        shard=given["shard"],
         kernel=_absolute(given["kernel"]),
         modules=str(given["modules"].resolve()) if given["modules"] else None,
         replaced=[str(p.resolve()) for p in given["replaced"]],
@@ -302,7 +308,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
         sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
-        require_all=_required(given["require_all"], configurations or SMOKE[0]),
+        require_all=_required(given["require_all"], configurations),
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.cli import run
 from harness.errors import ExitCode, UsageError
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.plan import Plan
+from harness.plan import Budget, Completions, Plan
 from harness.run import select_cases
 from harness.store import RunStore
-from harness.store.records import CaseInfo, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
 from harness.tests.cli.runner import powercut
 from harness.tests.store.samples import INFO
 
@@ -199,20 +202,113 @@ def test_an_expression_that_selects_nothing_is_an_error_with_an_example(tmp_path
     assert not list(tmp_path.iterdir())
 
 
+LOST = Judgement((Violation("durability", "f", "lost", "f", "nothing", "f"),))
+
+
+def earlier(root: Path, plan: Plan, cases: dict[CaseId, Judgement | None]) -> Path:
+    """A run that judged these cases; None: could not decide."""
+    with RunStore.create(root, "t", replace(INFO, kernel=KernelInfo("debian-6.12.117"))) as store:
+        store.put_plan(plan)
+        for case, judgement in cases.items():
+            store.add_case(CaseInfo(case, generated=1, distinct=1))
+            if judgement:
+                store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
+            store.set_case_status(case, CaseStatus.DONE if judgement else CaseStatus.UNKNOWN)
+    return root / "latest"
+
+
 def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workloads that are files of one's own are found where the run found them."""
     own = tmp_path / "own.toml"
     own.write_text('summary = ""\noperations = ["create f"]\n')
-    lost = Judgement((Violation("durability", "f", "lost", "f", "nothing", "f"),))
-    with RunStore.create(tmp_path, "t", INFO) as store:
-        store.put_plan(Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=[str(own), "stale"]))
-        for mode, judgement in (("ordered", Judgement()), ("journal", lost)):
-            case = CaseId("ext4", mode, "own")
-            store.add_case(CaseInfo(case, generated=1, distinct=1))
-            store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
-    plan = planned(monkeypatch, "--failed-from", tmp_path / "latest")
+    before = earlier(
+        tmp_path,
+        Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=[str(own), "stale"]),
+        {CaseId("ext4", "ordered", "own"): Judgement(), CaseId("ext4", "journal", "own"): LOST},
+    )
+    plan = planned(monkeypatch, "--failed-from", before, "-w", own)
     assert plan.only == ("ext4-journal/own",)
     assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == ["ext4/journal own"]
+
+
+DEEP = Plan(
+    configurations=["ext4/ordered"],
+    workloads=["append-fsync", "stale"],
+    fault_models=("sectors",),
+    budget=Budget(400),
+    kernel="debian-6.12",
+    machine="qemu",
+    oracles=("durability", "fsck"),
+    completions=Completions.PROMPT,
+    memo=False,
+    sample_rate=0.5,
+    log_bytes=2 << 30,
+    cluster="tcp://elsewhere:8786",
+    recordings="/elsewhere",
+    minutes=3,
+    jobs=7,
+)
+FAILED, OPEN = CaseId("ext4", "ordered", "append-fsync"), CaseId("ext4", "ordered", "stale")
+
+
+def test_a_failure_is_looked_for_again_where_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A case that had failed in a state by sectors, on another kernel, was looked at in prefixes on the usual
+    one: red turned green. What could not be decided was not looked at again at all.
+    """
+    before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
+    plan = planned(monkeypatch, "--failed-from", before)
+    assert plan.only == (str(FAILED), str(OPEN))
+    same = ("fault_models", "budget", "machine", "oracles", "completions", "memo", "sample_rate", "log_bytes")
+    assert [getattr(plan, name) for name in same] == [getattr(DEEP, name) for name in same]
+    assert plan.kernel == "debian-6.12.117"
+    assert (plan.cluster, plan.recordings, plan.minutes) == ("", None, None)
+    assert plan.jobs == (os.cpu_count() or 1)
+
+
+def test_what_is_named_again_wins_over_what_is_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = earlier(tmp_path, DEEP, {FAILED: LOST})
+    named = ["--kernel", "debian-6.1", "--states", "prefix", "--oracle", "size", "--memo", "--budget", "5"]
+    plan = planned(monkeypatch, "--failed-from", before, *named)
+    assert (plan.kernel, plan.fault_models, plan.oracles) == ("debian-6.1", ("prefix",), ("size",))
+    assert (plan.memo, plan.budget, plan.machine) == (True, Budget(5), "qemu")
+
+
+def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
+    monkeypatch.setattr(run, "create_run", lambda *_: (_ for _ in ()).throw(UsageError("seen")))
+    said = " ".join(powercut("run", "--failed-from", before, "--budget", "5", "-k", "stale").stderr.split())
+    assert "1 case that failed and 1 case left undecided" in said
+    assert (
+        "as there: --kernel debian-6.12.117 --states sectors --oracle durability,fsck --machine qemu" in said
+    )
+    assert "--completions prompt --no-memo --memo-sample 50 --log-size 2048" in said
+    assert f"left out, since this command line chooses others: {FAILED}" in said
+
+
+def test_a_failed_case_that_is_gone_is_not_a_failure_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its workload renamed, the run of what was left was green."""
+    gone = CaseId("ext4", "ordered", "renamed-since")
+    before = earlier(
+        tmp_path, Plan(configurations=["ext4/ordered"], workloads=["quick"]), {FAILED: LOST, gone: LOST}
+    )
+    for more in ([], ["-k", "renamed or append"]):
+        done = powercut("run", "--failed-from", before, *more, "--out", tmp_path / "reports")
+        assert done.exit_code == ExitCode.USAGE
+        assert f"there is no such mode or workload any more: {gone}" in " ".join(done.stderr.split())
+    assert planned(monkeypatch, "--failed-from", before, "-w", "append-fsync").workloads == ["append-fsync"]
+
+
+def test_modules_that_only_the_earlier_run_names_are_not_taken_over(tmp_path: Path) -> None:
+    before = earlier(tmp_path, msgspec.structs.replace(DEEP, replaced=["/elsewhere/evil.ko"]), {FAILED: LOST})
+    done = powercut("run", "--failed-from", before, "--out", tmp_path / "reports")
+    assert done.exit_code == ExitCode.USAGE
+    assert "--module /elsewhere/evil.ko" in " ".join(done.stderr.split())
 
 
 def test_a_run_without_failures_has_none_to_run_again(tmp_path: Path) -> None:
