@@ -29,7 +29,7 @@ from harness.host.text import one_line
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.lines import reproduce, source_words
-from harness.run import create_run, execute
+from harness.run import execute, new_run
 from harness.summary import CaseSummary, CaseVerdict
 from harness.workloads.load import select_workloads
 
@@ -173,7 +173,7 @@ class _Runs:
             require_all=True,
             argv=["pytest", *self._config.invocation_params.args],
         )
-        with create_run(plan, Path(option("--powercut-reports")), "pytest") as store:
+        with new_run(plan, Path(option("--powercut-reports")), "pytest") as store:
             self._sources[configuration] = source_words(store, str(store.path))
             summary = execute(plan, store, Lines(Console(quiet=True)))
         self._results.update({c.case: c for c in summary.cases})

@@ -281,6 +281,20 @@ def _note_why_not(store: RunStore, asked: Asked) -> None:
 # --- the run directory -----------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def new_run(plan: Plan, reports: Path, name: str) -> Iterator[RunStore]:
+    """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
+    having come up, say, the directory goes again: nobody could resume or read it.
+    """
+    with create_run(plan, reports, name) as store:
+        try:
+            yield store
+        except BaseException:
+            if not store.info.pins and not store.cases():
+                store.discard()
+            raise
+
+
 def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     """Create a run directory with its plan. Names are looked up first, so a typo leaves nothing behind.
 

@@ -53,7 +53,7 @@ from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.report.words import plural
 from harness.revisit.trust import need_resumable
-from harness.run import create_run, execute, select_cases
+from harness.run import execute, new_run, select_cases
 from harness.store import RunStore
 from harness.summary import Summary, shell_code
 from harness.workloads.generate.chance import name_of as random_name
@@ -271,7 +271,7 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
     expectations = [e for file in given["expect"] for e in read_expectations(file)]
-    with create_run(plan, given["out"], given["name"]) as store:
+    with new_run(plan, given["out"], given["name"]) as store:
         store.set_expectations(expectations)
         return _execute(plan, store, given["events"])
 
@@ -403,5 +403,5 @@ def smoke_command(**given: Any) -> ExitCode:
         require_all=True,
         argv=sys.argv[1:],
     )
-    with create_run(plan, given["out"], "smoke") as store:
+    with new_run(plan, given["out"], "smoke") as store:
         return shell_code(_execute(plan, store))

@@ -48,6 +48,27 @@ def point_latest(root: Path, run: Path) -> None:
     temporary.replace(link)
 
 
+def linked(root: Path) -> Path | None:
+    """What `root/latest` names now, as it stands in the link; None if there is no such link."""
+    try:
+        return latest(root).readlink()
+    except OSError:
+        return None
+
+
+def point_back(run: Path, before: Path | None) -> None:
+    """Undo `point_latest` for `run`, which is about to go: the link names `before` again, if that is still
+    there. A link that another run has taken since is left alone.
+    """
+    root = run.parent.parent
+    if linked(root) != run.relative_to(root):
+        return
+    if before is not None and (root / before).is_dir():
+        point_latest(root, root / before)
+    else:
+        latest(root).unlink(missing_ok=True)
+
+
 def write_info(run: Path, info: RunInfo) -> RunInfo:
     """Write or replace run.json in the directory `run`; returns `info` with its digest."""
     signed = replace(info, digest=_digest(info))

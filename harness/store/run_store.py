@@ -24,7 +24,9 @@ from harness.plan import Plan
 from harness.store.database import Database, read_from
 from harness.store.digests import NOTHING, digest
 from harness.store.directory import (
+    linked,
     make_directory,
+    point_back,
     point_latest,
     read_info,
     read_plan,
@@ -65,8 +67,9 @@ from harness.store.rows import (
 class RunStore:
     """One run on disk. One process writes; the methods are thread-safe. Use as a context manager."""
 
-    def __init__(self, path: Path, info: RunInfo, database: Database) -> None:
-        """Use `create` or `open`."""
+    def __init__(self, path: Path, info: RunInfo, database: Database, before: Path | None = None) -> None:
+        """Use `create` or `open`. `before`: what the link to the latest run named before."""
+        self._before = before
         self.path = path
         self.layout = RunLayout(path)
         self._info = info
@@ -86,6 +89,7 @@ class RunStore:
             raise UsageError(f"{name!r} cannot name a run", "use letters, digits and . _ + -")
         info = replace(info, name=name, schema=SCHEMA)
         try:
+            before = linked(root)
             path = make_directory(root, name, info.started)
             database = Database.create(path / DATABASE, durable=durable)
             info = write_info(path, info)
@@ -94,7 +98,7 @@ class RunStore:
             raise StoreError(
                 f"cannot make a run directory in {root}: {error}", "choose another directory for the runs"
             ) from error
-        return cls(path, info, database)
+        return cls(path, info, database, before)
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
@@ -113,6 +117,14 @@ class RunStore:
             database.close()
             raise
         return cls(path, info, database)
+
+    def discard(self) -> None:
+        """Remove the run directory, made by `create`, and point the link to the latest run back at what it
+        named before. For a run that could not be started.
+        """
+        self.close()
+        point_back(self.path, self._before)
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def lock(self, command: str) -> contextlib.AbstractContextManager[None]:
         """The lock that a writer of the run directory holds. `command`: shown to other processes. Raises

@@ -21,8 +21,9 @@ from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
-from harness.run import create_run, execute, need_space
+from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
+from harness.store.layout import latest, runs
 from harness.store.records import CaseInfo
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
@@ -97,6 +98,38 @@ def test_a_kernel_or_recordings_that_are_not_there_leave_no_run_directory(
     with pytest.raises(PowercutError):
         create_run(Plan(configurations=["ext4/ordered"], workloads=["quick"], **wrong), tmp_path, "test")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_could_not_be_started_leaves_nothing_and_latest_where_it_was(tmp_path: Path) -> None:
+    """An empty run directory stayed, and `reports/latest` named it: the run before was hard to find."""
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with pytest.raises(EnvironmentLacks), new_run(plan, tmp_path, "first"):
+        raise EnvironmentLacks("no guest comes up")
+    assert not latest(tmp_path).is_symlink()
+    assert not list(runs(tmp_path).iterdir())
+    with create_run(plan, tmp_path, "good") as good:
+        pass
+    with pytest.raises(KeyboardInterrupt), new_run(plan, tmp_path, "second"):
+        raise KeyboardInterrupt
+    assert latest(tmp_path).resolve() == good.path
+    assert list(runs(tmp_path).iterdir()) == [good.path]
+
+
+def test_a_run_that_had_begun_stays(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with pytest.raises(EnvironmentLacks), new_run(plan, tmp_path, "first") as store:
+        store.put_pins({"powercut": "1"})
+        raise EnvironmentLacks("the disk is full")
+    assert latest(tmp_path).resolve() == store.path
+
+
+def test_a_run_that_could_not_be_started_leaves_the_link_to_another_that_was(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with pytest.raises(EnvironmentLacks), new_run(plan, tmp_path, "first"):
+        with create_run(plan, tmp_path, "meanwhile") as other:
+            pass
+        raise EnvironmentLacks("no guest comes up")
+    assert latest(tmp_path).resolve() == other.path
 
 
 def test_recordings_of_other_modes_are_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_commit_is_never_bad_by_what_is_not_the_commits(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(run, "create_run", fails)
+    monkeypatch.setattr(run, "new_run", fails)
     done = bisect(tmp_path)
     assert done.exit_code == code
     assert str(error) in done.stderr

@@ -91,7 +91,7 @@ def test_a_mode_that_is_named_by_itself_is_required(
         seen.append(plan)
         raise UsageError("seen")
 
-    monkeypatch.setattr(run, "create_run", keep)
+    monkeypatch.setattr(run, "new_run", keep)
     powercut("run", *options, "--out", tmp_path)
     assert [plan.require_all for plan in seen] == [required]
 
