@@ -1,0 +1,235 @@
+"""From a recording to its verdict with everything real but the guest (`toy_kernel`).
+
+The law: every state that was visited is in the store with its verdict; one whose guest died is FAIL, one that
+could not be observed is UNKNOWN; nothing is dropped; coverage, case, summary and exit code follow. What the
+fakes of `test_exploration`, `test_casework` and `test_examine` say of lost guests, budgets, stops and resumed
+runs is said here of the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.guests.disk import find_binary
+from harness.model import Verdict
+from harness.plan import Budget
+from harness.store import RunStore
+from harness.store.records import CaseStatus
+from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
+from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+WORDS = {
+    "prefix": {"00", "10", "110", "111"},
+    "exhaustive": {"00", "10", "010", "011", "110", "111"},
+}
+"""What recovery may read of the legal states."""
+STABLE = [kind for kind in Kind if kind is not Kind.WAVERS]
+FORGETS = pytest.mark.xfail(
+    strict=True, reason="the engine stores only what the memo remembers; issue: one engine"
+)
+FORGOTTEN = {Kind.DIES, Kind.NOT_UNMOUNTED_IN_USE, Kind.LATE_IN_USE} | LOST_IN_USE
+"""Kinds whose outcome no memo may keep."""
+HIDING = {Kind.DIES} | LOST_IN_USE
+"""Kinds of which one state used up the visits of others."""
+
+
+def each(kinds: Iterable[Kind], *, but: Iterable[Kind] = ()) -> pytest.MarkDecorator:
+    """Every kind, by prefixes and by all legal states. `but`: what today's exploration gets wrong."""
+    marked = [
+        pytest.param(kind, states, id=f"{states}-{kind.name}", marks=[FORGETS] if wrong else [])
+        for states in WORDS
+        for kind in kinds
+        for wrong in [states == "exhaustive" and kind in set(but)]
+    ]
+    return pytest.mark.parametrize(("kind", "states"), marked)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with needed():
+        find_binary()
+    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
+        yield Bench(store, tmp_path)
+
+
+def ended(bench: Bench) -> tuple[CaseSummary, ExitCode]:
+    """The case, and what the run returns to the shell, once it has ended."""
+    bench.store.finish()
+    summary = summarise(bench.store)
+    (case,) = summary.cases
+    return case, exit_code(summary)
+
+
+def expected(kernel: Kernel, words: Iterable[str]) -> dict[str, set[Verdict]]:
+    return {word: {kernel.verdict_on(word)} for word in words}
+
+
+@each(STABLE, but=FORGOTTEN)
+def test_every_state_that_was_visited_is_in_the_store_with_its_verdict(
+    bench: Bench, kind: Kind, states: str
+) -> None:
+    """A kernel that died was visited nine times, and then dropped: no FAIL, no UNKNOWN."""
+    kernel = Kernel(kind)
+    bench.run(kernel, states)
+    assert kernel.at in kernel.visits
+    assert bench.verdicts(states) == expected(kernel, kernel.visits)
+
+
+@each(STABLE, but=HIDING)
+def test_no_state_hides_another(bench: Bench, kind: Kind, states: str) -> None:
+    """With the disk process of a lost guest went what it remembered: its states were visited again until they
+    counted as tried, and those behind them never were.
+    """
+    kernel = Kernel(kind)
+    bench.run(kernel, states)
+    assert set(bench.verdicts(states)) | {kernel.at} == WORDS[states]
+
+
+@each(STABLE, but=FORGOTTEN)
+def test_case_and_exit_code_follow_from_the_states(bench: Bench, kind: Kind, states: str) -> None:
+    """Exit code 0, "kept every promise", of a kernel that dies in recovery."""
+    bench.run(Kernel(kind), states)
+    case, code = ended(bench)
+    assert (case.verdict, code) == {
+        Verdict.PASS: (CaseVerdict.PASS, ExitCode.CONSISTENT),
+        Verdict.FAIL: (CaseVerdict.FAIL, ExitCode.INCONSISTENT),
+        Verdict.UNKNOWN: (CaseVerdict.UNKNOWN, ExitCode.UNDECIDED),
+    }[VERDICTS[kind]]
+    assert len(case.findings) == (VERDICTS[kind] is Verdict.FAIL)
+    for finding in case.findings:
+        assert bench.words(states)[finding.state] == Kernel(kind).at
+
+
+@pytest.mark.parametrize("kind", STABLE, ids=lambda kind: kind.name)
+def test_all_legal_states_is_said_only_where_no_guest_was_lost(bench: Bench, kind: Kind) -> None:
+    bench.run(Kernel(kind), "exhaustive")
+    coverage = ended(bench)[0].info.coverage
+    assert coverage is not None
+    if kind in LOST | LOST_IN_USE:
+        assert not coverage.exhaustive
+        assert coverage.open
+        assert coverage.why
+    elif kind not in FORGOTTEN:  # of those, nobody has to know what lies behind them
+        assert (coverage.exhaustive, coverage.open, coverage.why) == (True, 0, "")
+
+
+@pytest.mark.parametrize("states", WORDS)
+def test_a_memo_that_was_wrong_makes_the_case_unknown_and_drops_nothing(bench: Bench, states: str) -> None:
+    """`111` is read at two moments, and comes back as another tree the second time."""
+    kernel = Kernel(Kind.WAVERS, at="111")
+    bench.run(kernel, states, sample_rate=1.0)
+    assert kernel.visits.count("111") >= 2
+    assert set(bench.verdicts(states)) == set(kernel.visits)
+    case, code = ended(bench)
+    assert "not deterministic" in case.doubt
+    assert (case.verdict, code) == (CaseVerdict.UNKNOWN, ExitCode.UNDECIDED)
+    assert case.info.coverage is None or not case.info.coverage.exhaustive
+
+
+BUDGETS = [
+    pytest.param(
+        kind,
+        states,
+        visits,
+        id=f"{states}-{kind.name}-{visits}",
+        marks=[FORGETS] if states == "exhaustive" and visits in cut else [],
+    )
+    for states in WORDS
+    for kind, cut in {Kind.FINE: (3, 4), Kind.NOT_MOUNTED: (3, 4), Kind.HANGS: (3, 4, 5, 6, 7)}.items()
+    for visits in range(1, 8)
+]
+
+
+@pytest.mark.parametrize(("kind", "states", "visits"), BUDGETS)
+def test_a_budget_drops_nothing_that_was_visited(bench: Bench, states: str, kind: Kind, visits: int) -> None:
+    """What was visited since the disk was asked last was not told when the budget ended."""
+    kernel = Kernel(kind)
+    bench.run(kernel, states, budget=Budget(visits=visits))
+    assert bench.verdicts(states) == expected(kernel, kernel.visits)
+    case, code = ended(bench)
+    coverage = case.info.coverage
+    if set(kernel.visits) == WORDS[states]:
+        assert code is not ExitCode.CONSISTENT or kind is Kind.FINE
+    else:
+        assert coverage is not None
+        assert not coverage.exhaustive
+        assert coverage.open
+        assert "budget" in coverage.why
+
+
+RESUMED = [Kind.FINE, Kind.NOT_MOUNTED, Kind.UNREADABLE, Kind.HANGS, Kind.DIES, Kind.LATE_IN_USE]
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 4])
+@each(RESUMED, but=FORGOTTEN)
+def test_a_run_that_was_stopped_says_so_and_is_finished_by_the_next(
+    bench: Bench, kind: Kind, states: str, stop_at: int
+) -> None:
+    """How far a stopped exploration came is not known: no coverage is told of it."""
+    kernel = Kernel(kind)
+    bench.run(kernel, states, stop_at=stop_at)
+    assert len(kernel.visits) == stop_at
+    (case,) = summarise(bench.store).cases
+    assert case.status is CaseStatus.RECORDED
+    assert case.undecided
+    assert case.info.coverage is None
+    bench.run(kernel, states)
+    assert bench.verdicts(states) == expected(kernel, kernel.visits)
+    assert ended(bench)[0].status is CaseStatus.DONE
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it is stored."""
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+@each(RESUMED, but=FORGOTTEN)
+def test_a_run_that_was_killed_is_finished_by_the_next(
+    bench: Bench, kind: Kind, states: str, stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`stored`: how often judgements were stored before."""
+    put = RunStore.put_judgements
+    calls: list[tuple[object, ...]] = []
+
+    def dying(store: RunStore, *given: object) -> None:
+        if len(calls) == stored:
+            raise Killed
+        calls.append(given)
+        put(store, *given)  # type: ignore[arg-type]  # as given
+
+    kernel = Kernel(kind)
+    with monkeypatch.context() as patched:
+        patched.setattr(RunStore, "put_judgements", dying)
+        try:
+            bench.run(kernel, states)
+        except Killed:
+            assert summarise(bench.store).cases[0].undecided
+    bench.store.close()
+    with RunStore.open(bench.store.path) as again:
+        bench.store = again
+        bench.run(kernel, states)
+        assert set(bench.verdicts(states)) == WORDS[states]
+        assert bench.verdicts(states) == expected(kernel, WORDS[states])
+
+
+@pytest.mark.parametrize("states", WORDS)
+def test_a_case_with_an_unknown_state_is_tried_again_and_one_without_is_not(
+    bench: Bench, states: str
+) -> None:
+    bench.run(Kernel(Kind.HANGS), states)
+    assert ended(bench)[1] is ExitCode.UNDECIDED
+    healthy = Kernel(Kind.FINE)
+    bench.run(healthy, states)
+    assert "110" in healthy.visits
+    assert bench.verdicts(states) == expected(healthy, WORDS[states])
+    assert ended(bench)[1] is ExitCode.CONSISTENT
+    idle = Kernel(Kind.DIES)
+    bench.run(idle, states)
+    assert not idle.visits
+    assert ended(bench)[1] is ExitCode.CONSISTENT

@@ -1,0 +1,412 @@
+"""A toy kernel in memory: the guest of the middle layer. Everything around it is real.
+
+Worker, disk process, Examiner, memo, Exploration, Casework and store are those of a run; only the guest is
+played, at the seam of `Guest.request`. It reads and writes the real disk by a block front end of its own
+(`frontend`), so that the disk sees it as it sees any guest.
+
+Its file system has a flag in each of three blocks: a block is *written* or as mkfs left it. Recovery reads
+the blocks 0 and 1, and block 2 only if block 1 was written; what it read is a *word*, `10` or `110`. What
+becomes of a state depends on its word alone: `Kernel.kind` happens where the word is `Kernel.at`, all others
+are fine.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from harness.cases.casework import Casework
+from harness.cases.pool import Pool, Station
+from harness.cases.recording import Recording, by_times, load_recording
+from harness.errors import GuestError, GuestLost
+from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.guests import wire
+from harness.guests.disk import Disk
+from harness.guests.guest import CONSOLE_NAME
+from harness.guests.machine import Boot, Machine
+from harness.guests.worker import GuestKit, Worker
+from harness.host.packed import pack
+from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, FileKind, Verdict, Workload
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.tests.guests.frontend import Frontend
+from harness.workloads.load import parse_operation
+from harness.writelog import Flush, MarkText, Step, Write, read_log, write_log
+
+BLOCKS = 16
+LOG_BYTES = 1 << 20
+SECTORS = 8
+"""Of a block."""
+SECTOR_BYTES = 512
+BASE = bytes([ord(".")]) * BLOCK_BYTES
+FLAGS = (0, 1, 2)
+UNREAD, REPLAYED, SCRATCH = 4, 5, 6
+"""Blocks: that no visit reads; that recovery writes; that is written to afterwards."""
+PANIC = "Kernel panic - not syncing: toy"
+
+
+class Kind(enum.StrEnum):
+    """What becomes of a state."""
+
+    FINE = "fine"
+    NOT_MOUNTED = "mount fails"
+    UNREADABLE = "a directory cannot be read"
+    COMPLAINS = "the kernel complains"
+    NOT_UNMOUNTED = "unmount fails"
+    DIES = "the kernel dies in recovery"
+    DIES_ONCE = "the first kernel dies in recovery"
+    HANGS = "the kernel hangs in recovery"
+    NO_TREE = "the guest sends nonsense"
+    LOG_LOST = "part of the kernel's log is lost"
+    DISK_ENDS = "the disk process ends"
+    CALL_FAILS_IN_USE = "a call fails while it is written to"
+    NOT_MOUNTED_IN_USE = "the second mount fails"
+    NOT_UNMOUNTED_IN_USE = "unmount fails after writing"
+    DIES_IN_USE = "the kernel dies while it is written to"
+    DIES_ONCE_IN_USE = "the first kernel dies while it is written to"
+    HANGS_IN_USE = "the kernel hangs while it is written to"
+    LATE_IN_USE = "writing does not end before the deadline"
+    REFUSED_IN_USE = "the agent cannot write to it"
+    WAVERS = "two visits see different trees"
+
+
+VERDICTS = dict.fromkeys(Kind, Verdict.FAIL) | {
+    Kind.FINE: Verdict.PASS,
+    Kind.DIES_ONCE: Verdict.PASS,
+    Kind.HANGS: Verdict.UNKNOWN,
+    Kind.NO_TREE: Verdict.UNKNOWN,
+    Kind.LOG_LOST: Verdict.UNKNOWN,
+    Kind.DISK_ENDS: Verdict.UNKNOWN,
+    Kind.DIES_ONCE_IN_USE: Verdict.PASS,
+    Kind.HANGS_IN_USE: Verdict.UNKNOWN,
+    Kind.LATE_IN_USE: Verdict.UNKNOWN,
+    Kind.REFUSED_IN_USE: Verdict.UNKNOWN,
+    Kind.WAVERS: Verdict.PASS,
+}
+"""The verdict on a state of each kind."""
+
+LOST = frozenset({Kind.DIES, Kind.HANGS, Kind.NO_TREE, Kind.LOG_LOST, Kind.DISK_ENDS})
+LOST_IN_USE = frozenset({Kind.DIES_IN_USE, Kind.HANGS_IN_USE, Kind.REFUSED_IN_USE})
+"""Kinds in which no visit came to its end: what it would have read is not known."""
+
+
+@dataclass
+class Kernel:
+    """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read."""
+
+    kind: Kind = Kind.FINE
+    at: str = "110"
+    on_visit: Callable[[str], None] = lambda word: None
+    visits: list[str] = field(default_factory=list)
+    uses: list[str] = field(default_factory=list)
+    boots: int = 0
+
+    def kind_of(self, word: str) -> Kind:
+        return self.kind if word == self.at else Kind.FINE
+
+    def verdict_on(self, word: str) -> Verdict:
+        return VERDICTS[self.kind_of(word)]
+
+
+class ToyGuest:
+    """A booted toy. `end_disk` kills the disk process."""
+
+    hello = wire.Hello(wire.PROTOCOL_VERSION, "6.12.0-toy", "#1", [], ["log-writes"])
+
+    def __init__(self, kernel: Kernel, boot: Boot, end_disk: Callable[[], None]) -> None:
+        self._kernel, self._log, self._end_disk = kernel, boot.log, end_disk
+        self._disk = Frontend(boot.disk_socket).start()
+        self._said = "toy: up"
+        self._tape = Tape(self._disk)
+        (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
+
+    def wait_until_up(self, timeout_s: float) -> None:
+        """It is."""
+
+    def console(self) -> str:
+        return self._said
+
+    def end(self) -> None:
+        """From another thread; the toy answers at once anyway."""
+
+    def kill(self) -> None:
+        self._disk.__exit__(None, None, None)
+
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> msgspec.Struct:
+        match message:
+            case wire.RecordStart():
+                return wire.RecordStarted()
+            case wire.RunOperations(first_index=first, operations=operations):
+                for number in range(first, first + len(operations)):
+                    self._tape.run(number)
+                return wire.OperationsDone([wire.OperationResult(first + n) for n in range(len(operations))])
+            case wire.RecordFinish():
+                return wire.RecordFinished("", False, 0, [], True, self._tape.write(self._log))
+            case wire.Recover():
+                return self._recover()
+            case wire.Use():
+                return self._use()
+        raise AssertionError(f"a toy is not asked to {message}")
+
+    def _recover(self) -> wire.Recovered:
+        kernel, word = self._kernel, read_word(self._read)
+        kernel.visits.append(word)
+        kernel.on_visit(word)
+        kind, times = kernel.kind_of(word), Counter(kernel.visits)[word]
+        if kind is Kind.DIES or (kind is Kind.DIES_ONCE and times == 1):
+            self._die()
+        if kind is Kind.HANGS:
+            raise GuestLost("the guest did not answer within 120 s", self._said)
+        if kind is Kind.DISK_ENDS:
+            self._end_disk()
+            raise GuestError("the guest sees I/O errors")
+        good = wire.Recovered(0, [_directory(b"", 8)], [], 0, ["toy: mounted"], True, 1, 1, 1)
+        if kind is Kind.NOT_MOUNTED:
+            return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
+        self._disk.write(REPLAYED * SECTORS, b"r" * BLOCK_BYTES)
+        changes: dict[Kind, dict[str, Any]] = {
+            Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
+            Kind.COMPLAINS: {"kernel_log": ["EXT4-fs error (device vda): toy"]},
+            Kind.NOT_UNMOUNTED: {"unmount_errno": errno.EIO},
+            Kind.NO_TREE: {"entries": [_directory(b"", 8), _directory(b"", 8)]},
+            Kind.LOG_LOST: {"log_complete": False},
+            Kind.WAVERS: {"entries": [_directory(b"", 8 * times)]},
+        }
+        return msgspec.structs.replace(good, **changes.get(kind, {}))
+
+    def _use(self) -> wire.Used:
+        kernel, word = self._kernel, read_word(self._read)
+        kernel.uses.append(word)
+        kind, times = kernel.kind_of(word), Counter(kernel.uses)[word]
+        self._read(REPLAYED)
+        if kind is Kind.DIES_IN_USE or (kind is Kind.DIES_ONCE_IN_USE and times == 1):
+            self._die()
+        if kind is Kind.HANGS_IN_USE:
+            raise GuestLost("the guest did not answer within 180 s", self._said)
+        if kind is Kind.REFUSED_IN_USE:
+            raise GuestError("the agent has no memory left")
+        good = wire.Used(0, [], True, 0, [], True)
+        if kind is Kind.NOT_MOUNTED_IN_USE:
+            return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN)
+        self._disk.write(SCRATCH * SECTORS, b"u" * BLOCK_BYTES)
+        changes: dict[Kind, dict[str, Any]] = {
+            Kind.CALL_FAILS_IN_USE: {"errors": [wire.CallError(Call.UNLINK, b"f", "", errno.EUCLEAN)]},
+            Kind.NOT_UNMOUNTED_IN_USE: {"unmount_errno": errno.EIO},
+            Kind.LATE_IN_USE: {"finished": False},
+        }
+        return msgspec.structs.replace(good, **changes.get(kind, {}))
+
+    def _read(self, block: int) -> bytes:
+        return self._disk.read(block * SECTORS, SECTORS)
+
+    def _die(self) -> None:
+        self._said = PANIC
+        raise GuestLost("the guest closed its channel", PANIC)
+
+
+def read_word(read: Callable[[int], bytes]) -> str:
+    """What recovery reads of a disk; `read` returns a block."""
+
+    def flag(block: int) -> str:
+        return "0" if read(block) == BASE else "1"
+
+    word = flag(0) + flag(1)
+    return word + flag(2) if word[1] == "1" else word
+
+
+def _block(content: bytes, block: int) -> bytes:
+    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+
+
+def _directory(path: bytes, blocks: int) -> wire.TreeEntry:
+    return wire.TreeEntry(
+        path=path,
+        kind=FileKind.DIRECTORY,
+        inode=2,
+        mode=0o755,
+        links=2,
+        uid=0,
+        gid=0,
+        size=BLOCK_BYTES,
+        blocks=blocks,
+        target=b"",
+        xattrs=[],
+        runs=[],
+        digest="",
+    )
+
+
+class Tape:
+    """What dm-log-writes and the block layer's events say of a workload: operation 0 writes the three flags,
+    in flight together, and flushes; every later one writes a block that nobody reads, and flushes.
+    """
+
+    def __init__(self, disk: Frontend) -> None:
+        self._disk = disk
+        self._steps: list[Step] = []
+        self._lines: list[str] = []
+
+    def run(self, operation: int) -> None:
+        """One operation, with its marks."""
+        self._mark(f"begin {operation}")
+        blocks = FLAGS if operation == 0 else (UNREAD,)
+        written = [(block, bytes([ord("A") + operation + block]) * BLOCK_BYTES) for block in blocks]
+        for block, data in written:
+            self._tell("queue", "WS", block * SECTORS, SECTORS, "toy")
+            self._disk.write(block * SECTORS, data)
+        for block in blocks:
+            self._tell("complete", "WS", block * SECTORS, SECTORS, "0")
+        self._tell("queue", "FWS", 0, 0, "toy")
+        self._disk.flush()
+        self._steps += [*(Write(block * SECTORS, data) for block, data in written), Flush()]
+        self._tell("complete", "FWS", 0, 0, "0")
+        self._mark(f"ack {operation}")
+
+    def write(self, device: Path) -> wire.RecordedEvents:
+        """Put log and events onto the log device."""
+        write_log(device, self._steps)
+        text = "".join(f"{line}\n" for line in self._lines).encode()
+        offset = read_log(device).used_bytes
+        with device.open("r+b") as f:
+            f.seek(offset)
+            f.write(text)
+        return wire.RecordedEvents(offset, len(text))
+
+    def _mark(self, text: str) -> None:
+        self._steps.append(MarkText(text))
+        self._lines.append(f"tracing_mark_write: powercut: {text}")
+
+    def _tell(self, word: str, letters: str, sector: int, sectors: int, last: str) -> None:
+        self._lines.append(f"block_bio_{word}: 254,3 {letters} {sector} + {sectors} [{last}]")
+
+
+class ToyMachine:
+    """Boots toys, all in this process."""
+
+    name, described = "toy", "a toy"
+    data_device, log_device = "/dev/vda", "/dev/vdb"
+    boot_timeout_s = 1.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.worker: Worker | None = None
+
+    def launch(self, boot: Boot) -> ToyGuest:
+        self._kernel.boots += 1
+        return ToyGuest(self._kernel, boot, self._end_disk)
+
+    def _end_disk(self) -> None:
+        assert self.worker is not None
+        disk = self.worker.disk
+        disk.end()
+        os.waitid(os.P_PID, disk.pid, os.WEXITED | os.WNOWAIT)  # it has been killed: this ends
+
+
+def toy_worker(kernel: Kernel, folder: Path) -> Worker:
+    """A real worker whose guests are toys."""
+    machine = ToyMachine(kernel)
+    kit = GuestKit(cast(Machine, cast(Any, machine)), folder / "kernel", folder / "initramfs")
+    machine.worker = Worker(kit, folder / "worker", LOG_BYTES)
+    return machine.worker
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def say(self, text: str) -> None: ...
+    def begin(self, what: str, total: int) -> None: ...
+    def advance(self, what: str, count: int) -> None: ...
+
+
+def toy_profile() -> Profile:
+    """ext4's promises on a disk of 64 KiB, with an fsck that reads its first block and is content."""
+    (profile,) = select_profiles(["ext4/ordered"])
+    fsck = Tool("head", "coreutils", ["--bytes=4096"])
+    return replace(profile, size_bytes=BLOCKS * BLOCK_BYTES, fsck=fsck)
+
+
+@dataclass
+class Bench:
+    """A run of one case, from its recording to its verdict, in a run directory that stays."""
+
+    store: RunStore
+    folder: Path
+    profile: Profile = field(default_factory=toy_profile)
+    workload: Workload = field(
+        default_factory=lambda: Workload("w", "", (parse_operation("sync"), parse_operation("sync")))
+    )
+
+    @property
+    def case(self) -> CaseId:
+        return CaseId(self.profile.filesystem, self.profile.mode, self.workload.name)
+
+    def run(self, kernel: Kernel, states: str, stop_at: int = 0, **plan: Any) -> None:
+        """Work on the case; again, if it was worked on. `stop_at`: the visit, counted from 1, during which
+        the run is stopped.
+        """
+        base = self.folder / "base.img"
+        if not base.exists():
+            base.write_bytes(BASE * BLOCKS)
+            pack(base, self.store.layout.base(self.profile.filesystem, self.profile.mode))
+        scratch = self.folder / "scratch"
+        scratch.mkdir(exist_ok=True)
+        worker = toy_worker(kernel, self.folder)
+        pool = Pool(lambda number: Station(worker, worker), 1, confirms=False)
+
+        def on_visit(word: str) -> None:
+            if len(kernel.visits) == stop_at:
+                pool.stop.set()
+
+        kernel.on_visit = on_visit
+        asked = Plan(
+            configurations=[self.profile.name],
+            workloads=[self.workload.name],
+            fault_models=(states,),
+            log_bytes=LOG_BYTES,
+            **plan,
+        )
+        progress = cast(Any, Silent())
+        try:
+            Casework(asked, self.store, progress, scratch, {self.profile.name: base}).work(
+                pool, [(self.profile, self.workload)], {}
+            )
+        finally:
+            pool.close()
+
+    def recording(self, states: str) -> Recording:
+        """As the run directory keeps it."""
+        scratch = self.folder / "recording"
+        scratch.mkdir(exist_ok=True)
+        layout = self.store.layout
+        kept = load_recording(self.case, self.profile, self.workload, layout, scratch, LOG_BYTES)
+        return by_times(kept, 8)[0] if states == "exhaustive" else kept
+
+    def words(self, states: str) -> dict[CrashState, str]:
+        """Of each state in the store, what a recovery reads of it."""
+        recording = self.recording(states)
+        image = self.folder / "image"
+        with Disk() as disk:
+            target = recording.target
+            disk.open(target.base, target.log, target.order)
+            found = {}
+            for row in self.store.iter_verdicts(self.case):
+                disk.switch(recording.on_disk(row.state))
+                disk.image(image)
+                found[row.state] = read_word(functools.partial(_block, image.read_bytes()))
+        return found
+
+    def verdicts(self, states: str) -> dict[str, set[Verdict]]:
+        """The verdicts in the store, by word."""
+        words, found = self.words(states), dict[str, set[Verdict]]()
+        for row in self.store.iter_verdicts(self.case):
+            found.setdefault(words[row.state], set()).add(row.verdict)
+        return found
