@@ -104,7 +104,7 @@ def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: py
         seen.append(plan)
         raise UsageError("seen")
 
-    monkeypatch.setattr(run, "create_run", keep)
+    monkeypatch.setattr(run, "new_run", keep)
     monkeypatch.chdir(tmp_path)
     Path("bzImage").touch()
     powercut(
@@ -180,7 +180,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Plan:
         seen.append(plan)
         raise UsageError("seen")
 
-    monkeypatch.setattr(run, "create_run", keep)
+    monkeypatch.setattr(run, "new_run", keep)
     done = powercut("run", *arguments)
     assert seen, done.stderr
     return seen[0]
@@ -279,7 +279,7 @@ def test_what_is_named_again_wins_over_what_is_inherited(
 
 def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
-    monkeypatch.setattr(run, "create_run", lambda *_: (_ for _ in ()).throw(UsageError("seen")))
+    monkeypatch.setattr(run, "new_run", lambda *_: (_ for _ in ()).throw(UsageError("seen")))
     said = " ".join(powercut("run", "--failed-from", before, "--budget", "5", "-k", "stale").stderr.split())
     assert "1 case that failed and 1 case left undecided" in said
     assert (
