@@ -41,8 +41,10 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
  8. `allocations-stay`: fallocate's blocks are there once the file was synced. A truncate that leaves the size
     may free what lies beyond it. [code] ext4_setattr
 
- 9. msync of some pages: once it has returned, the bytes of those pages, as far as the file reaches, are what
-    they were then, or what a later write put there. [code] mm/msync.c: vfs_fsync_range of that range
+ 9. msync of some pages, and a write with O_SYNC or O_DSYNC: once it has returned, the bytes of those pages,
+    as far as the file reaches, or of that write, are what they were then, or what a later write put there.
+    The size reaches the end of such a write, unless a committed truncate has cut that off again.
+    [code] mm/msync.c, generic_write_sync: vfs_fsync_range of that range
 
 10. A clone takes the source's blocks over, which were written before: metadata, in several transactions, each
     with a part of the range and the size so far. [code] generic_remap_file_range_prep;
@@ -92,8 +94,9 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """What one file may hold. Sizes from `low` to `high` bytes, both included. `size_base`: the number of
-    events that decides `low`. `origins[i]` applies from byte `starts[i]` to the next start. `growths`: the
-    writes whose sizes came to the disk after their data. `allocated`: the least number of bytes in blocks.
+    events that decides `low`, unless a flush of part of the file promises more. `origins[i]` applies from
+    byte `starts[i]` to the next start. `growths`: the writes whose sizes came to the disk after their data.
+    `allocated`: the least number of bytes in blocks.
     """
 
     low: int
@@ -254,10 +257,20 @@ def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, i
     base = last
     if contract.size_lags:
         base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
+    low = max((file.size_at(base), *(_reach(file, k, last) for k in range(cut.durable, cut.returned))))
     high = file.size_at(last)
     if cut.partly and last == cut.committed:  # a smaller size is covered by j + 1 operations
         high = max(high, file.size_at(last + 1))
-    return file.size_at(base), high, base
+    return low, high, base
+
+
+def _reach(file: FileHistory, k: int, committed: int) -> int:
+    """The size in bytes that event k, which has returned, keeps on disk (rule 9)."""
+    event = file.events[k]
+    if event.kind is not EventKind.FLUSH or not event.with_size:
+        return 0
+    cut_off = (e.size_after for e in file.events[k + 1 : committed] if e.size_after < e.size_before)
+    return min((event.end, *cut_off))
 
 
 def journaled(contract: Contract, file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:

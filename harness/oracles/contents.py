@@ -191,12 +191,18 @@ class _Subject:
     def _size_fault(self, allowed: Allowance) -> Violation:
         path, size = self.entry.path, self.entry.size
         low, high = allowed.low, allowed.high
-        expected = f"{low}" if low == high else f"{low} to {high}"
+        expected = f"{low}" if low >= high else f"{low} to {high}"
         base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
         durable = self.file.size_at(self.cut.durable)
         earlier = (self.file.size_at(k) for k in range(self.cut.durable))
         oracle = "durability"
-        if allowed.size_base == self.cut.durable and (size < durable or size in earlier):
+        if self.file.size_at(allowed.size_base) <= size < low:
+            flushes = (e for e in self.file.events[self.cut.durable :] if e.with_size)
+            point = next(e.index for e in flushes if e.end > size)
+            told = self.timeline.describe(point)
+            what = f"{low - size} bytes acknowledged by {told} are gone: size is {size}"
+            signature = f"size after {point}"
+        elif allowed.size_base == self.cut.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
             told = self.timeline.describe(point)
             signature = f"size after {point}"

@@ -90,6 +90,8 @@ class _Model:
         self.files: dict[int, FileHistory] = {}
         self.changed: dict[int, int] = {ROOT: -1}  # inode to the last operation an fsync covers
         self.data_changed: dict[int, int] = {ROOT: -1}  # ... an fdatasync covers
+        self.at_once: dict[int, int] = {ROOT: -1}  # as `changed`, without writes that writeback completes
+        self.data_at_once: dict[int, int] = {ROOT: -1}
         self.renamed_into: dict[int, int] = {}  # directory to the last rename into it
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.handles: dict[str, _Handle] = {}
@@ -137,10 +139,18 @@ class _Model:
 
     def touch(self, index: int, *inodes: int) -> None:
         for inode in inodes:
-            self.changed[inode] = index
+            self.changed[inode] = self.at_once[inode] = index
 
     def touch_data(self, index: int, inode: int) -> None:
-        self.changed[inode] = self.data_changed[inode] = index
+        self.touch(index, inode)
+        self.data_changed[inode] = self.data_at_once[inode] = index
+
+    def touch_written(self, index: int, inode: int) -> None:
+        """A write has changed the inode: at once, or, where the size lags, when its pages are written."""
+        if self.contract.size_lags:
+            self.changed[inode] = self.data_changed[inode] = index
+        else:
+            self.touch_data(index, inode)
 
     def add(self, path: str, inode: int) -> None:
         self.inodes[path] = inode
@@ -257,7 +267,7 @@ def _tmpfile(m: _Model, i: int, op: Operation) -> None:
     """
     _make_file(m, i, op)
     _write(m, i, op)
-    m.data_changed[i] = i - 1
+    m.data_changed[i] = m.data_at_once[i] = i - 1
 
 
 def _open(m: _Model, i: int, op: Operation) -> None:
@@ -425,9 +435,9 @@ def _write(m: _Model, i: int, op: Operation) -> None:
         m.happened(inode, FileEvent(i, EventKind.WRITE, start, end, size, grown, fresh, mapped))
         overwrites = m.contract.data == "journal" or "overwrites-commit" in m.contract.rules
         if new or grown > size or overwrites:
-            m.touch_data(i, inode)
+            m.touch_written(i, inode)
     if op.length and {"sync", "dsync"} & set(op.flags):
-        _persist(m, i, op.path, data_only="sync" not in op.flags)
+        _persist(m, i, op.path, data_only="sync" not in op.flags, written=(start, end))
 
 
 def _mmap_write(m: _Model, i: int, op: Operation) -> None:
@@ -439,10 +449,10 @@ def _mmap_write(m: _Model, i: int, op: Operation) -> None:
     if op.offset + op.length > size:
         raise _Misfit(f"{op.path} has {size} bytes, and a mapping cannot make it longer")
     ranged = "sync-range" in op.flags
-    # A commit of contents as part of the transaction has all of them: ext4_sync_file, ext4_force_commit.
-    whole = op.flags and (not ranged or m.contract.data == "journal")
-    _write(m, i, dataclasses.replace(op, flags=("dsync",) if whole else ()))
-    if ranged and m.contract.persists != "nothing":
+    _write(m, i, dataclasses.replace(op, flags=()))
+    if op.flags and (not ranged or m.contract.data == "journal"):
+        _persist(m, i, op.path, data_only=True)
+    elif ranged and m.contract.persists != "nothing":
         pages = blocks_of(op.offset, op.offset + op.length)
         start, end = pages.start * BLOCK_BYTES, pages.stop * BLOCK_BYTES
         m.happened(m.inode(op.path), FileEvent(i, EventKind.FLUSH, start, end, size, size))
@@ -507,21 +517,67 @@ def _clone(m: _Model, i: int, op: Operation) -> None:
 # --- persistence -----------------------------------------------------------------------------
 
 
-def _persist(m: _Model, i: int, path: str, data_only: bool) -> None:
+def _persist(m: _Model, i: int, path: str, data_only: bool, written: tuple[int, int] | None = None) -> None:
     """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
     i_datasync_tid). Under `persists = "nothing"` it makes nothing durable; under `inode` nothing of what has
     no name, since nobody could find it (btrfs_log_inode_parent: BTRFS_NO_LOG_SYNC).
+
+    `written`: only these bytes of the file were written before, as after a write with O_SYNC or O_DSYNC
+    (generic_write_sync: vfs_fsync_range). A commit of contents as part of the transaction has all of them.
     """
     inode = m.inode(path)
     if m.contract.persists == "nothing" or (m.contract.persists == "inode" and not m.nodes[inode].paths):
         return
-    last = (m.data_changed if data_only else m.changed)[inode]
+    if m.contract.data == "journal":
+        written = None
+    if written is None:
+        last = (m.data_changed if data_only else m.changed)[inode]
+    else:
+        last = _last_change(m, inode, data_only, *written)
     alone = inode if m.contract.persists == "inode" else None
     m.persistence.append(PersistencePoint(i, last + 1, alone, m.opened_by(path)))
     if (renamed := m.renamed_before.get(inode)) is not None and m.settled_in(inode, renamed[0]):
         m.persistence.append(PersistencePoint(i, renamed[1] + 1))
-    if inode in m.files:
-        m.files[inode].persists.append((i, len(m.files[inode].events)))
+    if inode not in m.files:
+        return
+    file = m.files[inode]
+    if written is None or _is_all_written(file, *written):
+        file.persists.append((i, len(file.events)))
+    else:
+        m.happened(inode, FileEvent(i, EventKind.FLUSH, *written, file.size, file.size, with_size=True))
+
+
+def _last_change(m: _Model, inode: int, data_only: bool, start: int, end: int) -> int:
+    """The last operation that has changed the inode for certain, once bytes `start` to `end` have been
+    written, with a size that reaches their end. What earlier writes allocate elsewhere may still be delayed.
+    """
+    last = (m.data_at_once if data_only else m.at_once)[inode]
+    for event in reversed(m.files[inode].events):
+        if event.index <= max(last, inode):
+            break
+        if event.kind is EventKind.WRITE:
+            ranges = (*event.fresh, *[(event.start, event.end)] * ("overwrites-commit" in m.contract.rules))
+            grows = event.size_before < min(end, event.size_after)
+            if grows or any(low < end and start < high for low, high in ranges):
+                return event.index
+    return last
+
+
+def _is_all_written(file: FileHistory, start: int, end: int) -> bool:
+    """Whether nothing of the file is volatile once bytes `start` to `end` are durable: its other writes have
+    been since they were made, and nothing else has happened to it.
+    """
+    later = [(start, end)]  # what has been made durable since
+    for event in reversed(file.events[file.persists[-1][1] if file.persists else 0 :]):
+        if event.kind is EventKind.FLUSH:
+            later += [(event.start, event.end)] * event.with_size
+        elif event.kind is not EventKind.WRITE or not _is_within(event, later):
+            return False
+    return True
+
+
+def _is_within(event: FileEvent, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= event.start and event.end <= end for start, end in ranges)
 
 
 def _fsync(m: _Model, i: int, op: Operation) -> None:

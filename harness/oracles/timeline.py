@@ -33,7 +33,7 @@ class EventKind(enum.Enum):
         "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
     )
     CLONE = "clone"  # the contents become those of another file
-    FLUSH = "flush"  # the range's data is durable once the operation has returned; its size need not be
+    FLUSH = "flush"  # the range's data is durable once the operation has returned; see `FileEvent.with_size`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FileEvent:
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
     write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone
-    took over, whole.
+    took over, whole. `with_size`: a flush that also puts a size on disk that reaches the end of its range.
     """
 
     index: int
@@ -55,6 +55,7 @@ class FileEvent:
     fresh: tuple[tuple[int, int], ...] = ()
     mapped: bool = False
     content: Content = ()
+    with_size: bool = False
 
     @property
     def sets_size(self) -> bool:

@@ -403,8 +403,10 @@ class SimpleDisk:
             self.write_chunk(inode, at, fill(index, at, n))
             at += n
             yield
-        if {"sync", "dsync"} & set(op.flags):
-            yield from self.persist(inode, data_only="sync" not in op.flags)
+        if {"sync", "dsync"} & set(op.flags) and "sync-write-does-nothing" not in self.bugs:
+            first = (end - op.length) // PAGE
+            pages = range(first + ("sync-write-skips-a-page" in self.bugs), -(-end // PAGE))
+            yield from self.persist(inode, data_only="sync" not in op.flags, pages=pages)
 
     def write_chunk(self, inode: int, at: int, data: bytes) -> None:
         node, page = self.meta.inodes[inode], at // PAGE
@@ -520,14 +522,15 @@ class SimpleDisk:
     # --- persistence ---
 
     def persist(self, inode: int, data_only: bool, pages: range | None = None) -> Iterator[None]:
-        """fsync or fdatasync; where `pages` are given, only they are written first."""
+        """fsync or fdatasync; where `pages` are given, only they are written and waited for."""
         if "fsync-does-nothing" in self.bugs:
             yield
             return
         for key in sorted(k for k in self.dirty if k[0] == inode and (pages is None or k[1] in pages)):
             self.write_page(*key)
             yield
-        self.finish(inode)
+        for page in [None] if pages is None else pages:
+            self.finish(inode, page)
         tids = {self.datasync_tid.get(inode), None if data_only else self.sync_tid.get(inode)}
         if self.transaction in tids:
             self.commit()

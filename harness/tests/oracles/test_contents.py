@@ -10,6 +10,7 @@ from harness.filesystems.profiles import profiles
 from harness.model import Judgement, Run, RunKind, Verdict, Violation
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import fill
+from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
     JOURNAL,
     NODELALLOC,
@@ -18,6 +19,7 @@ from harness.tests.oracles.cases import (
     WRITEBACK_NODELALLOC,
     directory,
     file,
+    history,
     judged,
     oracles,
     tree,
@@ -90,6 +92,75 @@ def test_a_synchronous_write_is_its_own_persistence_point(flag: str) -> None:
     operations = ["create f", f"append f 4096 {flag}"]
     assert oracles(of_f(operations, zeros(0, 4096))) == {"durability"}
     assert of_f(operations, zeros(0, 4096), begun=2).verdict is PASS
+
+
+FILE_SYSTEMS = ["ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix"]
+
+
+@pytest.mark.parametrize("flags", ["sync", "dsync", "direct dsync"])
+@pytest.mark.parametrize("mode", FILE_SYSTEMS)
+def test_a_synchronous_write_promises_no_other_range_of_its_file(mode: str, flags: str) -> None:
+    """It was judged as fsync of the whole file: a legal state of a healthy ext4 and XFS was called a loss."""
+    contract = profiles()[mode].contract
+    operations = ["create f", "write f 32768 16384", f"write f 0 4096 {flags}"]
+    assert of_f(operations, written(2, 0, 4096), contract=contract).verdict is PASS
+    if "data-at-end" not in contract.rules:
+        assert of_f(operations, written(2, 0, 4096), zeros(4096, 45056), contract=contract).verdict is PASS
+    whole = (written(2, 0, 4096), zeros(4096, 28672), written(1, 32768, 16384))
+    assert of_f(operations, *whole, contract=contract).verdict is PASS
+    for lost in ((), (zeros(0, 4096),), (zeros(0, 32768), written(1, 32768, 16384))):
+        assert oracles(of_f(operations, *lost, contract=contract)) == {"durability"}
+
+
+@pytest.mark.parametrize("mode", FILE_SYSTEMS)
+def test_a_synchronous_write_keeps_the_size_only_as_far_as_it_reaches(mode: str) -> None:
+    """The size of an earlier append that nobody had synced was demanded as well."""
+    contract = profiles()[mode].contract
+    operations = ["create f", "append f 20480", "write f 0 300 sync"]
+    kept = (written(2, 0, 300), written(1, 300, 3796))
+    assert of_f(operations, *kept, contract=contract).verdict is PASS
+    assert of_f(operations, *kept, written(1, 4096, 16384), contract=contract).verdict is PASS
+    short = only(of_f(operations, written(2, 0, 200), contract=contract))
+    assert short.oracle == "durability"
+    told = "f: 100 bytes acknowledged by `write f 0 300 sync` (operation 2) are gone: size is 200"
+    assert (short.summary, short.signature) == (told, "f: size after 2")
+
+
+def test_an_append_does_not_make_what_lies_before_it_durable() -> None:
+    operations = ["create f", "append f 8192", "append f 300 dsync"]
+    assert of_f(operations, zeros(0, 8192), written(2, 8192, 300)).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 8192))) == {"durability"}
+
+
+def test_what_a_synchronous_write_reaches_may_be_cut_off_later() -> None:
+    operations = ["create f", "append f 20480", "write f 4096 4096 sync", "truncate f 100"]
+    for runs in ((written(1, 0, 100),), (zeros(0, 4096), written(2, 4096, 4096))):
+        assert of_f(operations, *runs).verdict is PASS
+    assert oracles(of_f(operations, written(1, 0, 90))) == {"size"}
+    assert oracles(of_f(operations[:3], written(1, 0, 100))) == {"durability"}
+    again = [*operations, "append f 8000", "sync", "create h"]
+    assert of_f(again, written(1, 0, 100), written(4, 100, 8000)).verdict is PASS
+
+
+def test_synchronous_writes_that_cover_all_of_a_file_are_as_good_as_fsync() -> None:
+    operations = ["create f", "append f 4096 dsync", "write f 8192 4096 dsync", "append f 300 dsync"]
+    file = replay(ORDERED, history(operations)).files[0]
+    assert [p for p, _ in file.persists] == [1, 2, 3]
+    operations[1] = "append f 8192"
+    assert not replay(ORDERED, history(operations)).files[0].persists
+
+
+@pytest.mark.parametrize("mode", ["ordered", "writeback", "xfs/default", "reiserfs/ordered"])
+def test_what_a_synchronous_write_did_not_allocate_commits_nothing(mode: str) -> None:
+    """The inode changes when the other block is written back: until then nobody need have committed `d`."""
+    contract = {"ordered": ORDERED, "writeback": WRITEBACK}.get(mode) or profiles()[mode].contract
+    operations = ["create f", "append f 8192", "sync", "mkdir d", "append f 8192", "write f 0 4096 sync"]
+    found = tree(file("f", written(5, 0, 4096), written(1, 4096, 4096)))
+    assert judged(operations, found, contract).verdict is PASS
+    operations[-1] = "write f 8192 4096 sync"  # a block that the append allocated
+    assert oracles(judged(operations, found, contract)) == {"durability"}
+    operations[-1] = "write f 0 4096 sync"
+    assert oracles(judged(operations, found, NODELALLOC)) == {"durability"}  # which allocates at once
 
 
 @pytest.mark.parametrize("contract", [ORDERED, WRITEBACK, JOURNAL], ids=["ordered", "writeback", "journal"])

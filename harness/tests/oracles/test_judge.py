@@ -435,6 +435,12 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("each", "fsync-does-nothing", "durability"),
         ("each", "no-flush", "stale"),
         ("synced", "fsync-does-nothing", "durability"),
+        ("ordered", "sync-write-does-nothing", "durability"),
+        ("journal", "sync-write-does-nothing", "durability"),
+        ("each", "sync-write-does-nothing", "durability"),
+        ("ordered", "sync-write-skips-a-page", "durability"),
+        ("nodelalloc", "sync-write-skips-a-page", "durability"),
+        ("each", "sync-write-skips-a-page", "durability"),
     ],
 )
 def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:

@@ -11,7 +11,7 @@ from harness.summary import CaseVerdict
 from harness.tests.vm.conftest import run_plan
 
 NAMES = ("exchange", "special-files")
-CONTENTS = ("async-writeback", "msync-range")
+CONTENTS = ("async-writeback", "msync-range", "sync-writes")
 INODES = ("owners", "clone")
 HANDLES = ("held-open", "nameless", "remount")
 
