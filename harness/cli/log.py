@@ -21,6 +21,7 @@ from harness.model import LogEntry
 from harness.plan import LOG_BYTES
 from harness.writelog import WriteLog, read_log, select
 from harness.writelog.events import times_of
+from harness.writelog.times import TimedFlush
 
 _EXAMPLES = """\b
 powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
@@ -97,7 +98,11 @@ def _times(log: WriteLog, events: Path) -> dict[int, str]:
         return {}
     shown = {mark.entry: str(mark.at) for mark in times.marks}
     shown |= {write.entry: f"{write.submitted}..{write.completed}" for write in times.writes}
-    return shown | {flush.entry: f"{flush.submitted}..{flush.completed}" for flush in times.flushes}
+    return shown | {flush.entry: f"{_submitted(flush)}..{flush.completed}" for flush in times.flushes}
+
+
+def _submitted(flush: TimedFlush) -> str:
+    return str(flush.submitted) if flush.since is None else f"{flush.since}|{flush.submitted}"
 
 
 @contextlib.contextmanager

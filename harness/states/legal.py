@@ -18,6 +18,12 @@ Between two events that make something durable, the sets of what may be there on
 look just before each of these events and, since an operation that has begun may excuse what is found, just
 before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts.
 
+Readings: where the events leave open which of two flushes completed (`TimedFlush`), a write may be durable
+from the first completion on, or only from the second. The states here are those that are legal by both
+readings, so none of them is a false alarm: the write counts as durable early. In between, its loss may be
+legal, and is not among the states: those moments are marked (`Moment.ambiguous`), and there is one at the
+end of each such span.
+
 Writes to one block that were in flight together land in the order of submission: a kernel does not write one
 block twice at once (a page under writeback, and a locked buffer, wait).
 """
@@ -78,6 +84,10 @@ class Moment:
 
     `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of
     entries at the end. `at`: the event.
+
+    `ambiguous`: the events do not tell enough, and by another reading of them more states are legal here than
+    `choices` has (see "Readings" above). Each state of `choices` is legal whatever the reading, so what is
+    found in it is a violation; but a case with such a moment was not looked at in all its states.
     """
 
     entry: int
@@ -85,14 +95,18 @@ class Moment:
     stage: int
     choices: Choices
     position: Position
+    ambiguous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A write with the event that makes it durable, and its chunks."""
+    """A write with the event that makes it durable, the one that does so by the latest reading, and its
+    chunks.
+    """
 
     write: TimedWrite
     durable: int
+    late: int
     chunks: range
 
 
@@ -109,12 +123,13 @@ class LegalStates:
         self._entries = log.entry_count
         self.chunks: list[Chunk] = []
         self._writes: list[_Timed] = []
-        durable = _durability(times)
+        durable = _durability(times, [(f.submitted, f.completed) for f in times.flushes])
+        late = _durability(times, [(f.earliest, f.completed) for f in times.flushes])
         for write in times.writes:
             first = len(self.chunks)
             entry = log.entries[write.entry]
             self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
-            self._writes.append(_Timed(write, durable(write), range(first, len(self.chunks))))
+            self._writes.append(_Timed(write, durable(write), late(write), range(first, len(self.chunks))))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -132,7 +147,7 @@ class LegalStates:
 
     def _cuts(self) -> list[tuple[int, int]]:
         """(entry, event) of each moment."""
-        ends = {t.durable for t in self._writes}
+        ends = {at for t in self._writes for at in (t.durable, t.late)}
         begun = {mark.at for mark in self._times.marks if mark.text.startswith("begin ")}
         cuts = sorted((at, entry) for entry, at in self._events.items() if at in ends or at in begun)
         return [(entry, at) for at, entry in cuts] + [(self._entries, self._times.events)]
@@ -153,7 +168,24 @@ class LegalStates:
             late = {t.write.entry for t in flying[stage:]}
             free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
             choices = Choices(prefix, _numbers(flying[stage:]), _numbers(free))
-            yield Moment(entry, at, stage, choices, self._position(at))
+            yield Moment(entry, at, stage, choices, self._position(at), self._in_doubt(at))
+
+    @property
+    def ambiguous(self) -> int:
+        """How many moments have states that are not looked at, because the events do not tell whether they
+        are legal. Unless it is 0, no exploration of these moments is exhaustive.
+        """
+        return sum(moment.ambiguous for moment in self.moments)
+
+    def _in_doubt(self, at: int) -> bool:
+        return any(begin < at <= end for begin, end in self._doubts)
+
+    @functools.cached_property
+    def _doubts(self) -> frozenset[tuple[int, int]]:
+        """The times, after one event up to another, at which more is legal by another reading: a write counts
+        as durable that may not be.
+        """
+        return frozenset((t.durable, t.late) for t in self._writes if t.durable != t.late)
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
@@ -274,9 +306,11 @@ def _in_flight_behind_a_flush(timed: _Timed, at: int) -> bool:
 _SEE = "powercut log ls shows the entries of a log, with their times"
 
 
-def _durability(times: Times) -> functools.partial[int]:
-    """A function: the event with which a write becomes durable, or NEVER."""
-    flushes = [(f.submitted, f.completed) for f in times.flushes]
+def _durability(times: Times, empty: Iterable[tuple[int, int]]) -> functools.partial[int]:
+    """A function: the event with which a write becomes durable, or NEVER. `empty`: when flushes without data
+    were submitted and completed.
+    """
+    flushes = [*empty]
     flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush]
     flushes.sort()
     submitted = [s for s, _ in flushes]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.errors import UsageError
 from harness.states.legal import Chunk, LegalStates
@@ -23,6 +23,14 @@ class Cut:
 
     at: int
     lost: frozenset[int]
+
+
+def most(times: Times) -> Times:
+    """The same recording by the reading of its events that makes the least durable. `times` itself is read as
+    the one that makes the most durable.
+    """
+    flushes = tuple(replace(f, submitted=f.earliest, since=None) for f in times.flushes)
+    return replace(times, flushes=flushes)
 
 
 def all_cuts(legal: LegalStates, times: Times) -> Iterator[Cut]:

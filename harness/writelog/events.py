@@ -15,8 +15,16 @@ How bios become entries (drivers/md/dm.c, drivers/md/dm-log-writes.c): device-ma
 as an empty flush, then as the data without REQ_PREFLUSH, which is how the bio completes. So each flush, with
 data or without, is one FLUSH entry, and data an entry of its own. Ordinary writes and discards queue for the
 log when they complete, FUA writes are logged when they complete. So of the entries of one kind, place and
-length, the n-th in the log is the n-th to complete. Flushes complete in the order in which they were
-submitted (block/blk-flush.c), so the n-th FLUSH entry is the n-th flush.
+length, the n-th in the log is the n-th to complete.
+
+Which of several flushes in flight together completes, no event tells: the line of a completion has no
+number, no pointer and no task (include/trace/events/block.h, Linux 6.12). But the log does where it
+matters. A flush takes the writes that have completed with it when it is submitted, and puts them into the
+log, followed by itself, when it completes (`log_writes_map`, `normal_end_io`). So a FLUSH entry is a flush
+that was submitted after the writes in front of it had completed, and no later than the first one after
+that. Where even this leaves room, flushes most likely completed in the order in which they were submitted
+(block/blk-flush.c: one queue), but one task may overtake another between the event and that queue. So there
+both bounds are kept: see `TimedFlush`.
 
 Whatever does not fit together exactly is an EventsDiffer: a recording whose times are wrong would lead to
 crash states that never existed, or hide some that did.
@@ -24,6 +32,8 @@ crash states that never existed, or hide some that did.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -131,19 +141,13 @@ _AGAIN = "events were lost, or are of another recording: record again"
 
 
 def join(entries: Sequence[LogEntry], events: Events) -> Times:
-    """The times of the log's entries.
-
-    Where several flushes without data are in flight at once, the lines do not tell which one completes. The
-    one submitted last is taken: that makes the most writes durable, so no crash state is derived that the
-    device could not be in.
-
-    Raises EventsDiffer where events and entries do not fit together: an event or entry without its
-    counterpart, one that fits two, marks that differ.
+    """The times of the log's entries. Raises EventsDiffer where events and entries do not fit together: an
+    event or entry without its counterpart, one that fits two, marks that differ.
     """
     marks = _join_marks(entries, events.marks)
     writes, flushes = _pair(events.bios)
     timed = _join_writes([e for e in entries if changes(e)], writes)
-    timed_flushes = _join_flushes([e.index for e in entries if EntryFlag.FLUSH in e.flags], flushes, timed)
+    timed_flushes = _join_flushes(entries, flushes, timed)
     completed = {w.entry: w.completed for w in timed} | {f.entry: f.completed for f in timed_flushes}
     _check_order(len(entries), completed, marks)
     in_order = sorted(timed, key=lambda w: w.submitted)
@@ -171,11 +175,18 @@ class _Done:
     completed: int
 
 
-def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], list[_Done]]:
-    """Submissions with completions, in the order of completion: bios with data, and flushes without."""
+@dataclass(frozen=True, slots=True)
+class _Flushes:
+    """Flushes without data: when each was submitted, and when one of them completed. Both ascend."""
+
+    submitted: list[int]
+    completed: list[int]
+
+
+def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], _Flushes]:
+    """Bios with data, in the order of completion, and flushes without."""
     open_bios: dict[_Key, list[Bio]] = defaultdict(list)
-    writes: list[_Done] = []
-    flushes: list[_Done] = []
+    writes, flushes = list[_Done](), _Flushes([], [])
     for bio in bios:
         waiting = open_bios[bio.key if bio.sectors else _FLUSH]
         if not bio.completes:
@@ -186,10 +197,15 @@ def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], list[_Done]]:
                     "which of them completes first cannot be told: record again",
                 )
             waiting.append(bio)
+            if not bio.sectors:
+                flushes.submitted.append(bio.at)
         elif not waiting:
             raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(bio.key)}", _AGAIN)
+        elif bio.sectors:
+            writes.append(_Done(waiting.pop(), bio.at))
         else:
-            (writes if bio.sectors else flushes).append(_Done(waiting.pop(), bio.at))
+            waiting.pop()
+            flushes.completed.append(bio.at)
     if left := [bio for waiting in open_bios.values() for bio in waiting]:
         raise EventsDiffer(
             f"{len(left)} requests never completed, the first submitted in event {left[0].at}: "
@@ -203,27 +219,74 @@ _FLUSH: _Key = ("W", 0, 0, False)
 
 
 def _join_flushes(
-    entries: Sequence[int], flushes: Sequence[_Done], writes: Sequence[TimedWrite]
+    entries: Sequence[LogEntry], flushes: _Flushes, writes: Sequence[TimedWrite]
 ) -> list[TimedFlush]:
-    """The flushes without data, in the order of completion. `entries`: numbers of the log's flushes, those
-    ahead of a write with REQ_PREFLUSH among them.
-    """
+    """The flushes without data, in the order of completion."""
+    logged = [e.index for e in entries if EntryFlag.FLUSH in e.flags]
     ahead = [w for w in writes if w.preflush]
-    if len(entries) != len(flushes) + len(ahead):
-        raise EventsDiffer(
-            f"the log has {len(entries)} flushes, the events {len(flushes) + len(ahead)}", _AGAIN
-        )
-    submitted = sorted([*(w.submitted for w in ahead), *(f.bio.at for f in flushes)])
-    entry_of = dict(zip(submitted, entries, strict=True))
+    submitted = sorted([*(w.submitted for w in ahead), *flushes.submitted])
+    if len(logged) != len(submitted):
+        raise EventsDiffer(f"the log has {len(logged)} flushes, the events {len(submitted)}", _AGAIN)
+    first = _groups(logged, submitted, sorted([*flushes.completed, *(w.completed for w in ahead)]), writes)
+    rank = {at: number for number, at in enumerate(submitted)}
     for write in ahead:
-        if entry_of[write.submitted] > write.entry:
+        flush = logged[first[rank[write.submitted]]]
+        if flush > write.entry:
             raise EventsDiffer(
-                f"entry {write.entry} was written before the flush ahead of it, entry "
-                f"{entry_of[write.submitted]}",
-                _AGAIN,
+                f"entry {write.entry} was written before the flush ahead of it, entry {flush}", _AGAIN
             )
-    own = sorted(entry_of[f.bio.at] for f in flushes)
-    return [TimedFlush(n, f.bio.at, f.completed) for n, f in zip(own, flushes, strict=True)]
+    timed: list[TimedFlush] = []
+    for _, group in itertools.groupby(flushes.submitted, key=lambda at: first[rank[at]]):
+        own = list(group)
+        completed = flushes.completed[len(timed) : len(timed) + len(own)]
+        for at, may, must in zip(completed, *flush_bounds(own, completed), strict=True):
+            entry = logged[rank[flushes.submitted[len(timed)]]]
+            timed.append(TimedFlush(entry, may, at, None if may == must else must))
+    return timed
+
+
+def _groups(
+    logged: Sequence[int], submitted: Sequence[int], completed: Sequence[int], writes: Sequence[TimedWrite]
+) -> list[int]:
+    """For each flush, the first of its group: which entry is which flush is certain but for the order within
+    a group. The flushes ahead of data are among them; `completed`: events by which so many had completed.
+
+    An entry is at most the last flush submitted before so many had completed, and the first submitted after
+    all writes in front of the entry had. Raises EventsDiffer for a write that is logged behind a flush that
+    would have taken it along.
+    """
+    behind: list[list[TimedWrite]] = [[] for _ in range(len(logged) + 1)]
+    for write in writes:
+        if not write.fua:
+            behind[bisect.bisect_left(logged, write.entry)].append(write)
+    first, start, highest = list[int](), 0, -1
+    for number, taken in enumerate(behind[:-1]):
+        bound = bisect.bisect_left(submitted, completed[number]) - 1
+        if taken:
+            bound = min(bound, bisect.bisect_left(submitted, max(w.completed for w in taken)))
+        highest = max(highest, bound)
+        first.append(start)
+        if highest == number:
+            start = number + 1
+    for at, taken in zip([*first, len(logged)], behind, strict=True):
+        for write in taken:
+            if bisect.bisect_left(submitted, write.completed) < at:
+                raise EventsDiffer(
+                    f"entry {write.entry} had completed when a flush was submitted, and is logged behind it",
+                    _AGAIN,
+                )
+    return first
+
+
+def flush_bounds(submitted: Sequence[int], completed: Sequence[int]) -> tuple[list[int], list[int]]:
+    """For each completion of a flush, the submission of the latest flush that may have completed by then, and
+    of the latest that must have. Both arguments ascend. Raises EventsDiffer where one completes too early.
+    """
+    for begin, at in zip(submitted, completed, strict=True):
+        if begin > at:
+            raise EventsDiffer(f"event {at} completes a flush that is submitted in event {begin}", _AGAIN)
+    may = [submitted[bisect.bisect_left(submitted, at) - 1] for at in completed]
+    return may, list(submitted)
 
 
 def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done]) -> list[TimedWrite]:

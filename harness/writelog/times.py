@@ -3,6 +3,10 @@
 A time is the number of an event: the guest's block layer reports each bio of the recorded device twice, when
 it is submitted and when it completes, and the agent's marks lie between them. All have one order, and a time
 is a place in it. What was submitted before something else completed has the smaller number.
+
+The events do not always tell which of two requests in flight together completed (see `events.py`). Then a
+time of submission has two readings: `submitted`, by which the fewest crash states are possible, and
+`since`, by which the most are. Where the two are one, `since` is None.
 """
 
 from __future__ import annotations
@@ -28,15 +32,22 @@ class TimedWrite:
 
 @dataclass(frozen=True, slots=True)
 class TimedFlush:
-    """A flush without data: once it completes, all that had completed when it was submitted is durable.
+    """A flush without data completes: all that had completed when it was submitted is durable.
 
     `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is
-    an entry of the log as well, but no bio of its own: it is not listed.)
+    an entry of the log as well, but no bio of its own: it is not listed.) `submitted`: of the latest flush
+    that may have completed by then. `since`: of the latest that must have, if that is another one.
     """
 
     entry: int
     submitted: int
     completed: int
+    since: int | None = None
+
+    @property
+    def earliest(self) -> int:
+        """The submission by the reading that makes the least durable."""
+        return self.submitted if self.since is None else self.since
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, EntryFlag, LogEntry
 from harness.states.legal import LegalStates
 from harness.writelog import Flush, MarkText, Step, Write, WriteLog, write_log
+from harness.writelog.events import flush_bounds
 from harness.writelog.times import TimedFlush, TimedMark, TimedWrite, Times
 
 BLOCKS = 6
@@ -18,7 +19,9 @@ BLOCKS = 6
 
 @dataclass
 class Recorder:
-    """Builds a log and its times, event by event. Entries are numbered as they are submitted."""
+    """Builds a log and its times, event by event. Entries are numbered as they are submitted. `doubt`:
+    nothing tells which of the flushes that are in flight together completes.
+    """
 
     entries: list[LogEntry] = field(default_factory=list)
     open: dict[int, tuple[int, bool, bool, bool]] = field(default_factory=dict)
@@ -26,6 +29,7 @@ class Recorder:
     flushes: list[TimedFlush] = field(default_factory=list)
     marks: list[TimedMark] = field(default_factory=list)
     events: int = 0
+    doubt: bool = False
 
     def _event(self) -> int:
         self.events += 1
@@ -66,7 +70,13 @@ class Recorder:
         for entry in sorted(self.open):
             self.complete(entry)
         writes = sorted(self.writes.values(), key=lambda w: w.submitted)
-        flushes = sorted(self.flushes, key=lambda f: f.submitted)
+        flushes = sorted(self.flushes, key=lambda f: f.completed)
+        if self.doubt:
+            bounds = flush_bounds(sorted(f.submitted for f in flushes), [f.completed for f in flushes])
+            flushes = [
+                TimedFlush(f.entry, may, f.completed, None if may == must else must)
+                for f, may, must in zip(flushes, *bounds, strict=True)
+            ]
         return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
 
     def legal(self, unit_sectors: int = 8) -> LegalStates:
@@ -75,9 +85,9 @@ class Recorder:
 
 
 @st.composite
-def recorders(draw: st.DrawFn) -> Recorder:
+def recorders(draw: st.DrawFn, *, doubt: bool = False) -> Recorder:
     """A few writes, flushes and marks, in flight together in every way."""
-    made, operations, blocks = Recorder(), 0, 0
+    made, operations, blocks = Recorder(doubt=doubt), 0, 0
     for _ in range(draw(st.integers(1, 14))):
         what = draw(
             st.sampled_from(["write", "write", "fua", "commit", "flush", "complete", "complete", "mark"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.model import CrashState, Position
 from harness.states.legal import LegalStates, Moment
-from harness.states.reference import all_cuts
+from harness.states.reference import all_cuts, most
 from harness.tests.states.recorder import Recorder, recorders
 
 
@@ -32,7 +32,7 @@ def subsets(moment: Moment) -> list[frozenset[int]]:
     return found
 
 
-@given(recorders())
+@given(recorders(doubt=True) | recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
     """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment
     at which as many operations had begun and at least as many were acknowledged. And each state of a moment
@@ -51,6 +51,68 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
         assert positions <= rule[contents]
         for weaker in rule[contents]:
             assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
+
+
+@given(recorders(doubt=True))
+def test_what_is_legal_by_one_reading_only_is_at_a_moment_that_is_marked(made: Recorder) -> None:
+    """Each state of a moment is legal by both readings of the events; whatever only the other one allows is
+    at a time that ends with an ambiguous moment, under a promise that is no weaker there.
+    """
+    legal, times = made.legal(), made.times
+    least = {(c.at, c.lost) for c in all_cuts(legal, times)}
+    other = {(c.at, c.lost) for c in all_cuts(legal, most(times))}
+    assert least <= other
+    ambiguous = [m for m in legal.moments if m.ambiguous]
+    assert legal.ambiguous == len(ambiguous)
+    assert bool(ambiguous) == (least != other)
+    for at, _ in other - least:
+        weaker = legal._position(at)
+        assert any(
+            m.at >= at and m.position.begun == weaker.begun and m.position.acked >= weaker.acked
+            for m in ambiguous
+        )
+    for moment in legal.moments:
+        for lost in subsets(moment):
+            assert (moment.at, lost) in least
+
+
+def two_flushes(*, doubt: bool) -> Recorder:
+    """A write between the submissions of two flushes, of which the first completes first."""
+    made = Recorder(doubt=doubt)
+    made.mark("begin 0")
+    first = made.flush()
+    made.write(10)
+    second = made.flush()
+    made.complete(first)
+    made.mark("ack 0")
+    made.complete(second)
+    return made
+
+
+def test_a_write_that_only_the_second_of_two_flushes_covers_is_lost_until_that_one_completes() -> None:
+    """It counted as durable one completion early, and its loss after the acknowledgement was no state."""
+    legal = two_flushes(doubt=False).legal()
+    assert {str(legal.name(m, lost)) for m in legal.moments for lost in subsets(m)} >= {"@t3", "@t3="}
+    assert legal.ambiguous == 0
+    assert legal.position(CrashState.parse("@t3=")) == Position(begun=1, acked=1)
+
+
+def test_where_nothing_tells_which_flush_completed_the_moment_is_marked_and_its_doubtful_state_no_red() -> (
+    None
+):
+    """The write may be durable or not when the second flush completes: its loss is not judged, and not
+    called impossible in silence either.
+    """
+    legal = two_flushes(doubt=True).legal()
+    assert [(m.entry, m.ambiguous, m.choices.volatile) for m in legal.moments] == [
+        (0, False, ()),
+        (1, False, (0,)),
+        (3, True, ()),
+        (5, False, ()),
+    ]
+    assert legal.ambiguous == 1
+    with pytest.raises(UsageError, match="not a write that a cache could lose then"):
+        legal.on_disk(CrashState.parse("@t3-2"))
 
 
 @given(recorders(), st.data(), st.sampled_from([1, 8]))
