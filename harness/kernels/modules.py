@@ -80,9 +80,8 @@ def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
     """Build a folder of modules; returns the first module."""
     root = scratch / "headers"
     build = unpack_headers(kernel, root, scratch, build_tools=True)
-    # It includes another package's Makefile by the place where that would be installed.
     makefile = build / "Makefile"
-    makefile.write_text(makefile.read_text().replace(" /usr/src/", f" {root}/usr/src/"))
+    makefile.write_text(relocated(makefile.read_text(), root))
     (build / "vmlinux").unlink(missing_ok=True)  # only for BTF, which takes a further program
     words = ["make", "-s", "-C", str(build), f"M={folder}", "modules"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -91,3 +90,10 @@ def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
         tail = "\n".join(done.stderr.splitlines()[-8:])
         raise KernelError(f"{folder.name} of {kernel.name} does not build:\n{tail}")
     return found[0]
+
+
+def relocated(makefile: str, root: Path) -> str:
+    """The Makefile of a headers package that is unpacked in `root`. It names its own folder (as 7.3 does) and
+    the package that it includes by the places where these would be installed.
+    """
+    return re.sub(r"(?<=[ =])/usr/src/", f"{root}/usr/src/", makefile)

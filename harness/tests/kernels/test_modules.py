@@ -9,7 +9,7 @@ import pytest
 from harness.errors import KernelError, UsageError
 from harness.kernels import modules
 from harness.kernels.find import Kernel
-from harness.kernels.modules import patched_folder, patched_module
+from harness.kernels.modules import patched_folder, patched_module, relocated
 
 SOURCE = "int f(void)\n{\n\treturn 1;\n}\n"
 PATCH = """--- a/fs/jbd2/recovery.c
@@ -89,3 +89,10 @@ def test_a_patch_changes_one_module(patch: Path) -> None:
         patch.write_text(text)
         with pytest.raises(UsageError, match="not one module"):
             patched_folder(patch)
+
+
+def test_headers_are_used_where_they_were_unpacked() -> None:
+    """No module of 7.3 could be built: the headers' Makefile names its own place, too."""
+    installed = "KBUILD_OUTPUT=/usr/src/headers-amd64\ninclude /usr/src/headers-common/Makefile\n"
+    unpacked = "KBUILD_OUTPUT=/tmp/x/usr/src/headers-amd64\ninclude /tmp/x/usr/src/headers-common/Makefile\n"
+    assert relocated(installed, Path("/tmp/x")) == unpacked  # noqa: S108  # no file is made there
