@@ -2,12 +2,14 @@
 
 `vms/filesystems/<name>/filesystem.toml` holds what all modes share (mkfs, fsck, kernel messages,
 tracepoints); each other TOML file beside it is a mode (mount options, contract). A new mode is a new file, a
-new file system a new folder: whatever the harness knows of one file system stands there.
+new file system a new folder: whatever the harness knows of one file system stands there. What any kernel says
+when something is wrong in it, whatever the file system, is in `vms/filesystems/complaints.toml`.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import re
 import shlex
@@ -30,6 +32,7 @@ from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
 
 FILE_NAME = "filesystem.toml"
+COMPLAINTS = "complaints.toml"
 TOOL_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
 
@@ -137,11 +140,23 @@ class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Regular expressions over kernel messages: `errors` match when the driver finds corruption, `recovered`
-    when it replays its journal.
+    when it replays its journal. Those of a profile include the complaints of any kernel.
     """
 
     errors: list[str] = []
     recovered: list[str] = []
+
+
+class _ComplaintsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    errors: list[str]
+
+
+@functools.cache
+def complaints() -> tuple[str, ...]:
+    """Regular expressions over lines in which a kernel says that something is wrong in it, whatever the file
+    system. Raises UsageError for a file that does not parse.
+    """
+    return tuple(_decode(resource("vms", "filesystems", COMPLAINTS), _ComplaintsFile).errors)
 
 
 class InToolbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -357,7 +372,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         mkfs_arguments=tuple(mode.mkfs_arguments),
         fsck=shared.fsck,
         repair=shared.repair,
-        console=shared.console,
+        console=msgspec.structs.replace(shared.console, errors=[*shared.console.errors, *complaints()]),
         mount_options=",".join(mode.mount_options),
         contract=Contract.from_table(mode.contract, shared.made_by_mkfs),
         second=mode.second,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 
 from harness.errors import UsageError
 from harness.expectations import read_expectations
-from harness.filesystems.profiles import Profile, Tool, profiles, select_profiles
+from harness.filesystems.profiles import Profile, Tool, complaints, profiles, select_profiles
 from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
 from harness.tests.needs import needed
 from harness.workloads.load import select_workloads
 
 ALL = profiles()
+FILESYSTEMS = sorted({p.filesystem for p in ALL.values()})
 LOG_LINES = (
     ("ext4", "EXT4-fs error (device vda): ext4_lookup:1821: inode #12: iget: checksum invalid", True),
     ("ext4", "EXT4-fs (vda): recovery complete", False),
@@ -39,6 +41,100 @@ LOG_LINES = (
     ("minix", "MINIX-fs: mounting unchecked file system, running fsck is recommended", False),
     ("xfs", "XFS (dm-0): Metadata corruption detected at xfs_agf_read_verify", True),
 )
+COMPLAINTS = (
+    "WARNING: CPU: 0 PID: 1 at fs/jbd2/recovery.c:307 jbd2_journal_recover+0x67/0x120 [jbd2]",  # until 6.18
+    "WARNING: CPU: 1 PID: 77 at ext4_da_release_space+0xc1/0xe0",
+    "WARNING: fs/jbd2/recovery.c:307 at jbd2_journal_recover+0x67/0x120 [jbd2], CPU#0: mount/1",  # since 6.19
+    "WARNING: at ext4_da_release_space+0xc1/0xe0, CPU#1: kworker/u8:2/31",
+    "BUG: KASAN: slab-use-after-free in jbd2_journal_recover+0x67/0x120",
+    "BUG: KASAN: use-after-free in ext4_xattr_set_entry+0x1/0x2 [ext4]",
+    "BUG: KCSAN: data-race in ext4_mark_iloc_dirty / ext4_mark_iloc_dirty",
+    "BUG: KMSAN: uninit-value in f2fs_new_node_page+0x1494/0x1630",
+    "BUG: KFENCE: out-of-bounds read in xfs_dir2_sf_lookup+0x1c/0x2a0",
+    "UBSAN: array-index-out-of-bounds in fs/jfs/jfs_dmap.c:2866:31",
+    "UBSAN: shift-out-of-bounds in fs/nilfs2/the_nilfs.c:415:46",
+    "UBSAN: Undefined behaviour in fs/ext4/super.c:3873:21",  # until 5.6
+    "WARNING: possible circular locking dependency detected",
+    "[ INFO: possible circular locking dependency detected ]",  # until 4.10
+    "WARNING: possible recursive locking detected",
+    "WARNING: possible irq lock inversion dependency detected",
+    "WARNING: HARDIRQ-safe -> HARDIRQ-unsafe lock order detected",
+    "WARNING: inconsistent lock state",
+    "WARNING: suspicious RCU usage",
+    "[ INFO: suspicious RCU usage. ]",
+    "WARNING: bad unlock balance detected!",
+    "WARNING: bad contention detected!",
+    "WARNING: held lock freed!",
+    "WARNING: Nested lock was not taken",
+    "WARNING: chain_key collision",
+    "WARNING: lock held when returning to user space!",
+    "WARNING: mount/71 still has locks held!",
+    "[ BUG: Invalid wait context ]",
+    "INFO: trying to register non-static key.",
+    "INFO: task powercut-agent:1 blocked for more than 30 seconds.",
+    "INFO: task kworker/u8:2:31 blocked in I/O wait for more than 122 seconds.",
+    "rcu: INFO: rcu_preempt self-detected stall on CPU",
+    "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
+    "INFO: rcu_sched detected stalls on CPUs/tasks:",  # until 4.19
+    "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-...D } 26 jiffies s: 377",
+    "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [mount:71]",
+    "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 31s!",
+    "watchdog: CPU0: Watchdog detected hard LOCKUP on cpu 0",
+    "refcount_t: underflow; use-after-free.",
+    "refcount_t: saturated; leaking memory.",
+    "list_add corruption. prev->next should be next (ffff888003a7a0c0), but was 0000000000000000.",
+    "list_add double add: new=ffff888003a7a0c0, prev=ffff888003a7a0c0, next=ffff888003a7a0d8.",
+    "list_del corruption, ffff888003a7a0c0->next is LIST_POISON1 (dead000000000100)",
+    "kernel BUG at fs/ext4/extents.c:3185!",
+    "Oops: invalid opcode: 0000 [#1] SMP NOPTI",
+    "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+    "BUG: unable to handle page fault for address: ffffc90000a3d000",
+    "Oops: general protection fault, probably for non-canonical address 0xdead000000000108: 0000 [#1]",
+    "general protection fault: 0000 [#1] SMP PTI",
+    "Kernel panic - not syncing: EXT4-fs (device vda): panic forced after error",
+    "BUG: sleeping function called from invalid context at fs/buffer.c:1411",
+    "BUG: scheduling while atomic: mount/71/0x00000002",
+    "BUG: Bad page state in process mount  pfn:03a7a",
+    "BUG: Dentry 00000000a1b2c3d4{i=c,n=foo}  still in use (1) [unmount of ext4 vda]",
+    "BUG ext4_inode_cache (Not tainted): Objects remaining on __kmem_cache_shutdown()",
+    "VFS: Busy inodes after unmount of vda (ext4)",
+    "Buffer I/O error on dev vda, logical block 1, lost sync page write",
+)
+NO_COMPLAINTS = (
+    "WARNING! power/level is deprecated; use power/control instead",
+    "Warning: unable to open an initial console.",
+    "WARNING: Kernel not compiled with MULTI_CORE support",
+    "EXT4-fs (vda): warning: mounting unchecked fs, running e2fsck is recommended",
+    "MINIX-fs warning: remounting fs with errors, running fsck is recommended",
+    "BUG: MAX_LOCKDEP_CHAINS too low!",  # and lockdep turns itself off
+    "INFO: lockdep is turned off.",
+    "[Firmware Bug]: TSC ADJUST: CPU0: -6495898 force to 0",
+    "workqueue: xlog_cil_push_work hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
+    "clocksource: timekeeping watchdog on CPU0: Marking clocksource 'tsc' as unstable",
+    "hrtimer: interrupt took 1450210 ns",
+    "traps: redis-server[71] general protection fault ip:55d0 sp:7ffd error:0 in redis-server[55d000+1000]",
+    "redis-server[71]: segfault at 8 ip 000055d0 sp 00007ffd error 4 in redis-server[55d000+1000]",
+    "rcu: \tRCU restricting CPUs from NR_CPUS=8192 to nr_cpu_ids=1.",
+    "list of inodes: 12",
+    "random: crng init done",
+    "Kernel command line: con=null oops=panic panic=-1 softlockup_panic=1",
+    "virtio_blk virtio0: [vda] 131072 512-byte logical blocks (67.1 MB/64.0 MiB)",
+    "virtio-uml virtio-uml.0: not a PCI device",
+    "ubd: Synchronous mode",
+    "JBD2: recovery, exit status 0, recovered transactions 3 to 4",
+    "EXT4-fs (vda): recovery complete",
+    "EXT4-fs (vda): mounted filesystem 0db0a9ab r/w with ordered data mode. Quota mode: none.",
+    "XFS (vda): Starting recovery (logdev: internal)",
+    "XFS (vda): Ending recovery (logdev: internal)",
+    "XFS (vda): EXPERIMENTAL large block size feature enabled.  Use at your own risk!",
+    "BTRFS info (device vda): start tree-log replay",
+    "F2FS-fs (vda): Mounted with checkpoint version = 6b8b4568",
+    "NILFS (vda): segctord starting. Construction interval = 5 seconds, CP frequency < 30 seconds",
+    "gfs2: fsid=vda.0: jid=0: Replaying journal...0x0 to 0x4",
+    "bcachefs (vda): journal read done, replaying entries 1-4",
+    "reiserfs: using 3.5.x disk format",
+    "powercut-agent: mount takes 20 s",
+)
 
 
 @pytest.mark.parametrize("profile", ALL.values(), ids=list(ALL))
@@ -55,6 +151,31 @@ def test_a_profile_is_whole(profile: Profile) -> None:
 def test_errors_are_told_from_recovery(filesystem: str, line: str, matches: bool) -> None:
     profile = select_profiles([filesystem])[0]
     assert any(re.search(p, line) for p in profile.console.errors) is matches
+
+
+def complains(filesystem: str, line: str) -> bool:
+    profile = next(p for p in ALL.values() if p.filesystem == filesystem)
+    return any(re.search(p, line) for p in profile.console.errors)
+
+
+@pytest.mark.parametrize("line", COMPLAINTS, ids=str)
+def test_what_any_kernel_complains_of_counts_for_every_file_system(line: str) -> None:
+    """From 6.19 on no WARN_ON was seen, and no report of KASAN, lockdep and their like by any kernel."""
+    assert [fs for fs in FILESYSTEMS if not complains(fs, line)] == []
+    assert complains("ext4", f"[    1.234567] {line}")
+
+
+@pytest.mark.parametrize("line", NO_COMPLAINTS, ids=str)
+def test_what_a_healthy_kernel_says_is_no_complaint(line: str) -> None:
+    assert [fs for fs in FILESYSTEMS if complains(fs, line)] == []
+
+
+def test_what_any_kernel_says_stands_in_one_file() -> None:
+    """`WARNING: CPU` stood in twelve files, and matched nothing in any of them from 6.19 on."""
+    assert set(complaints()) <= set(select_profiles(["ext4"])[0].console.errors)
+    for path in resource("vms", "filesystems").glob("*/filesystem.toml"):
+        stated = tomllib.loads(path.read_text())["console"]["errors"]
+        assert [p for p in stated for line in COMPLAINTS if re.search(p, line)] == [], path
 
 
 @pytest.mark.parametrize(
