@@ -54,12 +54,12 @@ from harness.report.words import plural, seconds
 from harness.revisit.causes import Member, contains
 from harness.revisit.simplify import Operations
 from harness.revisit.triage import Experiment, Laboratory, Suspect, Tester, examined, suspects_of
-from harness.revisit.trust import Named
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.layout import LOCK, latest
 from harness.store.lock import locked
 from harness.summary import CaseSummary, Summary
+from harness.trust import Named
 from harness.workloads.generate import generate
 
 Execute = Callable[[Plan, RunStore, Progress, Callable[[CaseId], None]], Summary]
@@ -292,7 +292,7 @@ class _Work:
             why = next((c.undecided for c in summary.cases if c.undecided), "it has no cases")
             raise GuestLost(f"nothing was judged: {why}", next_step="powercut doctor says what a run needs")
         self._failed = 0
-        suspects, expected = suspects_of(store, expected=False)
+        suspects, expected = suspects_of(store, Named(), expected=False)
         kept = bool(suspects) or self._plan.keep or any(c.undecided for c in summary.cases)
         return Done(
             batch=begun.batch,
@@ -363,7 +363,7 @@ class _Work:
     def _shrunk(self, done: Done, found: Found) -> Member:
         """Raises StoreError if the batch's run directory, or the finding in it, is gone or damaged."""
         with RunStore.open(self._path / done.run) as store:
-            suspects, _ = suspects_of(store, expected=False)
+            suspects, _ = suspects_of(store, Named(), expected=False)
             suspect = next((s for s in suspects if s.finding.id == found.id), None)
             if suspect is None:
                 raise StoreError(f"{store.path} has no finding {found.id} any more")

@@ -20,10 +20,10 @@ from harness.errors import UsageError
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.words import enumerated, plural, shown_path
-from harness.revisit.trust import Named, need_same_files
 from harness.run import select_cases
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary, summarise
+from harness.trust import Named, vouched
 from harness.workloads.match import matcher
 
 INHERITED: Mapping[str, str] = MappingProxyType(
@@ -93,10 +93,9 @@ def _plan_of(store: RunStore, named: Named) -> Plan:
     plan = msgspec.structs.replace(
         plan, kernel=plan.kernel if "/" in plan.kernel else used, recordings=None, cluster=""
     )
-    if named.kernel is None:
-        modules = None if named.modules else plan.modules
-        need_same_files(plan.kernel, modules, [] if named.replaced else plan.replaced, Named())
-    return plan
+    chosen = any(word not in plan.workloads for word in named.workloads)  # others take their place
+    needed = msgspec.structs.replace(plan, workloads=[]) if chosen else plan
+    return msgspec.structs.replace(vouched(needed, named), workloads=plan.workloads)
 
 
 def inherited(asked: Plan, begun: Plan, typed: AbstractSet[str]) -> Plan:

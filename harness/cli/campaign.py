@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import CampaignPlan, Ledger, load_plan, read_ledger
@@ -21,7 +22,7 @@ from harness.cli.options import (
     beside_resume,
     kernel_options,
     listed,
-    named_kernel,
+    named_here,
     out_option,
     states_options,
     with_options,
@@ -31,7 +32,7 @@ from harness.expectations import read_expectations
 from harness.host.progress import progress_for
 from harness.plan import Plan
 from harness.report.words import shown_path
-from harness.revisit.trust import need_resumable
+from harness.trust import resumable
 
 HOUR_S = 3600.0
 
@@ -83,7 +84,10 @@ def campaign_command(**given: Any) -> ExitCode:
         beside_resume("campaign", ("resume", "hours", "kernel", "modules", "replaced"))
         path = given["resume"].resolve()
         plan = load_plan(path)
-        need_resumable(plan.run, named_kernel(given))
+        run = msgspec.structs.replace(
+            plan.run, workloads=[], cluster="", recordings=None
+        )  # it begins none with
+        plan = msgspec.structs.replace(plan, run=resumable(run, named_here(given)))
         return _carry_out(plan, path, _until_s(plan, path, given["hours"]))
     plan = _plan(given)
     path = create(plan, given["out"], "campaign")

@@ -15,7 +15,9 @@ from harness.cli.options import (
     OneOf,
     asked_budget,
     asked_states,
+    beside_resume,
     listed,
+    named_here,
     out_option,
     states_options,
     with_options,
@@ -36,7 +38,9 @@ from harness.faults.results import Status
 from harness.guests.machine import buildable, profile_of
 from harness.host.progress import progress_for
 from harness.kernels.variants import kept_tree
+from harness.report.lines import resume_faults
 from harness.report.words import shown_path
+from harness.trust import need_named_workloads
 
 
 @click.command("faults")
@@ -115,7 +119,10 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
             raise UsageError(
                 f"a campaign is resumed as it was begun, not with {names[0]}", "leave the names out"
             )
-        return _carry_out(load_plan(given["resume"]), given["resume"].resolve())
+        beside_resume("campaign", ("resume", "workloads"))
+        begun = load_plan(given["resume"])
+        need_named_workloads(begun.workloads, named_here(given))
+        return _carry_out(begun, given["resume"].resolve())
     plan = _plan(names, given)
     if want_list:
         return _list(chosen_faults(plan))
@@ -157,7 +164,7 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
     write_campaign_reports(path, campaign)
     console.print(campaign_text(campaign), highlight=False)
     if campaign.interrupted:
-        console.say(f"interrupted; continue with: powercut faults --resume {shown_path(path)}")
+        console.say(f"interrupted; continue with: {resume_faults(plan.workloads, shown_path(path))}")
     console.say(f"report: {shown_path(path / 'report.html')}")
     return exit_code(campaign)
 

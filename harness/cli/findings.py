@@ -9,7 +9,7 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import Folder, listed, open_run, source_option
+from harness.cli.options import Folder, listed, open_run, own_workloads_option, source_option
 from harness.dossiers.draft import draft, slug_of
 from harness.dossiers.folder import Dossier, StatedRun, findings_folder, select_dossiers
 from harness.dossiers.rerun import Rerun, rerun, write_evidence
@@ -18,6 +18,7 @@ from harness.host.progress import Progress, progress_for
 from harness.kernels.find import look_up_pc_kernel
 from harness.report.words import shown_path
 from harness.revisit.shrink import finding_to_shrink
+from harness.trust import Named
 
 
 @click.command("findings")
@@ -107,9 +108,15 @@ def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
 @click.option("--module", "modules", multiple=True, type=click.Path(path_type=Path), metavar="FILE.ko",
               help="The module that RUN had in place of the kernel's own; goes along.")  # fmt: skip
 @click.option("--output", type=Folder(), metavar="DIR", help="A new folder. Default: in reports/findings.")
+@own_workloads_option
 @guarded
 def dossier_command(
-    case: str, source: Path, oracle: str, modules: tuple[Path, ...], output: Path | None
+    case: str,
+    source: Path,
+    oracle: str,
+    modules: tuple[Path, ...],
+    output: Path | None,
+    workloads: list[str],
 ) -> ExitCode:
     """Begin the folder of a finding for its maintainers, as far as a program can.
 
@@ -126,7 +133,8 @@ def dossier_command(
         if finding is None:
             raise UsageError(f"{case} has no finding", "the report names the cases that have one")
         folder = output or Path("reports", "findings", slug_of(finding))
-        for file in draft(store, finding, folder, modules):
+        named = Named(replaced=modules, workloads=tuple(workloads))
+        for file in draft(store, finding, folder, named):
             console.say(shown_path(file))
     console.say(
         f"finish what says TO DO, then: powercut findings {folder.name} --folder {shown_path(folder.parent)}"

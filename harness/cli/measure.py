@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import accel_option, listed, named_kernel, out_option
+from harness.cli.options import accel_option, listed, named_here, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
@@ -29,7 +30,7 @@ from harness.model import Verdict
 from harness.report.lines import resume_measurement
 from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.report.words import shown_path
-from harness.revisit.trust import need_same_files
+from harness.trust import need_known, need_named_files, resumable_kernel
 
 
 def _listed() -> str:
@@ -110,9 +111,13 @@ def measure_command(
         return ExitCode.CONSISTENT
     if resume:
         plan = _planned(resume)
-        need_same_files(plan.kernel, plan.modules, [], named_kernel({**given, "replaced": ()}))
+        image = resumable_kernel(plan.kernel, plan.modules, [], named_here(given))
+        need_known("auto", plan.accel)
         if given["beside"]:
             plan = put_beside(plan, resume, given["beside"])
+        else:
+            need_named_files("--beside", plan.beside, ())
+        plan = msgspec.structs.replace(plan, kernel=image)
         return _measure(plan, resume.resolve())
     if not name:
         raise UsageError("no measurement was named", f"one of: {', '.join(COMPARISONS)}")
@@ -146,7 +151,8 @@ def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:
-        console.say(f"interrupted; continue with: {resume_measurement(plan.kernel, plan.modules, shown)}")
+        again = resume_measurement(plan.kernel, plan.modules, shown, plan.beside)
+        console.say(f"interrupted; continue with: {again}")
         return ExitCode.INTERRUPTED
     return exit_code(result)
 

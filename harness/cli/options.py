@@ -15,9 +15,10 @@ from harness.errors import UsageError
 from harness.guests.machine import accelerators, names
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
-from harness.revisit.trust import Named
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
+from harness.trust import Named
+from harness.workloads.load import is_installed
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -122,19 +123,29 @@ def is_typed(parameter: str) -> bool:
     return click.get_current_context().get_parameter_source(parameter) not in default
 
 
-def named_kernel(given: Mapping[str, Any]) -> Named:
-    """The kernel and modules typed on this command line."""
-    kernel = given["kernel"] if is_typed("kernel") else None
-    return Named(kernel, given["modules"], tuple(given["replaced"]))
+def named_here(given: Mapping[str, Any]) -> Named:
+    """What this command line names of what a run directory may name, as far as the command has options for
+    it.
+    """
+    return Named(
+        given["kernel"] if "kernel" in given and is_typed("kernel") else None,
+        given.get("modules"),
+        tuple(given.get("replaced", ())),
+        tuple(given.get("workloads", ())),
+        given.get("cluster"),
+        given.get("recordings"),
+    )
 
 
 def beside_resume(what: str, kept: Sequence[str]) -> None:
     """Raises UsageError for options of this command line that a `what` ("run") which is resumed cannot
     follow: it would go on as it was begun, and seem to have done what they ask for. `kept`: the parameters
-    that it can.
+    that it can; of workloads, those that are files.
     """
-    named = [p for p in click.get_current_context().command.params if p.name and is_typed(p.name)]
-    if ignored := [p.opts[-1] for p in named if p.name not in kept]:
+    context = click.get_current_context()
+    named = [p for p in context.command.params if p.name and is_typed(p.name)]
+    chosen = any(map(is_installed, context.params.get("workloads") or ()))
+    if ignored := [p.opts[-1] for p in named if p.name not in kept or (p.name == "workloads" and chosen)]:
         raise UsageError(
             f"a {what} is resumed as it was begun: {', '.join(ignored)} cannot change it",
             f"leave that out beside --resume, or start a new {what}",
@@ -159,6 +170,19 @@ own_kernel_options = [
         help="Use this module in place of the kernel's own of that name; may be repeated.",
     ),
 ]
+
+own_workloads_option = click.option(
+    "-w",
+    "--workload",
+    "workloads",
+    multiple=True,
+    callback=listed,
+    metavar="PATH,...",
+    help="The run's own workload, if that is a file or a directory of yours: it names files of this host.",
+)
+
+own_files_options = [*own_kernel_options, own_workloads_option]
+"""For commands that look at a run again."""
 
 kernel_options = [
     click.option(

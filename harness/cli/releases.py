@@ -12,7 +12,16 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import listed, open_run, out_option, source_option
+from harness.cli.options import (
+    beside_resume,
+    is_typed,
+    listed,
+    named_here,
+    open_run,
+    out_option,
+    own_workloads_option,
+    source_option,
+)
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
@@ -22,12 +31,14 @@ from harness.releases.page import strip_of, study_text, write_reports
 from harness.releases.results import Study, StudyPlan
 from harness.releases.study import carry_out, create, every_kernel, load_plan
 from harness.report import write_reports as write_run_reports
+from harness.report.lines import resume_study
 from harness.report.strip import write_strip
 from harness.report.words import shown_path
 from harness.revisit.shrink import finding_to_shrink
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RUN
+from harness.trust import need_named_files, resumable, vouched_word, without_files
 from harness.workloads.load import select_workloads
 
 _kernels_option = click.option(
@@ -54,6 +65,7 @@ _resume_option = click.option(
     "--oracle", default="", help="Follow this oracle's finding. Default: that of the first finding."
 )
 @_kernels_option
+@own_workloads_option
 @_jobs_option
 @out_option("Where runs are kept.")
 @_resume_option
@@ -72,7 +84,8 @@ def history_command(case: str | None, **given: Any) -> ExitCode:
     if given["resume"]:
         if case:
             raise UsageError(f"a history is resumed as it was begun, not with {case}", "leave the ID out")
-        return _carry_out(load_plan(given["resume"]), given["resume"].resolve())
+        beside_resume("history", ("resume", "kernels", "workloads", "source"))
+        return _carry_out(_begun(given), given["resume"].resolve())
     if not case:
         raise UsageError("history of what?", "name a case: powercut history ext4-ordered/append-fsync")
     with open_run(given["source"]) as store:
@@ -92,12 +105,9 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
         finding=finding.id,
         kernels=_kernels(given),
         plan=msgspec.structs.replace(  # which crash states are looked at stays as it was
-            begun,
+            without_files(begun),
             configurations=[finding.case.configuration],
-            workloads=[_workload(begun, finding.case.workload)],
-            modules=None,
-            replaced=[],
-            recordings=None,
+            workloads=[vouched_word(begun, named_here(given), finding.case.workload)],
             shard="",
             require_all=False,
             jobs=given["jobs"],
@@ -107,10 +117,18 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
     )
 
 
-def _workload(plan: Plan, name: str) -> str:
-    """The word of a run's plan that names a workload: a file of the user's is named by its path."""
-    files = [w for w in plan.workloads if "/" in w]
-    return next((w for w in files if name in [found.name for found in select_workloads([w])]), name)
+def _begun(given: dict[str, Any]) -> StudyPlan:
+    """The plan of a study that is resumed. Raises UsageError, with the options to add, for files that only
+    its directory names.
+    """
+    plan = load_plan(given["resume"])
+    need_named_files("--kernels", plan.kernels, given["kernels"])
+    run = str(given["source"].resolve()) if "source" in given and is_typed("source") else ""
+    return msgspec.structs.replace(
+        plan,
+        plan=resumable(without_files(plan.plan), named_here(given)),
+        of_run=plan.of_run if plan.of_run == run else "",  # it is written to
+    )
 
 
 def _kernels(given: dict[str, Any]) -> list[str]:
@@ -144,7 +162,8 @@ def matrix_command(**given: Any) -> ExitCode:
     decided, 3 if one was not, 130 if interrupted.
     """
     if given["resume"]:
-        return _carry_out(load_plan(given["resume"]), given["resume"].resolve(), given["expect"])
+        beside_resume("matrix", ("resume", "kernels", "workloads", "expect"))
+        return _carry_out(_begun(given), given["resume"].resolve(), given["expect"])
     models = given["fault_models"] or ["prefix"]
     if unknown := [m for m in models if m not in FAULT_MODELS]:
         raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
@@ -169,10 +188,14 @@ def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> Ex
     console.print(study_text(study), highlight=False, markup=False)
     _add_strip(study)
     if study.interrupted:
-        console.say(f"interrupted; continue with: powercut {plan.argv[0]} --resume {shown_path(path)}")
+        console.say(f"interrupted; continue with: {_again(plan, path)}")
         return ExitCode.INTERRUPTED
     console.say(f"report: {shown_path(path / 'report.html')}")
     return ExitCode.CONSISTENT if study.decided else ExitCode.UNDECIDED
+
+
+def _again(plan: StudyPlan, path: Path) -> str:
+    return resume_study(plan.argv[0], plan.kernels, plan.plan.workloads, plan.of_run, shown_path(path))
 
 
 def _add_strip(study: Study) -> None:

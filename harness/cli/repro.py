@@ -13,9 +13,9 @@ from harness.cli.guard import code_of, guarded, say_error
 from harness.cli.options import (
     NewFile,
     accel_option,
-    named_kernel,
+    named_here,
     open_run,
-    own_kernel_options,
+    own_files_options,
     source_option,
     with_options,
 )
@@ -39,7 +39,7 @@ from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
 @click.command("repro")
 @click.argument("point", metavar="ID")
 @source_option
-@with_options(own_kernel_options)
+@with_options(own_files_options)
 @accel_option
 @click.option(
     "--shell",
@@ -79,15 +79,15 @@ def repro_command(
     recovery only: the writes are those of the kernel that recorded them. To test or bisect what a kernel
     writes, make a new recording: powercut run --bisect.
 
-    A kernel or module that is a file on this host is used only if it is named here, since a run directory may
-    come from somebody else.
+    A kernel, a module or a workload that is a file on this host is used only if it is named here, since a run
+    directory may come from somebody else.
     """
     if bisect:
         return _no_bisect()
     with open_run(source) as store:
         where = find_point(point, store)
         tools = _say_tools() if want_shell else []
-        with scene(store, where, named_kernel(given), accel, tools) as shown:
+        with scene(store, where, named_here(given), accel, tools) as shown:
             if export_file:
                 export(shown, export_file)
                 console.say(f"{where}: {export_file}")
@@ -167,7 +167,7 @@ def _print(seen: Reproduction) -> None:
 @click.option(
     "--oracle", default="", help="Keep the finding of this oracle. Default: the oracle of the first finding."
 )
-@with_options(own_kernel_options)
+@with_options(own_files_options)
 @click.option(
     "--output",
     type=NewFile(),
@@ -190,7 +190,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         if finding is None:
             console.say(f"{case} has no finding: there is nothing to shrink")
             return ExitCode.CONSISTENT
-        shrunk = shrink(store, finding, named_kernel(given), console.say)
+        shrunk = shrink(store, finding, named_here(given), console.say)
         if shrunk is None:
             console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")
             return ExitCode.UNDECIDED

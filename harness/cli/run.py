@@ -32,7 +32,7 @@ from harness.cli.options import (
     is_typed,
     kernel_options,
     listed,
-    named_kernel,
+    named_here,
     need_run,
     open_run,
     out_option,
@@ -52,10 +52,10 @@ from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.report.words import plural
-from harness.revisit.trust import need_resumable
 from harness.run import execute, new_run, select_cases
 from harness.store import RunStore
 from harness.summary import Summary, shell_code
+from harness.trust import resumable
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
@@ -227,11 +227,10 @@ def run_command(**given: Any) -> ExitCode:
         beside_resume("run", KEPT_BESIDE_RESUME)
         jobs = given["jobs"] if is_typed("jobs") else None
         with open_run(given["resume"]) as store:
-            plan = store.plan()
-            need_resumable(plan, named_kernel(given))
+            _asked_cluster(given)
+            plan = resumable(store.plan(), named_here(given))
             limits = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
-            cluster = plan.cluster if given["cluster"] is None else _asked_cluster(given)
-            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, cluster=cluster, **limits)
+            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **limits)
             return shell_code(_execute(plan, store, given["events"]))
     plan = _plan(given)
     if given["no_action"]:
@@ -241,9 +240,9 @@ def run_command(**given: Any) -> ExitCode:
 
 KEPT_BESIDE_RESUME = (
     *("resume", "jobs", "cluster", "events", "minutes", "max_failures"),
-    *("kernel", "modules", "replaced"),
+    *("kernel", "modules", "replaced", "workloads", "recordings"),
 )
-"""A kernel's files only to say that they may be used: the run goes on with those that it was begun with."""
+"""Files only to say that they may be used: the run goes on with those that it was begun with."""
 
 
 def _asked_cluster(given: Mapping[str, Any]) -> str:
@@ -281,7 +280,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
     if not given["failed_from"]:
         return asked
     typed = {name for name in given if is_typed(name)}
-    run = before(given["failed_from"], named_kernel(given))
+    run = before(given["failed_from"], named_here(given))
     plan = again(asked, run, typed)
     for line in told(plan, run, typed):
         errors.say(line)

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import Folder, NewFile, named_kernel, open_run, own_kernel_options, with_options
+from harness.cli.options import Folder, NewFile, named_here, open_run, own_files_options, with_options
 from harness.errors import ExitCode
 from harness.host.files import write_atomically
 from harness.host.progress import progress_for
@@ -30,7 +30,7 @@ _SHOWN = 6
 @click.command("triage")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--expected", is_flag=True, help="Known failures (--expect), too.")
-@with_options(own_kernel_options)
+@with_options(own_files_options)
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the causes as JSON, too.")
 @click.option(
     "--output",
@@ -62,7 +62,7 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
         stores = [opened.enter_context(open_run(path)) for path in paths]
         try:
             with progress_for(console) as progress:
-                found = triage(stores, named_kernel(given), progress, expected=given["expected"])
+                found = triage(stores, named_here(given), progress, expected=given["expected"])
         except KeyboardInterrupt:
             console.say("interrupted; what was recorded is kept: the same command goes on")
             return ExitCode.INTERRUPTED

@@ -19,7 +19,8 @@ from harness.report.strip import read_strip
 from harness.report.words import history_lines
 from harness.store import RunStore
 from harness.store.records import CaseInfo, DrawnEntry, Finding
-from harness.workloads.load import find_workload, load_workload
+from harness.trust import NOTHING, Named, vouched_workload
+from harness.workloads.load import load_workload
 
 _AFTER = 12
 """Entries shown behind the crash."""
@@ -30,17 +31,19 @@ def slug_of(finding: Finding) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"{finding.case} {finding.oracle}".lower()).strip("-")
 
 
-def draft(store: RunStore, finding: Finding, folder: Path, modules: Sequence[Path] = ()) -> list[Path]:
+def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHING) -> list[Path]:
     """Write the dossier of a finding into a new folder; returns its files. Its workload is the shrunk one, if
-    the run has one of this very finding. `modules`: those that took the place of the kernel's own in the run;
-    a copy goes into the folder, and the kernel with its own becomes the control. Raises UsageError if the
-    folder is there, for a workload that runs programs, and for modules that are not those of the run.
+    the run has one of this very finding. `named`: modules that took the place of the kernel's own in the run:
+    a copy goes into the folder, and the kernel with its own becomes the control; and the run's own workload.
+    Raises UsageError if the folder is there, for a workload that runs programs, for one that only the run
+    directory names, and for modules that are not those of the run.
     """
+    modules = named.replaced
     _need_same(store.info.kernel.replaced, modules)
     if folder.exists():
         raise UsageError(f"{folder} is there already", "name another one: --output DIR")
     (profile,) = select_profiles([finding.case.configuration])
-    workload, shown = _workload(store, finding)
+    workload, shown = _workload(store, finding, named)
     record = store.case(finding.case)
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
@@ -83,7 +86,7 @@ def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
     )
 
 
-def _workload(store: RunStore, finding: Finding) -> tuple[Workload, str]:
+def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload, str]:
     """The workload to show it with; and, if that is shrunk, what it shows, else nothing. A workload that was
     shrunk from another finding of the same oracle shows that one.
     """
@@ -92,7 +95,7 @@ def _workload(store: RunStore, finding: Finding) -> tuple[Workload, str]:
     if head[1:] == [f"# Shrunk from {finding.case}, finding {finding.id}."]:
         found, shown = load_workload(str(short.resolve())), head[0].partition(f"{finding.oracle}: ")[2]
     else:
-        found, shown = find_workload(store.plan().workloads, finding.case.workload), ""
+        found, shown = vouched_workload(store.plan(), named, finding.case.workload), ""
     if found.opaque:
         raise UsageError(f"{found.name} runs programs", "only lists of operations become a script")
     return found, shown

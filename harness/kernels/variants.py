@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -48,6 +49,7 @@ WAIT_S = 600.0
 """How long another process's tree is waited for: enough for a kernel, not for a campaign, which has it for
 hours.
 """
+_PACKAGE = re.compile("[a-z0-9][a-z0-9+.-]+")  # deb-src-control(5)
 
 
 class KeptTree:
@@ -140,6 +142,8 @@ def kept_tree(
         raise UsageError(
             f"{source} is a directory, and a tree that is edited has to be a copy", "name a source package"
         )
+    if not _PACKAGE.fullmatch(source):  # a word of apt's command, which a run directory may have named
+        raise UsageError(f"{source!r} is no name of a package", "name a source package")
     need_tools(flavour)
     path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
     path.mkdir(exist_ok=True)

@@ -167,7 +167,7 @@ def _summary(
         so_far = summarise(store)
         undecided = any(case.verdict is CaseVerdict.UNKNOWN for case in so_far.cases)
         if store.info.finished is None or store.info.interrupted or undecided:
-            return execute(store.plan(), store, progress), store.path
+            return execute(plan, store, progress), store.path  # not the plan that lies in the folder
         return so_far, store.path
 
 

@@ -4,6 +4,7 @@ same kernel and modules.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,41 +14,63 @@ from harness.model import CaseId, CrashState
 from harness.plan import Budget, Completions, Plan
 from harness.report.words import shown_path
 from harness.store import RunStore
+from harness.trust import may_hold
+from harness.workloads.load import is_installed
 
 
 def reproduce(case: CaseId, state: CrashState, source: str) -> str:
     """The command that reproduces a crash point. `source`: see `source_words`."""
-    return f"powercut repro {shlex.quote(f'{case}{state}')} --from {source}"
+    return f"powercut repro {shlex.quote(f'{case}{state}')} --from {_of_case(source, case)}"
 
 
 def source_words(store: RunStore, path: str) -> str:
-    """The arguments after `--from`: the run's path as the user would write it, and the files of its kernel,
-    which are used only if the command line names them.
+    """The arguments after `--from`: the run's path as the user would write it, and the files of its kernel
+    and its workloads, which are used only if the command line names them.
     """
     return shlex.join([path, *files_of(store)])
 
 
 def files_of(store: RunStore) -> list[str]:
-    """Options that name the files of a run's kernel; none if its plan cannot be read."""
+    """Options that name the files of a run's kernel and its workloads; none if its plan cannot be read."""
     try:
-        return _files(store.plan())
+        return _own_files(store.plan())
     except StoreError:
         return []
 
 
 def source_of(plan: Plan, path: str) -> str:
     """`source_words` of a run with this plan."""
-    return shlex.join([path, *_files(plan)])
+    return shlex.join([path, *_own_files(plan)])
 
 
 def resume(plan: Plan, path: str) -> str:
     """The command that continues a stopped run."""
-    return f"powercut run --resume {shlex.join([path, *_files(plan)])}"
+    words = [path, *_own_files(plan)]
+    if plan.cluster and not plan.cluster.startswith("local:"):
+        words += ["--cluster", plan.cluster]
+    if plan.recordings:
+        words += _shown(["--recordings", plan.recordings])
+    return f"powercut run --resume {shlex.join(words)}"
 
 
-def resume_measurement(kernel: str, modules: str | None, path: str) -> str:
+def resume_measurement(kernel: str, modules: str | None, path: str, beside: Sequence[str] = ()) -> str:
     """The command that continues a stopped measurement."""
-    return f"powercut measure --resume {shlex.join([path, *_kernel_files(kernel, modules)])}"
+    words = [path, *_kernel_files(kernel, modules), *(w for p in beside for w in _shown(["--beside", p]))]
+    return f"powercut measure --resume {shlex.join(words)}"
+
+
+def resume_faults(workloads: Sequence[str], path: str) -> str:
+    """The command that continues a stopped campaign of faults."""
+    return f"powercut faults --resume {shlex.join([path, *_workload_files(workloads)])}"
+
+
+def resume_study(
+    command: str, kernels: Sequence[str], workloads: Sequence[str], of_run: str, path: str
+) -> str:
+    """The command (`history`, `matrix`) that continues a stopped study. `of_run`: its report shows it too."""
+    words = [path, *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
+    words += [*_workload_files(workloads), *(_shown(["--from", of_run]) if of_run else [])]
+    return f"powercut {command} --resume {shlex.join(words)}"
 
 
 def run_again(plan: Plan, configuration: str, workload: str) -> str:
@@ -68,6 +91,35 @@ def _kernel(plan: Plan) -> list[str]:
     named = _files(plan)
     default = Plan(configurations=[], workloads=[]).kernel
     return named if "--kernel" in named or plan.kernel == default else ["--kernel", plan.kernel, *named]
+
+
+def _own_files(plan: Plan) -> list[str]:
+    return [*_files(plan), *_workload_files(plan.workloads)]
+
+
+def _workload_files(workloads: Sequence[str]) -> list[str]:
+    return [w for word in workloads if not is_installed(word) for w in ("-w", _argument(word))]
+
+
+def _argument(workload: str) -> str:
+    """A path that `-w` does not take for a name."""
+    shown = shown_path(Path(workload))
+    return shown if "/" in shown else f"./{shown}"
+
+
+def _of_case(source: str, case: CaseId) -> str:
+    """`source_words` without the files of other workloads; as it is if it was written in another way."""
+    words = shlex.split(source)
+    if shlex.join(words) != source:
+        return source
+    options = [*itertools.pairwise(words)]
+    left_out = {
+        place
+        for at, (option, path) in enumerate(options, 1)
+        if option == "-w" and not may_hold(path, case.workload)
+        for place in (at - 1, at)
+    }
+    return shlex.join([word for place, word in enumerate(words) if place not in left_out])
 
 
 def _files(plan: Plan) -> list[str]:

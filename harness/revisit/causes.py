@@ -194,7 +194,8 @@ def _named(members: Sequence[Member]) -> list[str]:
     for member in members:
         kinds = [operation.split()[0] for operation in member.minimal] or [member.workload]
         once = [kind for i, kind in enumerate(kinds) if i == 0 or kinds[i - 1] != kind]
-        stem = "-".join([member.configuration.replace("/", "-"), *once])[:80].rstrip("-")
+        said = "-".join([member.configuration.replace("/", "-"), *once])
+        stem = re.sub(r"[^\w.+-]", "-", said, flags=re.ASCII)[:80].rstrip("-")  # the name of a file
         numbered = [stem, *(f"{stem}.{n}" for n in range(2, len(members) + 2))]
         names.append(next(name for name in numbered if name not in names))
     return names

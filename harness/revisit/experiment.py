@@ -19,9 +19,9 @@ from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.model import CaseId, CrashState, Operation, Violation, Workload
 from harness.plan import Plan
-from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
 from harness.store.layout import CaseLayout
+from harness.trust import Named, chosen_kernel
 
 Violated = tuple[CrashState, Violation]
 Enough = Callable[[Violation], bool]

@@ -26,11 +26,10 @@ from harness.kernels.find import Kernel, need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import GuestChoice, Plan
 from harness.report.lines import run_again
-from harness.revisit.trust import Named, chosen_kernel
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
+from harness.trust import Named, chosen_kernel, vouched_workload
 from harness.workloads.applications import SHELL
-from harness.workloads.load import find_workload
 from harness.writelog.log import changes
 
 _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
@@ -112,12 +111,12 @@ def scene(
 ) -> Iterator[Scene]:
     """Unpack the recording into a temporary directory and make a kit with the run's own kernel, unless
     another is named, and with these programs of the host. Raises StoreError if the recording is gone,
-    UsageError for kernel files that only the run directory names.
+    UsageError for files that only the run directory names.
     """
     plan = store.plan()
     case = point.case
     (profile,) = select_profiles([case.configuration])
-    workload = find_workload(plan.workloads, case.workload)
+    workload = vouched_workload(plan, named, case.workload)
     found = chosen_kernel(plan, store.info.kernel.name, named)
     same_image = found.sha256 == store.info.kernel.sha256
     machine = plan.machine if same_image else machine_for(found, plan)

@@ -18,10 +18,9 @@ from harness.model import CaseId, Operation, Violation, Workload
 from harness.revisit.causes import Symptom, symptom_of
 from harness.revisit.experiment import Bench, open_bench, violations
 from harness.revisit.simplify import paths_of, shortest
-from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
-from harness.workloads.load import find_workload
+from harness.trust import Named, vouched_workload
 
 Say = Callable[[str], None]
 
@@ -66,11 +65,11 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
     """The shortest workload found that shows the finding's symptom (`causes.Symptom`); None if a new
     recording of the whole workload does not show it. Raises UsageError for a workload that is not a list of
-    operations, and for kernel files that only the run directory names.
+    operations, and for files that only the run directory names.
     """
     plan, case = store.plan(), finding.case
     (profile,) = select_profiles([case.configuration])
-    workload = find_workload(plan.workloads, case.workload)
+    workload = vouched_workload(plan, named, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
     with open_bench(plan, store, profile, workload, named) as bench:

@@ -34,10 +34,10 @@ from harness.revisit.causes import Cause, Member, Symptom, by_cause, symptom_of
 from harness.revisit.experiment import Bench, Violated, open_bench, violations
 from harness.revisit.shrink import Shrunk, workload_file
 from harness.revisit.simplify import Operations, minimal, paths_of
-from harness.revisit.trust import Named, chosen_kernel
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
-from harness.workloads.load import find_workload, parse_operation
+from harness.trust import Named, chosen_kernel, vouched_workload
+from harness.workloads.load import parse_operation
 
 SCHEMA = 1
 ATTEMPTS = 3
@@ -69,8 +69,10 @@ class Suspect:
         return self.finding.case
 
 
-def suspects_of(store: RunStore, *, expected: bool) -> tuple[list[Suspect], int]:
-    """What of a run's findings is to be shrunk, and how many expected ones were left out."""
+def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[Suspect], int]:
+    """What of a run's findings is to be shrunk, and how many expected ones were left out. Raises UsageError
+    for workloads that only the run directory names.
+    """
     plan = store.plan()
     found: dict[tuple[CaseId, Symptom], Suspect] = {}
     left_out = 0
@@ -78,7 +80,7 @@ def suspects_of(store: RunStore, *, expected: bool) -> tuple[list[Suspect], int]
         if finding.expectation is not None and not expected:
             left_out += 1
             continue
-        workload = find_workload(plan.workloads, finding.case.workload)
+        workload = vouched_workload(plan, named, finding.case.workload)
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
         found.setdefault((finding.case, symptom), Suspect(finding, symptom, workload))
     return sorted(found.values(), key=lambda t: t.case.configuration), left_out
@@ -295,7 +297,7 @@ def triage(
     def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, named, progress)
 
-    looked = [(store, *suspects_of(store, expected=expected)) for store in stores]
+    looked = [(store, *suspects_of(store, named, expected=expected)) for store in stores]
     work = [(store, suspect) for store, suspects, _ in looked for suspect in suspects]
     members: list[Member] = []
     begun = time.monotonic()

@@ -333,6 +333,16 @@ def find_workload(wanted: Sequence[str], name: str) -> Workload:
     return next(w for w in select_workloads(others) if w.name == name)
 
 
+def is_installed(word: str) -> bool:
+    """Whether a word of `select_workloads` stands for workloads of this installation, or generated ones: a
+    name, or a path below our own folder of workloads. Looks at no file.
+    """
+    path = Path(word)
+    if "/" not in word and path.suffix not in LOADERS:
+        return True
+    return path.resolve().is_relative_to(resource("workloads").resolve())
+
+
 def _load_all(name: str) -> list[Workload]:
     """The workloads of one name; a directory may have several."""
     if "/" in name and Path(name).is_dir():

@@ -218,7 +218,7 @@ def earlier(root: Path, plan: Plan, cases: dict[CaseId, Judgement | None]) -> Pa
 
 
 def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workloads that are files of one's own are found where the run found them."""
+    """Workloads that are files of one's own are found where the run found them, if they are named again."""
     own = tmp_path / "own.toml"
     own.write_text('summary = ""\noperations = ["create f"]\n')
     before = earlier(
@@ -226,6 +226,9 @@ def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest
         Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=[str(own), "stale"]),
         {CaseId("ext4", "ordered", "own"): Judgement(), CaseId("ext4", "journal", "own"): LOST},
     )
+    refused = powercut("run", "--failed-from", before)
+    assert refused.exit_code == ExitCode.USAGE
+    assert f"name it yourself: -w {own}" in refused.stderr
     plan = planned(monkeypatch, "--failed-from", before, "-w", own)
     assert plan.only == ("ext4-journal/own",)
     assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == ["ext4/journal own"]

@@ -12,8 +12,8 @@ from harness.filesystems.profiles import profiles
 from harness.model import Workload
 from harness.plan import Plan
 from harness.revisit import experiment
-from harness.revisit.trust import Named
 from harness.store.layout import RunLayout
+from harness.trust import Named
 
 
 class Idle:

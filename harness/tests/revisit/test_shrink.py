@@ -18,12 +18,12 @@ from harness.model import CaseId, CrashState, History, Judgement, Outcome, Viola
 from harness.plan import Plan
 from harness.revisit.experiment import Bench
 from harness.revisit.shrink import Shrunk, finding_to_shrink, shrink, workload_file
-from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
+from harness.trust import Named
 from harness.workloads.generate import generate
 from harness.workloads.load import load_workload, parse_operation
 from harness.writelog import MarkText, read_log, write_log
@@ -160,7 +160,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         monkeypatch.setattr("harness.revisit.experiment.record", record)
         monkeypatch.setattr("harness.revisit.experiment.Examiner", Judges)
         monkeypatch.setattr("harness.revisit.shrink.open_bench", bench)
-        monkeypatch.setattr("harness.revisit.shrink.find_workload", lambda *_: whole)
+        monkeypatch.setattr("harness.revisit.shrink.vouched_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")
         finding = Finding(case, "durability", "gone", state=CrashState(1), violations=(), states=1)
         said: list[str] = []

@@ -23,11 +23,11 @@ from harness.revisit.causes import SAME_WORKLOAD, Symptom, symptom_of
 from harness.revisit.experiment import Violated
 from harness.revisit.simplify import Operations, paths_of
 from harness.revisit.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
-from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
+from harness.trust import Named
 from harness.workloads.load import find_workload, load_workload, parse_operation
 
 Planted = Callable[[list[str]], Mapping[str, str]]

@@ -12,12 +12,12 @@ from harness.errors import ExitCode
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Plan
 from harness.revisit.repro import reproduce, scene
-from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import need_program
 from harness.tests.vm.conftest import run_plan
+from harness.trust import Named
 
 RUN = """#!/bin/sh
 for i in 1 2 3; do

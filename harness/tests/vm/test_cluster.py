@@ -19,13 +19,13 @@ from harness.host.progress import Lines
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
 from harness.revisit.repro import reproduce, scene
-from harness.revisit.trust import Named
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus
 from harness.summary import CaseVerdict, Summary
 from harness.tests.needs import needed
 from harness.tests.vm.conftest import run_plan
+from harness.trust import Named
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")
 NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")

@@ -17,12 +17,12 @@ from harness.kernels.find import find_chosen
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Budget, Plan
 from harness.revisit.repro import reproduce, scene
-from harness.revisit.trust import Named
 from harness.run import execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, state_order
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
+from harness.trust import Named
 from harness.workloads.load import find_workload
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")

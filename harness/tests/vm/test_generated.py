@@ -14,10 +14,10 @@ from harness.host.progress import Lines
 from harness.plan import Plan
 from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
 from harness.revisit.triage import triage
-from harness.revisit.trust import Named
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
+from harness.trust import Named
 from harness.workloads.load import load_workload
 
 MAPPED = "ace-mmap-hole.A_foo+msync"

@@ -14,10 +14,10 @@ import pytest
 from harness.errors import ExitCode, UsageError
 from harness.model import CrashPoint, CrashState, Verdict
 from harness.revisit.repro import export, find_point, reproduce, scene
-from harness.revisit.trust import Named
 from harness.states import replay
 from harness.store import RunStore
 from harness.summary import Summary
+from harness.trust import Named
 
 REPEATS = 3
 

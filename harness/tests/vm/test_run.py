@@ -23,12 +23,12 @@ from harness.kernels.find import find_kernel, read_module, resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
 from harness.revisit.repro import reproduce, scene
-from harness.revisit.trust import Named
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How
 from harness.summary import CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan
+from harness.trust import Named
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")
 NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")

@@ -1,0 +1,214 @@
+"""A run directory from somebody else is data: nothing that it names is executed or loaded for that alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import ExitCode, StoreError, UsageError
+from harness.host.resources import resource
+from harness.kernels.build import Built
+from harness.kernels.find import Kernel
+from harness.model import CaseId
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import run_info
+from harness.trust import Named, chosen_kernel, resumable, vouched, vouched_word
+
+CASE = CaseId("ext4", "ordered", "append-fsync")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def elf(tmp_path: Path) -> Path:
+    """A kernel that somebody's run directory names: on the host it would run as a program."""
+    path = tmp_path / "theirs" / "linux"
+    path.parent.mkdir()
+    path.write_bytes(b"\x7fELF" + bytes(2000))
+    return path
+
+
+def plan_of(kernel: Path | str, modules: Path | None = None, *replaced: Path) -> Plan:
+    return Plan(
+        configurations=["ext4/ordered"],
+        workloads=["append-fsync"],
+        kernel=str(kernel),
+        modules=str(modules) if modules else None,
+        replaced=[str(p) for p in replaced],
+        machine="uml",
+    )
+
+
+def theirs(tmp_path: Path, plan: Plan) -> Path:
+    with RunStore.create(tmp_path / "theirs", "test", run_info()) as store:
+        store.add_case(CaseInfo(CASE))
+        store.set_case_status(CASE, CaseStatus.DONE)
+        store.put_plan(plan)
+        return store.path
+
+
+def test_a_kernel_that_only_the_run_directory_names_is_refused(elf: Path) -> None:
+    with pytest.raises(UsageError, match="come from somebody else") as caught:
+        chosen_kernel(plan_of(elf), str(elf), Named())
+    assert caught.value.next_step.endswith(f"--kernel {elf}")
+
+
+def test_a_kernel_that_the_cache_holds_is_taken_from_the_cache(elf: Path, cache: Path) -> None:
+    """Not from where the run directory says: that file may become another."""
+    kept = cache / "kernels" / "built-x"
+    kept.mkdir(parents=True)
+    (kept / "image").write_bytes(elf.read_bytes())
+    (kept / "built.json").write_bytes(msgspec.json.encode(Built("uml", "s", "1", "6.12", "key")))
+    assert chosen_kernel(plan_of(elf), str(elf), Named()).image == kept / "image"
+    resumable(plan_of(elf), Named())
+
+
+def test_a_kernel_that_this_command_line_names_is_used(elf: Path) -> None:
+    assert chosen_kernel(plan_of(elf), str(elf), Named(kernel=str(elf))).image == elf
+    resumable(plan_of(elf), Named(kernel=str(elf)))
+
+
+@pytest.mark.parametrize("option", ["--modules", "--module"])
+def test_modules_that_only_the_run_directory_names_are_refused(option: str, tmp_path: Path) -> None:
+    folder, module = tmp_path / "mods", tmp_path / "ext4.ko"
+    plan = plan_of("debian-6.12", folder) if option == "--modules" else plan_of("debian-6.12", None, module)
+    for refuses in (
+        lambda: chosen_kernel(plan, "debian-6.12", Named()),
+        lambda: resumable(plan, Named()),
+    ):
+        with pytest.raises(UsageError, match="come from somebody else") as caught:
+            refuses()
+        assert f"{option} {tmp_path}" in caught.value.next_step
+
+
+def test_a_module_that_is_named_here_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "ext4.ko"
+    monkeypatch.setattr(
+        "harness.trust.find_kernel",
+        lambda spec, modules, replaced: Kernel(spec, tmp_path, modules, "00", "1", tuple(replaced)),
+    )
+    plan = plan_of("debian-6.12", None, module)
+    assert chosen_kernel(plan, "debian-6.12.117", Named(replaced=(module,))).replaced == (module,)
+    resumable(plan, Named(replaced=(module,)))
+
+
+@pytest.mark.parametrize(
+    "named", [Named(kernel="debian-6.1"), Named(modules=Path("/m")), Named(replaced=(Path("/x.ko"),))]
+)
+def test_a_run_goes_on_with_what_it_was_begun_with(named: Named) -> None:
+    with pytest.raises(UsageError) as caught:
+        resumable(plan_of("debian-6.12"), named)
+    assert "start a new run" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["repro", f"{CASE}@0", "--from"], ["run", "--resume"]],
+    ids=lambda words: words[0],
+)
+def test_the_commands_refuse_it(command: list[str], elf: Path, tmp_path: Path) -> None:
+    """`repro --from DIR` and `run --resume DIR` executed an ELF that DIR named, on the host, as root."""
+    run = theirs(tmp_path, plan_of(elf))
+    with RunStore.open(run) as store:
+        store.update_info(replace(store.info, kernel=KernelInfo(str(elf))))
+    done = powercut(*command, run)
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert f"--kernel {elf}" in done.stderr
+
+
+# --- what else a plan names --------------------------------------------------------------------
+
+
+def test_the_cluster_of_a_directory_is_not_connected_to() -> None:
+    """`run --resume DIR` unpickled what the scheduler that DIR named had sent."""
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), cluster="tcp://evil:8786")
+    for refuses in (vouched, resumable):
+        with pytest.raises(UsageError, match="no host") as caught:
+            refuses(plan, Named())
+        assert caught.value.next_step.endswith("--cluster tcp://evil:8786")
+    assert resumable(plan, Named(cluster="tcp://evil:8786")).cluster == "tcp://evil:8786"
+    assert resumable(plan, Named(cluster="")).cluster == ""
+    ours = msgspec.structs.replace(plan, cluster="local:4")
+    assert resumable(ours, Named()) == ours
+
+
+def test_the_recordings_of_another_run_are_named_again(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), recordings=str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        resumable(plan, Named())
+    assert caught.value.next_step.endswith(f"--recordings {tmp_path}")
+    assert resumable(plan, Named(recordings=tmp_path)) == plan
+    with pytest.raises(UsageError, match="was started with"):
+        resumable(plan, Named(recordings=tmp_path / "other"))
+
+
+@pytest.mark.parametrize("word", ["/theirs/app", "/theirs/a.toml", "a.toml", "../a", "x.fio", "ace-a+/b"])
+def test_a_workload_of_the_directory_is_named_again(word: str) -> None:
+    """An application in DIR names files of this host (`files = [...]`), and the guest got them."""
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["quick", word])
+    with pytest.raises(UsageError, match="no file of yours") as caught:
+        vouched(plan, Named())
+    assert caught.value.next_step.endswith(f"-w {word}")
+    assert vouched(plan, Named(workloads=(word,))) == plan
+
+
+def test_workloads_of_this_installation_need_no_word() -> None:
+    ours = [
+        *(
+            "all",
+            "quick",
+            "append-fsync",
+            "sqlite-wal-full",
+            "ace1",
+            "random1-7-20",
+            "ace-creat.A_foo+fsync.A_foo",
+        ),
+        str(resource("workloads") / "append-fsync.toml"),
+    ]
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=ours)
+    assert resumable(plan, Named()) == plan
+
+
+def test_one_case_needs_the_file_of_its_own_workload_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('summary = "s"\noperations = ["create a"]\n')
+    plan = msgspec.structs.replace(
+        plan_of("debian-6.12"), workloads=["/theirs/other.toml", str(mine), "quick"]
+    )
+    assert vouched_word(plan, Named(), "append-fsync") == "append-fsync"
+    with pytest.raises(UsageError) as caught:
+        vouched_word(plan, Named(), "mine")
+    assert caught.value.next_step.endswith(f": -w {mine}")
+    assert vouched_word(plan, Named(workloads=(str(mine),)), "mine") == str(mine)
+
+
+def test_a_file_that_has_the_name_of_one_of_ours_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """What the run recorded was the file's."""
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["/theirs/append-fsync.toml", "quick"])
+    with pytest.raises(UsageError, match=r"append-fsync\.toml: only the run directory names this"):
+        vouched_word(plan, Named(), "append-fsync")
+
+
+@pytest.mark.parametrize("other", [{"machine": "../evil"}, {"accel": "kvm,device=/dev/theirs"}])
+def test_a_machine_that_is_none_of_ours_is_no_word_of_a_command(other: dict[str, str]) -> None:
+    with pytest.raises(StoreError, match="does not exist"):
+        vouched(msgspec.structs.replace(plan_of("debian-6.12"), **other), Named())
+
+
+def test_another_kernel_takes_the_place_of_all_files_of_the_runs_own(tmp_path: Path) -> None:
+    plan = plan_of("/theirs/linux", tmp_path / "mods", tmp_path / "ext4.ko")
+    asked = vouched(plan, Named(kernel="debian-6.12"))
+    assert (asked.kernel, asked.modules, asked.replaced) == ("debian-6.12", None, [])
+    with pytest.raises(UsageError) as caught:
+        vouched(plan, Named(kernel="/theirs/linux"))
+    assert "--modules" in caught.value.next_step

@@ -1,0 +1,248 @@
+"""What a run directory names that is used only if this command line names it too.
+
+A directory from somebody else is data: it chooses no program, no host and no file. Everything that goes on
+with a run, or looks at it again, takes the run's plan through this module:
+
+- its kernel: on some machines a program that runs on the host with the user's rights. It is used if it is a
+  pin (a distribution's package), if the cache holds the same bytes, or if this command line names it.
+- module directories and single modules: they become part of that kernel, and depmod(8) writes into the
+  directory. They are used if this command line names them.
+- workloads: those of this installation and generated ones are used by their names. A file or an application's
+  directory names programs and files of this host, which go along into the guest, and whose contents its
+  output may show. It is used if this command line names it.
+- a cluster's address: who answers there sends pickles, which run as they are read. Connected to only if this
+  command line names it; workers on this host (local:4) are our own.
+- another run's recordings: copied only if this command line names that run.
+
+What this command line names instead of it is used in its place; a run that is resumed goes on with the same.
+Modes, machines, agent, disk and fsck are this installation's; a run directory cannot name others.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import StoreError, UsageError
+from harness.guests.machine import accelerators, names
+from harness.host.cache import cache_dir
+from harness.host.files import file_hash
+from harness.kernels.build import built_kernels
+from harness.kernels.find import Kernel, find_kernel, pins
+from harness.model import Workload
+from harness.plan import Plan
+from harness.workloads.generate import is_generated
+from harness.workloads.load import is_installed, select_workloads
+
+_OWN_CLUSTER = re.compile(r"local:\d+")
+Asked = tuple[str, str]
+"""An option with the value that this command line has to give it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What this command line names. `cluster`: empty for none, None if it says nothing of one."""
+
+    kernel: str | None = None
+    modules: Path | None = None
+    replaced: tuple[Path, ...] = ()
+    workloads: tuple[str, ...] = ()
+    cluster: str | None = None
+    recordings: Path | None = None
+
+
+NOTHING = Named()
+
+
+def vouched(plan: Plan, named: Named) -> Plan:
+    """The plan of a run directory, for whoever repeats it: what this command line names takes the place of
+    what the plan does. Raises UsageError, with the options to add, for what only the plan names.
+    """
+    need_known(plan.machine, plan.accel)
+    other = named.kernel is not None and str(_resolved(named.kernel)) != plan.kernel
+    image = _image(plan.kernel) if named.kernel is None else str(_resolved(named.kernel))
+    _need_named(
+        [
+            *([] if image else [("--kernel", plan.kernel)]),
+            *([] if other or named.modules or not plan.modules else [("--modules", plan.modules)]),
+            *([] if other or named.replaced else [("--module", path) for path in plan.replaced]),
+            *(("-w", word) for word in plan.workloads if not _is_vouched(word, named)),
+            *([] if named.cluster is not None or _is_own(plan.cluster) else [("--cluster", plan.cluster)]),
+            *([] if named.recordings or not plan.recordings else [("--recordings", plan.recordings)]),
+        ]
+    )
+    return msgspec.structs.replace(
+        plan,
+        kernel=image or plan.kernel,
+        modules=str(named.modules.resolve()) if named.modules else None,
+        replaced=[str(p.resolve()) for p in named.replaced],
+        cluster=plan.cluster if named.cluster is None else named.cluster,
+        recordings=str(named.recordings.resolve()) if named.recordings else None,
+    )
+
+
+def resumable(plan: Plan, named: Named) -> Plan:
+    """The plan of a run that goes on with what it was begun with. Raises UsageError, with the options to add,
+    for what only the plan names; and if this command line names something else.
+    """
+    resumable_kernel(plan.kernel, plan.modules, plan.replaced, named)
+    if named.recordings and str(named.recordings.resolve()) != plan.recordings:
+        _refuse_other("--recordings", str(named.recordings), plan.recordings)
+    for word in named.workloads:
+        if not {word, str(_resolved(word))} & {*plan.workloads}:
+            _refuse_other("-w", word, ", ".join(plan.workloads))
+    return vouched(plan, named)
+
+
+def resumable_kernel(kernel: str, modules: str | None, replaced: Sequence[str], named: Named) -> str:
+    """`resumable` for the files of a kernel alone: modules directory, single replaced modules, and the
+    kernel, which is returned.
+    """
+    image = kernel if named.kernel else _image(kernel)
+    now = {str(p.resolve()) for p in named.replaced}
+    for option, begun_with, given in (
+        ("--kernel", kernel, str(_resolved(named.kernel)) if named.kernel else None),
+        ("--modules", modules, str(named.modules.resolve()) if named.modules else None),
+    ):
+        if given and given != begun_with:
+            _refuse_other(option, given, begun_with)
+    if other := now - set(replaced):
+        _refuse_other("--module", ", ".join(sorted(other)), ", ".join(replaced))
+    _need_named(
+        [
+            *([] if image else [("--kernel", kernel)]),
+            *([("--modules", modules)] if modules and not named.modules else []),
+            *(("--module", path) for path in replaced if path not in now),
+        ]
+    )
+    return image
+
+
+def chosen_kernel(plan: Plan, name: str, named: Named) -> Kernel:
+    """The kernel that this command line names, with the modules it names; otherwise the run's own, called
+    `name`. Raises UsageError for files that only the run directory names.
+    """
+    own = msgspec.structs.replace(plan, kernel=name, workloads=[], cluster="", recordings=None)
+    asked = vouched(own, named)
+    modules = Path(asked.modules) if asked.modules else None
+    return find_kernel(asked.kernel, modules, [*map(Path, asked.replaced)])
+
+
+def vouched_word(plan: Plan, named: Named, name: str) -> str:
+    """The word for the workload `name` of a run's plan: its name, or the path that the plan names. Raises
+    UsageError if that is a path which this command line does not name, StoreError if there is none.
+    """
+    if is_generated(name):
+        return name
+    for word in plan.workloads:
+        if not _is_vouched(word, named):
+            if may_hold(word, name):
+                _need_named([("-w", word)])
+        elif name in [w.name for w in select_workloads([word])]:
+            return name if is_installed(word) else word
+    _need_named([("-w", word) for word in plan.workloads if not _is_vouched(word, named)])
+    raise StoreError(f"the run's plan names no workload {name}", "record it again")
+
+
+def vouched_workload(plan: Plan, named: Named, name: str) -> Workload:
+    """The workload of that name which a run has recorded. Raises as `vouched_word`."""
+    word = vouched_word(plan, named, name)
+    return next(w for w in select_workloads([word]) if w.name == name)
+
+
+def without_files(plan: Plan) -> Plan:
+    """The plan for other kernels, one after another, on this host: without its own kernel's files, without a
+    cluster and another run's recordings.
+    """
+    default = Plan(configurations=[], workloads=[]).kernel
+    return msgspec.structs.replace(
+        plan, kernel=default, modules=None, replaced=[], cluster="", recordings=None
+    )
+
+
+def need_named_files(option: str, values: Iterable[str], named: Iterable[str]) -> None:
+    """Raises UsageError, with `option` and the values to add, for files among what a directory names that
+    this command line does not name.
+    """
+    known = {word for value in named for word in (value, str(_resolved(value)))}
+    _need_named([(option, v) for v in values if v not in known and ("/" in v or Path(v).is_file())])
+
+
+def need_named_workloads(words: Iterable[str], named: Named) -> None:
+    """Raises UsageError, with the options to add, for workloads that are neither this installation's nor
+    named by this command line.
+    """
+    _need_named([("-w", word) for word in words if not _is_vouched(word, named)])
+
+
+def need_known(machine: str, accel: str) -> None:
+    """Raises StoreError for a machine or an accelerator that is none of ours: they are words of a command."""
+    for what, value, known in (("machine", machine, names()), ("accelerator", accel, accelerators())):
+        if value not in ("auto", *known):
+            raise StoreError(
+                f"the run directory names a {what} that does not exist: {value!r}",
+                f"one of: {', '.join(known)}",
+            )
+
+
+def _is_vouched(word: str, named: Named) -> bool:
+    """Whether a word that names workloads is this installation's, or one of this command line's."""
+    return is_installed(word) or any(word in (w, str(_resolved(w))) for w in named.workloads)
+
+
+def may_hold(word: str, name: str) -> bool:
+    """Whether a path may be that of a workload, by their names alone: the file is not looked at."""
+    path = Path(word)
+    return name in (path.stem, path.name) or name.startswith(f"{path.name}-")
+
+
+def _is_own(cluster: str) -> bool:
+    """Whether these workers are processes of this host that we start."""
+    return not cluster or _OWN_CLUSTER.fullmatch(cluster) is not None
+
+
+def _resolved(word: str) -> Path | str:
+    return Path(word).resolve() if "/" in word or Path(word).is_file() else word
+
+
+def _image(kernel: str) -> str:
+    """The kernel that a run directory names, if it is a pin's name, or the cache has the same: then the
+    cache's own copy, since that file may become another. Empty for other files.
+    """
+    path = Path(kernel)
+    if not path.is_file():
+        return "" if "/" in kernel else kernel  # a pin, or unknown: the lookup reports that
+    return next((str(image) for image in _cached_images() if _same(image, path)), "")
+
+
+def _same(image: Path, path: Path) -> bool:
+    return image.stat().st_size == path.stat().st_size and file_hash(image) == file_hash(path)
+
+
+def _cached_images() -> Iterator[Path]:
+    packages = (p.parent for p in cache_dir("kernels").glob("*/complete"))
+    images = [image for image, _ in built_kernels()]
+    images += [image for root in packages for pin in pins().values() for image in root.glob(pin.image)]
+    return (p for p in images if p.is_file())
+
+
+def _refuse_other(option: str, given: str, begun_with: str | None) -> None:
+    raise UsageError(
+        f"{option} {given}: the run was started with {begun_with or 'none'}", "start a new run for that"
+    )
+
+
+def _need_named(asked: Sequence[Asked]) -> None:
+    if asked:
+        options = shlex.join(word for option in asked for word in option)
+        named = ", ".join(value for _, value in asked)
+        raise UsageError(
+            f"{named}: only the run directory names this, and it may come from somebody else: it chooses no "
+            "program that runs with your rights, no host, and no file of yours",
+            f"check it; if you trust it, name it yourself: {options}",
+        )
