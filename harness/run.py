@@ -25,7 +25,7 @@ from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.settle import settle
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.parts import outfit_of
-from harness.errors import ClusterGone, EnvironmentLacks, RunChanged, StoreError, UsageError
+from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
@@ -263,12 +263,14 @@ def _report(store: RunStore) -> Summary:
 
 
 def _note_why_not(store: RunStore, asked: Asked) -> None:
-    """Finish a run of which nothing can be run here: add every case, with what it lacks. Raises RunChanged if
-    something could be run when the run was started.
+    """Finish a run of which nothing can be run here: add every case, with what it lacks. Raises
+    EnvironmentLacks if something could be run when the run was started: its verdicts stay as they are.
     """
     if store.info.pins:
         why = "; ".join(dict.fromkeys(asked.lacking.values()))
-        raise RunChanged(f"nothing in {store.path} can be run any more: {why}", "restore what is missing")
+        raise EnvironmentLacks(
+            f"nothing in {store.path} can be run any more: {why}", "restore what is missing"
+        )
     for profile, workload in asked.cases:
         case = CaseId(profile.filesystem, profile.mode, workload.name)
         store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))

@@ -158,8 +158,9 @@ def matrix_command(**given: Any) -> ExitCode:
     powercut matrix --kernels all
     powercut matrix --resume reports/runs/DATE-matrix
 
-    Leaves report.html, releases.json and the run directory of each kernel. Exits 0 if every kernel was
-    decided, 3 if one was not, 130 if interrupted.
+    Leaves report.html, releases.json and the run directory of each kernel. --resume keeps the kernels that
+    are done; where this installation is not the one that began the run of another, that run is begun anew.
+    Exits 0 if every kernel was decided, 3 if one was not, 130 if interrupted.
     """
     if given["resume"]:
         beside_resume("matrix", ("resume", "kernels", "workloads", "expect"))

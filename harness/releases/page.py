@@ -100,6 +100,9 @@ def study_text(study: Study) -> str:
     table = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows]
     notes = [f"{k.asked}: {k.failed}" for k in kernels if k.failed]
     notes += [f"{k.asked}: not finished" for k in kernels if k.interrupted]
+    notes += [
+        f"{k.asked}: begun anew, so its answers are of this installation: {k.anew}" for k in kernels if k.anew
+    ]
     notes += [f"{why}: {', '.join(who[:4])}{' ...' if len(who) > 4 else ''}" for why, who in _reasons(study)]
     return "\n".join([*table, "", headline(study), *notes, *_examples(study)])
 

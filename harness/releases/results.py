@@ -49,8 +49,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 class OnKernel(msgspec.Struct, frozen=True):
     """The answers on one kernel. `asked`: as it was named; `name`, `release`: what that turned out to be;
-    `run`: the run directory; `failed`: why it could not be run at all; `interrupted`: before its run was
-    complete, whose undecided cases may then not have been reached.
+    `run`: the run directory; `failed`: why it could not be run, or not be gone on with; `interrupted`: before
+    its run was complete, whose undecided cases may then not have been reached; `anew`: why its run was begun
+    anew when the study was resumed, if it was: other kernels' answers are then of another installation.
     """
 
     asked: str
@@ -62,12 +63,14 @@ class OnKernel(msgspec.Struct, frozen=True):
     answers: tuple[Answer, ...] = ()
     failed: str = ""
     interrupted: bool = False
+    anew: str = ""
 
     @property
     def decided(self) -> bool:
         """Whether it was run to the end, and left nothing undecided."""
         return (
             bool(self.run)
+            and not self.failed
             and not self.interrupted
             and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
         )

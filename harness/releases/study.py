@@ -7,19 +7,23 @@ reports/runs/<date>-<name>/     plan.json         what was asked for
                                 report.html summary.txt
 ```
 
-A kernel whose run decided everything is done; another goes on with its run.
+A kernel whose run decided everything is done; another goes on with its run. Where that cannot be, since this
+installation is not the one that began it, the kernel's run is begun anew, as campaigns do with a batch: the
+answers of one kernel come from one installation.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from harness.errors import PowercutError, StoreError, UsageError
+from harness.errors import PowercutError, RunChanged, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
@@ -76,8 +80,9 @@ def carry_out(
     """Run the cases on every kernel whose answers the directory does not hold yet. `tell` is called after
     each.
 
-    A kernel that cannot be had or run is an answer, too: its reason. On KeyboardInterrupt the answers so far
-    are kept. Raises RunLocked if another process is at work in the directory.
+    A kernel that cannot be had or run is an answer, too: its reason, beside what it had answered before. On
+    KeyboardInterrupt the answers so far are kept. Raises RunLocked if another process is at work in the
+    directory.
     """
     with locked(path / "lock", path, " ".join(["powercut", *plan.argv])):
         known = {k.asked: k for k in _kept(path)}
@@ -94,7 +99,9 @@ def carry_out(
         for number, kernel in enumerate(left, 1):
             begun = time.monotonic()
             folder = path / "kernels" / kernel.replace("/", "_")
-            answered = _on_kernel(plan.plan, kernel, folder, expectations, progress)
+            answered = _on_kernel(
+                plan.plan, known.get(kernel, OnKernel(kernel)), folder, expectations, progress
+            )
             known[kernel] = msgspec.structs.replace(answered, seconds=time.monotonic() - begun)
             if answered.interrupted:
                 progress.say("interrupted: the answers so far are kept")
@@ -135,40 +142,77 @@ def _left(took: Sequence[float], kernels: int) -> str:
 
 
 def _on_kernel(
-    plan: Plan, kernel: str, folder: Path, expectations: Sequence[Expectation], progress: Progress
+    plan: Plan, before: OnKernel, folder: Path, expectations: Sequence[Expectation], progress: Progress
 ) -> OnKernel:
-    """The answers of one kernel, or those that there are when the user stops it."""
+    """The answers of one kernel, or those that there are when the user stops it; `before`: the earlier ones,
+    which stay if none can be had now.
+    """
+    kernel = before.asked
     shown = _OfKernel(kernel, progress)
     try:
-        summary, run = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations, shown)
+        done = _summary(msgspec.structs.replace(plan, kernel=kernel), folder, expectations, shown)
     except PowercutError as e:
-        return OnKernel(kernel, failed=e.line)
-    of_kernel = summary.info.kernel
+        return msgspec.structs.replace(before, failed=e.line)
+    summary, of_kernel = done.summary, done.summary.info.kernel
     return OnKernel(
         kernel,
         of_kernel.name,
         of_kernel.release or of_kernel.version,
         summary.info.machine.details.get("how", ""),
-        str(run),
+        str(done.run),
         answers=tuple(map(answer_of, summary.cases)),
         interrupted=summary.interrupted,
+        anew=done.anew or before.anew,
     )
 
 
-def _summary(
-    plan: Plan, folder: Path, expectations: Sequence[Expectation], progress: Progress
-) -> tuple[Summary, Path]:
-    """Carry out the run of one kernel, or what is left of it."""
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The run of one kernel. `anew`: why it was begun anew, if it was."""
+
+    summary: Summary
+    run: Path
+    anew: str = ""
+
+
+def _summary(plan: Plan, folder: Path, expectations: Sequence[Expectation], progress: Progress) -> _Done:
+    """Carry out the run of one kernel, or what is left of it. One that cannot be gone on with is begun anew,
+    with the same known failures if they can be read.
+    """
     begun = latest(folder)
-    store = RunStore.open(begun) if begun.exists() else create_run(plan, folder, "kernel")
-    with store:
-        if not begun.exists() or not store.cases():
-            store.set_expectations(list(expectations))
-        so_far = summarise(store)
-        undecided = any(case.verdict is CaseVerdict.UNKNOWN for case in so_far.cases)
-        if store.info.finished is None or store.info.interrupted or undecided:
-            return execute(plan, store, progress), store.path  # not the plan that lies in the folder
-        return so_far, store.path
+    if begun.exists():
+        try:
+            with _opened(begun) as store:
+                expectations = expectations or store.expectations()
+                return _carried_out(plan, store, expectations, progress)
+        except RunChanged as e:
+            anew = e.what
+        progress.say(f"its run is begun anew: {anew}")
+        shutil.rmtree(folder)
+        return replace(_summary(plan, folder, expectations, progress), anew=anew)
+    with create_run(plan, folder, "kernel") as store:
+        return _carried_out(plan, store, expectations, progress)
+
+
+def _opened(begun: Path) -> RunStore:
+    """Raises RunChanged for one that is damaged, or was begun by a version that stored other things."""
+    try:
+        return RunStore.open(begun)
+    except StoreError as e:
+        raise RunChanged(e.what, e.next_step) from e
+
+
+def _carried_out(
+    plan: Plan, store: RunStore, expectations: Sequence[Expectation], progress: Progress
+) -> _Done:
+    """By `plan`, not by the one that lies in the folder."""
+    if not store.cases():
+        store.set_expectations(list(expectations))
+    so_far = summarise(store)
+    undecided = any(case.verdict is CaseVerdict.UNKNOWN for case in so_far.cases)
+    if store.info.finished is None or store.info.interrupted or undecided:
+        return _Done(execute(plan, store, progress), store.path)
+    return _Done(so_far, store.path)
 
 
 class _OfKernel:

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, RunChanged, UsageError
+from harness.expectations import Expectation
 from harness.host.progress import Lines, Progress
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.releases import study
+from harness.releases.page import study_text
 from harness.releases.results import Study, StudyPlan
 from harness.releases.study import carry_out, create, every_kernel, load_plan
 from harness.store import RunStore
+from harness.store.records import SCHEMA as RUN_SCHEMA
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
@@ -153,6 +156,80 @@ def test_what_was_left_undecided_is_tried_again(
     again = carried(path)
     assert [k.decided for k in again.kernels] == [True, False, True], again.kernels[2]
     assert ran == ["debian-6.12", "debian-7.3"]
+
+
+@pytest.mark.parametrize("version", [False, True])
+def test_a_study_of_another_installation_is_gone_on_with(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: bool
+) -> None:
+    """After an upgrade each --resume said that other parts had begun the kernel's run, and dropped what it
+    had answered, for ever. Kernels that are done stay; the run of another is begun anew, and that is said.
+    """
+    path = create(PLAN, tmp_path, "matrix")
+    complete = finished(ran)
+
+    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        if plan.kernel == "debian-7.3":
+            add_case(store, CaseId.parse(BROKEN), "")
+            store.finish(interrupted=True)
+            return summarise(store)
+        return complete(plan, store, progress)
+
+    monkeypatch.setattr(study, "execute", stopped)
+    first = carried(path)
+    old = Path(first.kernels[2].run)
+    (old / "of the old installation").touch()
+    with RunStore.open(old) as store:
+        store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
+
+    def upgraded(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        if (store.path / "of the old installation").exists():
+            raise RunChanged("begun with other parts: fsck 1 then, 2 now", "start a new run")
+        return complete(plan, store, progress)
+
+    monkeypatch.setattr(study, "execute", upgraded)
+    if version:
+        info = (old / "run.json").read_text()
+        (old / "run.json").write_text(info.replace(f'"schema": {RUN_SCHEMA}', f'"schema": {RUN_SCHEMA - 1}'))
+    ran.clear()
+    again = carried(path)
+    assert ran == ["debian-6.12", "debian-7.3"]
+    assert again.kernels[0] == first.kernels[0]
+    assert again.kernels[2].decided
+    verdicts = [a.verdict for a in again.kernels[2].answers]
+    assert verdicts == [CaseVerdict.FAIL if version else CaseVerdict.XFAIL, CaseVerdict.PASS]
+    assert ("schema" if version else "fsck 1 then, 2 now") in again.kernels[2].anew
+    assert "debian-7.3: begun anew" in study_text(again)
+    assert carried(path).kernels[2] == again.kernels[2]
+
+
+def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With mkfs gone from the host its answers were gone from the page."""
+    path = create(PLAN, tmp_path, "matrix")
+    complete = finished(ran)
+
+    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        summary = complete(plan, store, progress)
+        if plan.kernel == "debian-7.3":
+            store.finish(interrupted=True)
+            return summarise(store)
+        return summary
+
+    monkeypatch.setattr(study, "execute", stopped)
+    first = carried(path)
+
+    def lacking(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        raise EnvironmentLacks("nothing can be run any more: no mkfs.ext4", "restore what is missing")
+
+    monkeypatch.setattr(study, "execute", lacking)
+    for _ in range(2):
+        again = carried(path)
+        assert again.kernels[2].answers == first.kernels[2].answers
+        assert not again.kernels[2].decided
+        assert "no mkfs.ext4" in again.kernels[2].failed
+    assert Path(again.kernels[2].run).is_dir()
 
 
 def test_progress_says_which_kernel_it_is_of(
