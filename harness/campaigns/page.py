@@ -117,7 +117,9 @@ class Shown:
         return [
             self.looked_at,
             f"{seconds(ledger.at)} of work{shrinking}"
-            + (f", taken up {number(starts)} times since {ledger.started[0].when}" if starts > 1 else ""),
+            + (
+                f", resumed {plural(starts - 1, 'time')} since {ledger.started[0].when}" if starts > 1 else ""
+            ),
             f"{plural(len(ledger.done), 'batch', 'batches')} done",
             *filter(None, [rate]),
             f"{new} showed something new ({plural(len(ledger.traits), 'trait')})",

@@ -195,7 +195,7 @@ class _Each:
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
-                    f"{path}: kind, permissions, owner, target or attributes of no time{told}",
+                    f"{path}: kind, permissions, owner, target or attributes that it never had{told}",
                     self._shapes_told(inode, promise.since),
                     tell_inode(*_shown(name)),
                     f"{path}: attributes",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harness.report import words
@@ -29,7 +29,7 @@ _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as the page shows it."""
+    """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it."""
 
     finding: Finding
     where: str
@@ -40,6 +40,7 @@ class FindingView:
     kernel_log: str
     fsck: str
     strip: Strip | None
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "covered": words.covered,
             "briefly": words.covered_briefly,
             "state_words": words.state_words,
+            "is_told": words.is_told,
+            "counted": words.counted,
         },
         number=words.number,
         seconds=words.seconds,
@@ -182,7 +185,11 @@ def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]
     """Unexpected findings first. The first few are open; in a case that fails as expected, only the first."""
     ordered = sorted(c.findings, key=lambda f: f.expectation is not None)
     opened = _OPEN_FINDINGS if c.verdict is CaseVerdict.FAIL else 1
-    return [_finding(store, c, f, source, i < opened) for i, f in enumerate(ordered)]
+    views = []
+    for i, group in enumerate(words.grouped(ordered)):
+        views += [_finding(store, c, f, source, i < opened and f is group[0]) for f in group]
+    follows = {f.id for group in words.grouped(ordered) for f in group[1:]}
+    return [replace(view, follows=view.finding.id in follows) for view in views]
 
 
 def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:

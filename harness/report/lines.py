@@ -10,17 +10,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.model import CaseId, CrashState
+from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Budget, Completions, Plan
 from harness.report.words import shown_path
 from harness.store import RunStore
+from harness.store.records import CaseInfo
 from harness.trust import may_hold
 from harness.workloads.load import is_installed
+
+_FEW = 3
+"""Operations that nobody would want to be fewer."""
 
 
 def reproduce(case: CaseId, state: CrashState, source: str) -> str:
     """The command that reproduces a crash point. `source`: see `source_words`."""
     return f"powercut repro {shlex.quote(f'{case}{state}')} --from {_of_case(source, case)}"
+
+
+def shrink(point: CrashPoint, source: str) -> str:
+    """The command that reduces a finding's workload. `source`: see `source_words`."""
+    return f"powercut shrink {shlex.quote(str(point))} --from {_of_case(source, point.case)}"
+
+
+def can_be_shrunk(info: CaseInfo) -> bool:
+    """Whether a case's workload is a list of operations, of which some may not be needed."""
+    return len(info.steps) > _FEW and not any(s.text.startswith("run ") for s in info.steps)
 
 
 def source_words(store: RunStore, path: str) -> str:
@@ -109,7 +123,10 @@ def _argument(workload: str) -> str:
 
 def _of_case(source: str, case: CaseId) -> str:
     """`source_words` without the files of other workloads; as it is if it was written in another way."""
-    words = shlex.split(source)
+    try:
+        words = shlex.split(source)
+    except ValueError:  # a quotation without an end
+        return source
     if shlex.join(words) != source:
         return source
     options = [*itertools.pairwise(words)]

@@ -18,12 +18,14 @@ from rich.text import Text
 
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
-from harness.report.lines import reproduce
+from harness.report.lines import can_be_shrunk, reproduce, shrink
 from harness.report.words import (
     Cell,
     Matrix,
+    grouped,
     headline,
     how_reached,
+    is_told,
     machine_name,
     number,
     pace,
@@ -193,8 +195,9 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
         alike[f.case, f.oracle] += 1
         if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
             shown.append(f)
-    for f in shown:
-        yield from _finding(f, source)
+    infos = {c.case: c.info for c in summary.cases}
+    for i, group in enumerate(grouped(shown)):
+        yield from _group(group, source, offered=i == 0 and can_be_shrunk(infos[group[0].case]))
     if left := len(summary.unexpected) - len(shown):
         yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more; report.html has them all")
         yield Text()
@@ -204,15 +207,30 @@ def _within(count: int, limit: int | None) -> bool:
     return limit is None or count <= limit
 
 
-def _finding(f: Finding, source: str) -> Iterator[Text]:
-    yield _line(STYLES[CaseVerdict.FAIL], f"FAIL {f.case} {f.oracle}: {f.summary}")
-    yield _line("", f"  at {where(f)}")
-    for v in f.violations:
-        yield _line("", f"  {v.subject}")
-        yield _line("", f"    expected: {v.expected}")
-        yield _line("", f"    found:    {v.found}")
-    yield _line("bold", f"reproduce: {reproduce(f.case, f.state, source)}")
+def _group(group: Sequence[Finding], source: str, *, offered: bool) -> Iterator[Text]:
+    """Findings at one crash state, and the command that shows them; where `offered`, after the one that makes
+    the workload short.
+    """
+    first, *others = group
+    yield _line(STYLES[CaseVerdict.FAIL], f"FAIL {first.case} {first.oracle}: {first.summary}")
+    yield _line("", f"  at {where(first)}")
+    yield from _violations(first)
+    for f in others:
+        yield _line(STYLES[CaseVerdict.FAIL], f"  at the same state, {f.oracle}: {f.summary}")
+        yield from _violations(f)
+    if offered:
+        yield _line("", f"fewer operations: {shrink(first.crash_point, source)}")
+    yield _line("bold", f"reproduce: {reproduce(first.case, first.state, source)}")
     yield Text()
+
+
+def _violations(f: Finding) -> Iterator[Text]:
+    """What was expected and found; without what the finding's own line says."""
+    for v in f.violations:
+        if v.summary != f.summary or not is_told(v):
+            yield _line("", f"  {v.subject}")
+            yield _line("", f"    expected: {v.expected}")
+            yield _line("", f"    found:    {v.found}")
 
 
 def _expected(summary: Summary, source: str) -> Iterator[Text]:

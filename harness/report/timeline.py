@@ -34,6 +34,7 @@ _MAX_SINGLE_WRITES = 400
 _CELL_WIDTH, _CELL_HEIGHT = 3.0, 3.0
 _LETTER_WIDTH = 6.2  # upper bound for the 11 px label font
 _SAID = {Verdict.PASS: "kept", Verdict.FAIL: "broken", Verdict.UNKNOWN: "undecided"}
+_AT_A_PLACE = {Verdict.PASS: "all kept", Verdict.FAIL: "some broken", Verdict.UNKNOWN: "some undecided"}
 _WORST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
 
 
@@ -418,10 +419,11 @@ def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
 
 def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: Sequence[_Points]) -> str:
     by = Counter(p.worst for p in points)
-    said = ", ".join(f"{number(by[v])} {_SAID[v]}" for v in Verdict if by[v]) or "none judged"
+    places = ", ".join(f"{_AT_A_PLACE[v]} at {number(by[v])}" for v in _WORST_FIRST if by[v])
+    states = plural(sum(sum(p.states.values()) for p in points), "state")
     return (
         f"Write log: {number(len(entries))} entries in {plural(len(epochs), 'epoch')}. "
-        f"The power was cut at {plural(len(points), 'place')} in it: {said}."
+        f"The power was cut at {plural(len(points), 'place')} in it, in {states}: {places or 'none judged'}."
     )
 
 

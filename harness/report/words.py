@@ -11,10 +11,10 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
-from harness.model import CrashState, Part
+from harness.model import CaseId, CrashState, Part, Violation
 from harness.oracles import ORACLES
 from harness.plan import Budget
-from harness.store.records import CaseInfo, Coverage, Finding, How, RunInfo, Step
+from harness.store.records import CaseInfo, Counts, Coverage, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 
 VERDICT_WORDS = {
@@ -489,6 +489,31 @@ def history_lines(info: CaseInfo, prefix: int) -> list[str]:
         else:
             lines.append("    ...." if kind == "more" else "  ----- the power failed here " + "-" * 40)
     return lines
+
+
+def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
+    """Findings of one case that are shown at the same crash state, which are probably of one cause, together;
+    in the order in which they come.
+    """
+    found: dict[tuple[CaseId, CrashState], list[Finding]] = {}
+    for f in findings:
+        found.setdefault((f.case, f.state), []).append(f)
+    return [tuple(together) for together in found.values()]
+
+
+def is_told(violation: Violation) -> bool:
+    """Whether a violation's summary says what was found, so that it need not be said once more."""
+    told = re.fullmatch(r"(?:exit code \d+: )?(.+)", violation.found, re.DOTALL)
+    return told is not None and told[1] in violation.summary
+
+
+def counted(counts: Counts) -> str:
+    """`190 checked: 126 kept, 64 broken`; and, where that differs, of how many, and how many contents."""
+    said = [(counts.passed, "kept"), (counts.failed, "broken"), (counts.unknown, "undecided")]
+    told = ", ".join(f"{number(count)} {what}" for count, what in said if count)
+    of = f" of {number(counts.generated)}" if counts.generated != counts.checked else ""
+    contents = f"; {number(counts.distinct)} different" if counts.distinct != counts.generated else ""
+    return f"{number(counts.checked)}{of} checked" + (f": {told}" if told else "") + contents
 
 
 def where(finding: Finding) -> str:

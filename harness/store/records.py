@@ -23,6 +23,7 @@ from harness.model import (
     Verdict,
     Violation,
 )
+from harness.oracles import ORACLES
 
 SCHEMA = 2
 """Incremented whenever the meaning of a run directory changes; other versions are refused."""
@@ -323,6 +324,16 @@ def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int, str]
     """Sort key: simplest crash states first."""
     torn = -1 if state.torn_sectors is None else state.torn_sectors
     return (weight(state), state.prefix, state.dropped, torn, str(state.landed))
+
+
+def finding_order(finding: Finding) -> tuple[object, ...]:
+    """Sort key: the earliest crash point first, and there what explains the most: what cannot be mounted,
+    what fsck says, and then the oracles in their order, since names and contents are lost by what fsck finds.
+    """
+    first = ("mountable", "fsck")
+    names = [*first, *(name for name in ORACLES if name not in first)]
+    rank = names.index(finding.oracle) if finding.oracle in names else len(names)
+    return (finding.state.prefix, state_order(finding.state), rank, finding.oracle, finding.signature)
 
 
 def steps_of(history: History) -> tuple[Step, ...]:

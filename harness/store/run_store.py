@@ -50,6 +50,7 @@ from harness.store.records import (
     RunInfo,
     StateVerdict,
     UnknownReason,
+    finding_order,
     state_order,
 )
 from harness.store.rows import (
@@ -404,7 +405,7 @@ class RunStore:
     # findings
 
     def findings(self) -> tuple[Finding, ...]:
-        """Every finding: cases in their order, then oracle, then signature."""
+        """Every finding: cases in their order, in each as `findings_of`."""
         known = self.expectations()
         found: list[Finding] = []
         for number, name in self._database.query("SELECT id, name FROM cases ORDER BY id"):
@@ -413,10 +414,10 @@ class RunStore:
         return tuple(found)
 
     def findings_of(self, case: CaseId) -> tuple[Finding, ...]:
-        """The findings of one case: oracle, then signature."""
+        """The findings of one case, causes before what follows from them (`records.finding_order`)."""
         known = self.expectations()
         with self._reading():
-            return tuple(self._findings_of(self._number(case), case, known))
+            return self._findings_of(self._number(case), case, known)
 
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""
@@ -507,7 +508,7 @@ class RunStore:
         with self._database.transaction() as db:
             yield db
 
-    def _findings_of(self, number: int, case: CaseId, known: Sequence[Expectation]) -> Iterator[Finding]:
+    def _findings_of(self, number: int, case: CaseId, known: Sequence[Expectation]) -> tuple[Finding, ...]:
         rows = self._database.query(
             "SELECT v.oracle, v.signature, v.subject, v.summary, v.expected, v.found, v.state"
             " FROM violations v WHERE v.case_id = ?",
@@ -517,20 +518,17 @@ class RunStore:
         for oracle, signature, subject, summary, expected, found, state in rows:
             violation = Violation(oracle, subject, summary, expected, found, signature)
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
-        for (oracle, signature), states in sorted(groups.items()):
+        findings: list[Finding] = []
+        for (oracle, signature), states in groups.items():
             smallest = min(map(CrashState.parse, states), key=state_order)
             violations = sorted(
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )
-            yield Finding(
-                case,
-                oracle,
-                signature,
-                smallest,
-                tuple(violations),
-                len(states),
-                first_match(known, case, oracle),
+            expected = first_match(known, case, oracle)
+            findings.append(
+                Finding(case, oracle, signature, smallest, tuple(violations), len(states), expected)
             )
+        return tuple(sorted(findings, key=finding_order))
 
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from harness.expectations import Expectation
 from harness.host.text import indented, one_line, printable
-from harness.model import CaseId, CrashState
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.text import print_summary, summary_text
-from harness.report.words import Cell, headline, pace, seconds, shown_path
+from harness.report.words import Cell, counted, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Counts, Finding
+from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, JudgedState, Step
 from harness.summary import CaseSummary, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
@@ -30,7 +30,7 @@ def test_summary_text(summary: Summary, golden: Callable[[str, str], None]) -> N
 def test_every_unexpected_finding_and_unknown_ends_in_its_command(summary: Summary) -> None:
     blocks = summary_text(summary, SOURCE).split("\n\n")
     accused = [b for b in blocks if b.startswith(("FAIL ", "UNKNOWN "))]
-    assert len(accused) == len(summary.unexpected) + 1
+    assert len(accused) == len(grouped(summary.unexpected)) + 1
     for block in accused:
         assert block.splitlines()[-1].startswith("reproduce: powercut repro ")
         assert block.endswith(" --from reports/latest")
@@ -237,6 +237,60 @@ def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: S
     assert headline(replace(summary, cases=(case,))).endswith("broke promises of 4 kinds, as expected.")
     case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
     assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
+
+
+def _violated(oracle: str, what: str, found: str) -> Violation:
+    return Violation(oracle, "f", what, "something else", found, what)
+
+
+def test_findings_stand_as_they_follow_from_each_other(tmp_path: Path) -> None:
+    """They stood by the names of their oracles: what follows from a damaged file system was in front of what
+    fsck says of it, and a later crash point in front of an earlier one.
+    """
+    case = CaseId("ext4", "ordered", "append-fsync")
+    early = (
+        _violated("durability", "f is gone", "nothing"),
+        _violated("fsck", "inode 12 is bad", "exit code 4"),
+    )
+    steps = tuple(Step(i, f"append f {i}", i, None) for i in range(5))
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(CaseInfo(case, generated=2, distinct=2, steps=steps))
+        store.put_judgements(
+            case,
+            [
+                JudgedState(CrashState(30), "b", Judgement((_violated("atomicity", "f is half", "half"),))),
+                JudgedState(CrashState(9), "a", Judgement(early)),
+            ],
+        )
+        store.set_case_status(case, CaseStatus.DONE)
+        store.finish()
+        assert [f.oracle for f in store.findings()] == ["fsck", "durability", "atomicity"]
+        lines = summary_text(summarise(store), SOURCE).splitlines()
+    first = lines.index(f"FAIL {case} fsck: inode 12 is bad")
+    assert lines[first + 1 : first + 11] == [
+        "  at @9, the only state that shows it",
+        "  f",
+        "    expected: something else",
+        "    found:    exit code 4",
+        "  at the same state, durability: f is gone",
+        "  f",
+        "    expected: something else",
+        "    found:    nothing",
+        f"fewer operations: powercut shrink {case}@9 --from {SOURCE}",
+        f"reproduce: powercut repro {case}@9 --from {SOURCE}",
+    ]
+    assert lines[first + 12] == f"FAIL {case} atomicity: f is half"
+    assert lines[first + 14] == f"reproduce: powercut repro {case}@30 --from {SOURCE}", "found: is told"
+    assert sum("powercut shrink" in line for line in lines) == 1
+
+
+def test_what_a_case_came_to_is_told_once() -> None:
+    """`190 generated, 190 distinct, 190 checked` and `126 kept, 64 broken, 0 undecided`."""
+    whole = Counts(190, 190, passed=126, failed=64)
+    assert counted(whole) == "190 checked: 126 kept, 64 broken"
+    assert counted(Counts(190, 180, passed=100, unknown=1)) == (
+        "101 of 190 checked: 100 kept, 1 undecided; 180 different"
+    )
 
 
 def _application_fails(
