@@ -18,6 +18,7 @@ from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.worker import Ask, Target, Worker
 from harness.model import CrashState, Outcome, Usability
+from harness.oracles.surface import could_not_try
 
 ATTEMPTS = 3
 """Guests tried for one state. If the kernel dies in each of them, recovery is at fault."""
@@ -51,7 +52,8 @@ class Attempts:
        An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
        costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
-    4. The memo receives only complete outcomes: after fsck, from a visit in which nothing went wrong.
+    4. The memo receives only complete outcomes: after fsck, from a visit in which nothing went wrong and each
+       mount could be tried.
     """
 
     def __init__(self, recording: Recording, memo: OutcomeMemo) -> None:
@@ -99,7 +101,8 @@ class Attempts:
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
-            self._memo.remember(worker, state, outcome, fsck)
+            if not could_not_try(outcome.mount_errno):
+                self._memo.remember(worker, state, outcome, fsck)
             return outcome
         try:
             used = self._write(worker, state, target)
@@ -125,6 +128,8 @@ class Attempts:
 
     def _check(self, worker: Worker, state: CrashState) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""
+        if self._recording.profile.fsck is None:
+            return FsckReads.of(self._recording.profile, worker.image)
         known = self._fsck.recall(worker.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known

@@ -42,8 +42,10 @@ class BlockAnswers(Generic[AnswerT]):
         return None
 
     def remember(self, disk: Disk, answer: AnswerT) -> None:
-        """Keep the answer for the state that the disk shows now, unless its reads are not known."""
-        if answer.blocks is None:
+        """Keep the answer for the state that the disk shows now, unless its reads are not known. One that
+        came without a read is not kept either: it would be the answer for every state.
+        """
+        if not answer.blocks:
             return
         contents = tuple(disk.block_hashes(answer.blocks))
         with self._lock:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from harness.cases.block_answers import BlockAnswers
 from harness.guests.worker import Target, Worker
 from harness.model import FsckClass, Outcome, Usability
+from harness.oracles.surface import could_not_try
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class UseReads:
         that are not removed. Raises as `Worker.use`.
         """
         result, blocks = worker.use(target, keep)
-        reliable = not result.undecided and not result.unmount_errno
+        tried = not result.undecided and not could_not_try(result.mount_errno)
+        reliable = tried and not result.unmount_errno
         return cls(result, blocks if reliable else None)
 
 

@@ -10,10 +10,9 @@ from harness.model import Call, CallError, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
 from harness.oracles.undecided import Undecided
 
-# With these errnos mount(2) reports that it could not try, and says nothing about the disk.
-_COULD_NOT_TRY = frozenset(
-    {errno.ENODEV, errno.EPERM, errno.EACCES, errno.ENOMEM, errno.ENOENT, errno.EBUSY, errno.ENOTBLK}
-)
+# With these errnos mount(2) reports that it could not try, and says nothing about the disk. Not with EPERM or
+# ENOENT: the agent is root, and its device and mount point are there, so these come from the file system.
+_COULD_NOT_TRY = frozenset({errno.ENODEV, errno.EACCES, errno.ENOMEM, errno.EBUSY, errno.ENOTBLK})
 _TIMESTAMP = re.compile(r"^(<\d+>)?\s*\[\s*[\d.]+\](\[\s*\w+\])?\s*")
 _NUMBER = re.compile(r"\b(0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b")
 _DIGITS = re.compile(r"\d+")
@@ -35,6 +34,11 @@ def _without_numbers(line: str) -> str:
     return _DIGITS.sub("N", _NUMBER.sub("N", line)).strip()
 
 
+def could_not_try(mount_errno: int) -> bool:
+    """Whether mount(2) failed for a reason that says nothing about the disk."""
+    return abs(mount_errno) in _COULD_NOT_TRY
+
+
 def mountable(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel mounts the crash state, and survives it."""
     seen = case.outcome
@@ -47,7 +51,7 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
             seen.lost,
             f"lost: {_folded(seen.lost.strip().splitlines()[0])}",
         )
-    elif abs(seen.mount_errno) in _COULD_NOT_TRY:
+    elif could_not_try(seen.mount_errno):
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
         name = _errno_name(seen.mount_errno)
@@ -144,7 +148,9 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
             seen.lost,
             f"lost: {_folded(first)}",
         )
-    if seen.mount_errno:
+    if could_not_try(seen.mount_errno):
+        yield Undecided(f"a second mount could not be tried: {_errno_name(seen.mount_errno)}")
+    elif seen.mount_errno:
         name = _errno_name(seen.mount_errno)
         yield _unusable("mount", f"a second mount fails with {name}", name, f"mount: {name}")
     yield from _failed_calls(seen.errors)

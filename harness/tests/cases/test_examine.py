@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -440,6 +441,38 @@ def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pyt
     assert (worker.looked, worker.used, worker.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
 
 
+def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
+    """It was a violation, and as it had read nothing, one of every later state of the case."""
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    worker.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p).seen).verdict for p in (1, 2)]
+    assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
+    assert worker.used == [1, 2]
+    assert 1 not in worker.disk.memo, "nor of one that agrees with it in all that was read"
+
+
+def test_a_first_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
+    """The memo kept it: each state that agreed with it in the little that was read was UNKNOWN."""
+    worker = FakeWorker({1: [Outcome(mount_errno=errno.ENOMEM)], 3: [GOOD]})
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p).seen).verdict for p in (1, 3)]
+    assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
+
+
+def test_an_answer_without_blocks_is_not_kept() -> None:
+    """It matched every later state."""
+    memo = memo_of((Image(b1=b"a"), FsckReads(FsckResult(FsckClass.DIRTY, 4, ""), ())))
+    assert recalled(memo, Image(b1=b"b")) is None
+
+
+def test_where_there_is_no_fsck_no_image_is_written_for_it(recording: Recording) -> None:
+    profile = dataclasses.replace(recording.profile, fsck=None)
+    worker = FakeWorker({1: [GOOD]})
+    look(Examiner(dataclasses.replace(recording, profile=profile), memo=True), worker, 1)
+    assert worker.disk.imaged == []
+
+
 def test_other_blocks_are_written_to_again(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 2: [OTHER]})
     worker.used_blocks = (7,)
@@ -455,6 +488,7 @@ def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     same_blocks(monkeypatch)
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     worker.uses = {2: [BROKEN]}
+    worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL

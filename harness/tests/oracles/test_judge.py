@@ -90,6 +90,8 @@ def test_nothing_wrong_passes() -> None:
         (good(lost="Kernel panic - not syncing\nmore", tree={}), {"mountable"}),
         (good(walk_errors=(CallError(Call.OPENAT, "a/b", errno.EUCLEAN),)), {"readable"}),
         (good(tree=tree(file("f", Run(RunKind.UNREADABLE, 0, 0, errno.EIO)))), {"readable"}),
+        (good(mount_errno=errno.ENOENT, tree={}), {"mountable"}),
+        (good(mount_errno=errno.EPERM, tree={}), {"mountable"}),
         (good(unmount_errno=errno.EIO), {"readable"}),
         (good(kernel_log=("[   1.5] EXT4-fs error (device vda): bad",)), {"kernel-log"}),
         (good(kernel_log=("EXT4-fs (vda): recovery complete",)), set()),
@@ -97,6 +99,8 @@ def test_nothing_wrong_passes() -> None:
         (good(fsck=FsckResult(FsckClass.REPAIRED, 1, "fixed")), {"fsck"}),
         (good(usable=Usability()), set()),
         (good(usable=Usability(mount_errno=errno.EUCLEAN)), {"usable"}),
+        (good(usable=Usability(mount_errno=errno.ENOENT)), {"usable"}),
+        (good(usable=Usability(mount_errno=errno.EPERM)), {"usable"}),
         (good(usable=Usability(unmount_errno=errno.EIO)), {"usable"}),
         (good(usable=Usability(errors=(CallError(Call.UNLINK, "a/b", errno.EUCLEAN),))), {"usable"}),
         (good(usable=Usability(kernel_log=("EXT4-fs error (device vda): bad",))), {"usable"}),
@@ -116,6 +120,9 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         good(fsck=None),
         good(fsck=FsckResult(FsckClass.FAILED, 8, "operational error")),
         good(mount_errno=errno.ENODEV, tree={}),
+        good(mount_errno=errno.ENOMEM, tree={}),
+        good(usable=Usability(mount_errno=errno.ENOMEM)),
+        good(usable=Usability(mount_errno=-errno.EACCES)),
         good(unmount_errno=errno.EBUSY),
         good(
             walk_errors=(CallError(Call.READ, "f", errno.EFBIG),),
@@ -123,7 +130,17 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         ),
         good(usable=Usability(undecided="not everything was tried before the deadline")),
     ],
-    ids=["no fsck", "fsck failed", "no such file system", "busy", "larger than what is looked at", "late"],
+    ids=[
+        "no fsck",
+        "fsck failed",
+        "no such file system",
+        "no memory",
+        "none later",
+        "not allowed later",
+        "busy",
+        "larger than what is looked at",
+        "late",
+    ],
 )
 def test_what_could_not_be_looked_at_is_unknown(outcome: Outcome) -> None:
     assert verdict_on(outcome) == (UNKNOWN, set())
