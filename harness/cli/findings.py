@@ -16,6 +16,7 @@ from harness.dossiers.rerun import Rerun, rerun, write_evidence
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import Progress, progress_for
 from harness.kernels.find import look_up_pc_kernel
+from harness.report.lines import full
 from harness.report.words import shown_path
 from harness.revisit.shrink import finding_to_shrink
 from harness.trust import Named
@@ -137,6 +138,6 @@ def dossier_command(
         for file in draft(store, finding, folder, named):
             console.say(shown_path(file))
     console.say(
-        f"finish what says TO DO, then: powercut findings {folder.name} --folder {shown_path(folder.parent)}"
+        f"finish what says TO DO, then: powercut findings {folder.name} --folder {full(folder.parent)}"
     )
     return ExitCode.CONSISTENT

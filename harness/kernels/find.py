@@ -135,6 +135,10 @@ def look_up_kernel(
     Downloads nothing. Raises as `find_kernel` does for names that cannot be used.
     """
     for path in replaced:
+        if not path.exists():
+            raise UsageError(
+                f"there is no {path.absolute()}", "name the module that your build made: fs/ext4/ext4.ko"
+            )
         if not path.is_file() or path.suffix != ".ko":
             raise UsageError(
                 f"{path} is not a kernel module (a file whose name ends in .ko)",

@@ -11,9 +11,10 @@ from pathlib import Path
 from harness.host.files import write_atomically
 from harness.model import CaseId
 from harness.releases.results import Answer, OnKernel, Seen, Study, story
+from harness.report.lines import full
 from harness.report.pages import template
 from harness.report.strip import Strip, StripCell
-from harness.report.words import VERDICT_WORDS, enumerated, number, plural, shown_path
+from harness.report.words import VERDICT_WORDS, enumerated, number, plural
 from harness.summary import CaseVerdict
 
 NOT_YET = "not yet"
@@ -132,7 +133,7 @@ def _seen(study: Study) -> list[tuple[CaseId, str, Seen, str]]:
         if found:
             kernel, answer = found[-1]
             seen = next(f for f in answer.findings if study.plan.oracle in ("", f.oracle))
-            again = f"powercut repro {seen.point} --from {shown_path(Path(kernel.run))}"
+            again = f"powercut repro {seen.point} --from {shlex.quote(full(kernel.run))}"
             shown.append((case, kernel.name, seen, again))
     return shown
 

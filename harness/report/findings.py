@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,8 +97,14 @@ def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -
 
 def repro_script(f: Finding, kernel: Sequence[str]) -> str:
     """A shell script that expects the run directory two levels above itself, so the run can be copied
-    anywhere. `kernel`: the options that name its kernel's files.
+    anywhere. `kernel`: the options that name its kernel's files. Where no `powercut` is in PATH, the
+    interpreter that wrote the script does it.
     """
     files = "".join(f" {shlex.quote(word)}" for word in kernel)
-    command = reproduce(f.case, f.state, f'"$run"{files}')
-    return f'#!/bin/sh\nset -eu\nrun=$(cd "$(dirname "$0")/../.." && pwd)\nexec {command} "$@"\n'
+    command = reproduce(f.case, f.state, f'"$run"{files}').removeprefix("powercut ")
+    module = __name__.partition(".")[0]
+    return (
+        '#!/bin/sh\nset -eu\nrun=$(cd "$(dirname "$0")/../.." && pwd)\n'
+        f'if command -v powercut >/dev/null; then\n\texec powercut {command} "$@"\nfi\n'
+        f'exec {shlex.quote(sys.executable)} -m {module} {command} "$@"\n'
+    )

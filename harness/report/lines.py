@@ -1,10 +1,11 @@
 """Command lines that reports and commands print for people to paste. Each repeats what was done, with the
-same kernel and modules.
+same kernel and modules. Paths are absolute: a line is pasted in another folder, or tomorrow.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from pathlib import Path
 from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Budget, Completions, Plan
-from harness.report.words import shown_path
 from harness.store import RunStore
 from harness.store.records import CaseInfo
 from harness.trust import may_hold
@@ -38,10 +38,10 @@ def can_be_shrunk(info: CaseInfo) -> bool:
 
 
 def source_words(store: RunStore, path: str) -> str:
-    """The arguments after `--from`: the run's path as the user would write it, and the files of its kernel
-    and its workloads, which are used only if the command line names them.
+    """The arguments after `--from`: the run's path, links in it not resolved, and the files of its kernel and
+    its workloads, which are used only if the command line names them.
     """
-    return shlex.join([path, *files_of(store)])
+    return shlex.join([full(path), *files_of(store)])
 
 
 def files_of(store: RunStore) -> list[str]:
@@ -54,12 +54,17 @@ def files_of(store: RunStore) -> list[str]:
 
 def source_of(plan: Plan, path: str) -> str:
     """`source_words` of a run with this plan."""
-    return shlex.join([path, *_own_files(plan)])
+    return shlex.join([full(path), *_own_files(plan)])
+
+
+def full(path: str | Path) -> str:
+    """The absolute path. Links such as `latest` are not resolved."""
+    return os.path.abspath(path)  # noqa: PTH100  # Path.resolve would follow the link
 
 
 def resume(plan: Plan, path: str) -> str:
     """The command that continues a stopped run."""
-    words = [path, *_own_files(plan)]
+    words = [full(path), *_own_files(plan)]
     if plan.cluster and not plan.cluster.startswith("local:"):
         words += ["--cluster", plan.cluster]
     if plan.recordings:
@@ -69,27 +74,32 @@ def resume(plan: Plan, path: str) -> str:
 
 def resume_measurement(kernel: str, modules: str | None, path: str, beside: Sequence[str] = ()) -> str:
     """The command that continues a stopped measurement."""
-    words = [path, *_kernel_files(kernel, modules), *(w for p in beside for w in _shown(["--beside", p]))]
+    words = [
+        full(path),
+        *_kernel_files(kernel, modules),
+        *(w for p in beside for w in _shown(["--beside", p])),
+    ]
     return f"powercut measure --resume {shlex.join(words)}"
 
 
 def resume_faults(workloads: Sequence[str], path: str) -> str:
     """The command that continues a stopped campaign of faults."""
-    return f"powercut faults --resume {shlex.join([path, *_workload_files(workloads)])}"
+    return f"powercut faults --resume {shlex.join([full(path), *_workload_files(workloads)])}"
 
 
 def resume_study(
     command: str, kernels: Sequence[str], workloads: Sequence[str], of_run: str, path: str
 ) -> str:
     """The command (`history`, `matrix`) that continues a stopped study. `of_run`: its report shows it too."""
-    words = [path, *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
+    words = [full(path), *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
     words += [*_workload_files(workloads), *(_shown(["--from", of_run]) if of_run else [])]
     return f"powercut {command} --resume {shlex.join(words)}"
 
 
 def run_again(plan: Plan, configuration: str, workload: str) -> str:
     """The command that records and judges one workload with the settings of `plan`."""
-    words = ["powercut", "run", "-c", configuration, "-w", workload, *_kernel(plan)]
+    named = full(workload) if "/" in workload else workload
+    words = ["powercut", "run", "-c", configuration, "-w", named, *_kernel(plan)]
     for option, value in (("--machine", plan.machine), ("--accel", plan.accel)):
         words += [option, value] if value != "auto" else []
     if plan.fault_models != ("prefix",):
@@ -117,8 +127,7 @@ def _workload_files(workloads: Sequence[str]) -> list[str]:
 
 def _argument(workload: str) -> str:
     """A path that `-w` does not take for a name."""
-    shown = shown_path(Path(workload))
-    return shown if "/" in shown else f"./{shown}"
+    return full(workload)
 
 
 def _of_case(source: str, case: CaseId) -> str:
@@ -150,5 +159,5 @@ def _kernel_files(kernel: str, modules: str | None, replaced: Sequence[str] = ()
 
 
 def _shown(option: Sequence[str]) -> list[str]:
-    """The option with its path relative to the working directory if it lies below it."""
-    return [*option[:1], *(shown_path(Path(path)) for path in option[1:])]
+    """The option with its path, absolute."""
+    return [*option[:1], *map(full, option[1:])]

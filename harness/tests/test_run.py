@@ -100,6 +100,13 @@ def test_a_kernel_or_recordings_that_are_not_there_leave_no_run_directory(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_module_that_is_not_there_is_said_not_to_be_there(tmp_path: Path) -> None:
+    """It was said not to be called *.ko."""
+    plan = Plan(configurations=["ext4/ordered"], workloads=["quick"], replaced=["/gone/ext4.ko"])
+    with pytest.raises(UsageError, match=r"there is no /gone/ext4\.ko"):
+        create_run(plan, tmp_path, "test")
+
+
 def test_a_run_that_could_not_be_started_leaves_nothing_and_latest_where_it_was(tmp_path: Path) -> None:
     """An empty run directory stayed, and `reports/latest` named it: the run before was hard to find."""
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])

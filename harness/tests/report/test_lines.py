@@ -10,7 +10,14 @@ import pytest
 
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
-from harness.report.lines import reproduce, resume, resume_measurement, run_again, source_words
+from harness.report.lines import (
+    reproduce,
+    resume,
+    resume_measurement,
+    run_again,
+    source_of,
+    source_words,
+)
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
 
@@ -40,25 +47,39 @@ def test_a_run_line_keeps_what_was_asked(asked: dict[str, object], options: str)
 
 
 def test_a_resume_line_names_the_files_that_only_a_command_line_may(tmp_path: Path) -> None:
-    line = resume(plan(kernel="/my kernels/linux", replaced=["/k/ext4.ko"]), "reports/latest")
+    line = resume(plan(kernel="/my kernels/linux", replaced=["/k/ext4.ko"]), "/reports/latest")
     assert shlex.split(line)[2:] == [
-        "--resume", "reports/latest", "--kernel", "/my kernels/linux", "--module", "/k/ext4.ko",
+        "--resume", "/reports/latest", "--kernel", "/my kernels/linux", "--module", "/k/ext4.ko",
     ]  # fmt: skip
-    assert resume(plan(kernel="debian-6.12"), "RUN") == "powercut run --resume RUN"
+    assert resume(plan(kernel="debian-6.12"), "/RUN") == "powercut run --resume /RUN"
     assert (
-        resume_measurement("/k/bzImage", None, "RUN") == "powercut measure --resume RUN --kernel /k/bzImage"
+        resume_measurement("/k/bzImage", None, "/RUN") == "powercut measure --resume /RUN --kernel /k/bzImage"
     )
 
 
 def test_a_reproduce_line_names_them_too(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "test", run_info()) as store:
-        assert source_words(store, "RUN") == "RUN"
+        assert source_words(store, "/RUN") == "/RUN"
         store.put_plan(plan(kernel="/k/bzImage"))
-        source = source_words(store, "a run")
+        source = source_words(store, "/a run")
     line = reproduce(CASE, CrashState(3), source)
-    assert line == "powercut repro ext4-ordered/append-fsync@3 --from 'a run' --kernel /k/bzImage"
+    assert line == "powercut repro ext4-ordered/append-fsync@3 --from '/a run' --kernel /k/bzImage"
 
 
-def test_paths_below_the_working_directory_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_right_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths below the working directory were relative to it: pasted elsewhere, a module `is not a kernel
+    module`.
+    """
     monkeypatch.chdir(tmp_path)
-    assert "--kernel arch/bzImage" in run_again(plan(kernel=str(tmp_path / "arch/bzImage")), "m", "w")
+    own = plan(kernel=str(tmp_path / "arch/bzImage"), replaced=["ext4.ko"], workloads=["my/wl.toml"])
+    again = run_again(own, "m", "my/wl.toml")
+    assert again == (
+        f"powercut run -c m -w {tmp_path}/my/wl.toml --kernel {tmp_path}/arch/bzImage "
+        f"--module {tmp_path}/ext4.ko"
+    )
+    (tmp_path / "latest").symlink_to("run")
+    for line in (resume(own, "latest"), source_of(own, "latest")):
+        words = shlex.split(line)
+        assert [w for w in words if "/" in w] == [
+            f"{tmp_path}/{name}" for name in ("latest", "arch/bzImage", "ext4.ko", "my/wl.toml")
+        ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -187,7 +189,9 @@ def test_the_folder_of_a_finding(
         ]
         assert len((folder / "description").read_text().splitlines()) == 1
         assert (folder / "dmesg").read_text().startswith("EXT4-fs (vdb): recovery complete")
-        golden("finding-report.txt", (folder / "report.txt").read_text())
+        report = (folder / "report.txt").read_text()
+        assert f"--from {tmp_path}/reports/latest" in report
+        golden("finding-report.txt", report.replace(f"{tmp_path}/", ""))
         golden("finding-crash.json", (folder / "crash.json").read_text())
         crash = json.loads((folder / "crash.json").read_text())
         assert msgspec.convert(crash["state"], CrashState) == finding.state
@@ -200,7 +204,9 @@ def test_the_folder_of_a_finding(
         }
 
 
-def test_the_script_finds_its_run_wherever_it_lies(demo: RunStore, tmp_path: Path) -> None:
+def test_the_script_finds_its_run_wherever_it_lies(
+    demo: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finding = demo.findings()[0]
     run = tmp_path / "a copy"
     script = run / "findings" / finding.id / "repro.sh"
@@ -217,6 +223,17 @@ def test_the_script_finds_its_run_wherever_it_lies(demo: RunStore, tmp_path: Pat
     files = ["--kernel", "/my kernels/bzImage"]
     expected = ["repro", str(finding.crash_point), "--from", str(run), *files, "--shell"]
     assert done.stdout.splitlines() == expected
+    # Without powercut in PATH, the interpreter that wrote it: the virtual environment is often not active.
+    python = tmp_path / "python"
+    fake.rename(python)
+    shell = shutil.which("sh")
+    assert shell is not None
+    monkeypatch.setattr(sys, "executable", str(python))
+    script.write_text(repro_script(finding, files))
+    (fake.parent / "dirname").symlink_to(str(shutil.which("dirname")))
+    alone = {**os.environ, "PATH": str(fake.parent)}
+    done = subprocess.run([shell, str(script)], env=alone, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["-m", "harness", *expected[:-1]]
 
 
 def test_a_finding_without_evidence_says_so(tmp_path: Path) -> None:
