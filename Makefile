@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run test lint deny unit fuzz chaos smoke bench verify reference planted rootfs findings wheel man image clean
+.PHONY: help setup run test lint deny unit fuzz chaos mutants smoke bench verify reference planted rootfs findings wheel man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ fuzz: setup  ## property tests of every parser, with a hundred times the example
 MINUTES ?= 20
 chaos: setup  ## attack the harness: kills, damage, hostile guests, full disks; make chaos MINUTES=20 SEED=1
 	.venv/bin/python -m harness.tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --json reports/chaos.json
+
+ONLY ?=
+mutants: setup  ## plant defects in the harness's own code: a test has to notice each; make mutants ONLY=oracles
+	.venv/bin/python -m harness.tests.mutants $(if $(ONLY),--only $(ONLY))
 
 lint: setup  ## types and style
 	cargo fmt --check
