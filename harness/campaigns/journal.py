@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.plan import Plan
 from harness.revisit.causes import Cause, Member, Symptom, by_cause
+from harness.store.layout import need_plain_run
+from harness.workloads.generate import is_generated
 
 SCHEMA = 1
 JOURNAL = "journal.jsonl"
@@ -239,9 +242,24 @@ class Journal:
             try:
                 if digest != _digest(body):
                     raise ValueError("its digest is another")
-                self.ledger.add(msgspec.json.decode(body, type=Line))
+                line: Line = msgspec.json.decode(body, type=Line)
+                _need_ours(line)
+                self.ledger.add(line)
             except (ValueError, msgspec.MsgspecError):
                 self.ledger.damaged += 1
+
+
+_RUN = re.compile(r"batches/\d+/runs/[^/]+")
+
+
+def _need_ours(line: Line) -> None:
+    """Raises ValueError for a line that this program did not write: a journal may come from somebody else,
+    and names neither files of this host nor directories beside the campaign's.
+    """
+    if isinstance(line, Begun) and not all(map(is_generated, line.workloads)):
+        raise ValueError("it names workloads that are not generated")
+    if isinstance(line, Done) and line.run and not _RUN.fullmatch(line.run):
+        raise ValueError("its run is somewhere else")
 
 
 def _digest(body: bytes) -> bytes:
@@ -256,6 +274,7 @@ def read_ledger(folder: Path) -> Ledger:
 def load_plan(folder: Path) -> CampaignPlan:
     """The plan of a campaign. Raises StoreError for a directory that holds none."""
     file = folder / "plan.json"
+    need_plain_run(folder)
     try:
         plan = msgspec.json.decode(file.read_bytes(), type=CampaignPlan)
     except (OSError, msgspec.MsgspecError) as e:

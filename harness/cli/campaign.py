@@ -17,6 +17,7 @@ from harness.campaigns.work import End, carry_out, create
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    RunDirectory,
     asked_budget,
     asked_states,
     beside_resume,
@@ -59,7 +60,7 @@ HOUR_S = 3600.0
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once.")  # fmt: skip
 @out_option("Where runs are kept.")
-@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
               help="Go on with a campaign that was stopped or killed.")  # fmt: skip
 @guarded
 def campaign_command(**given: Any) -> ExitCode:

@@ -13,6 +13,7 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
     OneOf,
+    RunDirectory,
     asked_budget,
     asked_states,
     beside_resume,
@@ -90,7 +91,7 @@ from harness.trust import need_named_workloads
 @out_option("Where runs are kept.")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=RunDirectory(exists=True),
     metavar="RUN",
     help="Continue a stopped campaign: try the faults that are left, or were left undecided.",
 )

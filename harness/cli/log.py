@@ -89,7 +89,7 @@ def _row(entry: LogEntry, times: dict[int, str]) -> dict[str, object]:
 
 def _times(log: WriteLog, events: Path) -> dict[int, str]:
     """What to show of each entry's times, by number; nothing where the log has no events."""
-    if not events.is_file():
+    if not events.is_file() or events.is_symlink():
         return {}
     with OwnedFolder("powercut-log-") as folder:
         text = unpack(events, folder.path / "events", EVENTS_BYTES_MAX).read_text(errors="backslashreplace")

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import accel_option, listed, named_here, out_option
+from harness.cli.options import RunDirectory, accel_option, listed, named_here, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
@@ -90,7 +90,7 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
 @click.option(
     "--beside",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=RunDirectory(exists=True),
     metavar="RUN",
     help="Show this measurement of another kernel in the same report; with --resume, too. Repeatable.",
 )
@@ -98,7 +98,7 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
 @out_option("Where runs are kept.")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=RunDirectory(exists=True),
     metavar="RUN",
     help="Continue a stopped run: measure what is missing, and write its report again.",
 )

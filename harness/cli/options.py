@@ -69,6 +69,15 @@ class Folder(click.Path):
         return path
 
 
+class RunDirectory(click.Path):
+    """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a study, a
+    measurement. What it names is used only by way of `harness.trust`.
+    """
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(path_type=Path, exists=exists, file_okay=not exists)
+
+
 MACHINE = OneOf(lambda: ["auto", *names()])
 ACCEL = OneOf(lambda: ["auto", *accelerators()])
 
@@ -95,7 +104,7 @@ def out_option(said: str | None = None) -> Decorator:
 source_option = click.option(
     "--from",
     "source",
-    type=click.Path(path_type=Path),
+    type=RunDirectory(),
     default=REPORTS / "latest",
     show_default=True,
     metavar="RUN",
@@ -260,7 +269,7 @@ selection_options = [
     ),
     click.option(
         "--failed-from",
-        type=click.Path(path_type=Path),
+        type=RunDirectory(),
         metavar="RUN",
         help="Only the cases that failed in RUN and were not expected to, or were left undecided, recorded "
         "anew: with RUN's kernel, states, oracles and all else that a verdict depends on, but for what is "

@@ -13,6 +13,7 @@ import msgspec
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    RunDirectory,
     beside_resume,
     is_typed,
     listed,
@@ -52,7 +53,7 @@ _jobs_option = click.option("-j", "--jobs", type=click.IntRange(1, 256), default
                             show_default=True, help="Guests to run at once.")  # fmt: skip
 _resume_option = click.option(
     "--resume",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=RunDirectory(exists=True),
     metavar="DIR",
     help="Continue one with the kernels, and the undecided cases, that are left.",
 )

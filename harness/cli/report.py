@@ -10,7 +10,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, NewFile, open_run, out_option
+from harness.cli.options import REPORTS, NewFile, RunDirectory, open_run, out_option
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
@@ -32,7 +32,7 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 
 
 @click.command("report")
-@click.argument("run", type=click.Path(path_type=Path), default=REPORTS / "latest")
+@click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
 @click.option(
     "--expect",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -60,8 +60,8 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
 
 
 @click.command("compare")
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
+@click.argument("first", type=RunDirectory())
+@click.argument("second", type=RunDirectory())
 @click.option(
     "--by",
     type=click.Choice(["states", "findings"]),

@@ -25,6 +25,7 @@ from harness.cli.estimate import estimate
 from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    RunDirectory,
     asked_budget,
     asked_oracles,
     asked_states,
@@ -133,7 +134,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 )
 @click.option(
     "--recordings",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=RunDirectory(exists=True),
     metavar="RUN",
     help="Judge the recordings of RUN on this kernel and machine, instead of making new ones.",
 )
@@ -187,7 +188,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, exists=True),
+    type=RunDirectory(exists=True),
     metavar="RUN",
     help="Continue a stopped run.",
 )

@@ -12,7 +12,15 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import Folder, NewFile, named_here, open_run, own_files_options, with_options
+from harness.cli.options import (
+    Folder,
+    NewFile,
+    RunDirectory,
+    named_here,
+    open_run,
+    own_files_options,
+    with_options,
+)
 from harness.errors import ExitCode
 from harness.host.files import write_atomically
 from harness.host.progress import progress_for
@@ -28,7 +36,7 @@ _SHOWN = 6
 
 
 @click.command("triage")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=RunDirectory())
 @click.option("--expected", is_flag=True, help="Known failures (--expect), too.")
 @with_options(own_files_options)
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the causes as JSON, too.")

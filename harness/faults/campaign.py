@@ -38,7 +38,7 @@ from harness.plan import Budget, Plan
 from harness.report.words import plural
 from harness.run import create_run, execute
 from harness.store import RunStore
-from harness.store.layout import latest
+from harness.store.layout import latest, need_plain_run
 from harness.store.lock import locked
 from harness.store.records import CaseStatus
 from harness.summary import CaseSummary, Summary, summarise
@@ -136,6 +136,7 @@ def create(plan: FaultsPlan, out: Path) -> Path:
 
 def load_plan(path: Path) -> FaultsPlan:
     """The plan of a run directory. Raises StoreError if it holds no campaign."""
+    need_plain_run(path)
     try:
         return msgspec.json.decode((path / "plan.json").read_bytes(), type=FaultsPlan)
     except (OSError, msgspec.MsgspecError) as e:

@@ -139,7 +139,8 @@ def campaign_html(campaign: Campaign, path: Path) -> str:
 def _examples(row: Row, path: Path) -> Sequence[tuple[Sighting, str]]:
     """What each oracle found first, with the command that shows it again."""
     first = {s.oracle: s for s in reversed(row.sightings)}
-    run = _source(path / row.runs[0]) if row.runs else ""
+    inside = bool(row.runs) and (path / row.runs[0]).resolve().is_relative_to(path.resolve())
+    run = _source(path / row.runs[0]) if inside else ""
     return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]
 
 

@@ -32,6 +32,7 @@ from harness.measurements.results import Cell, Measurement, Table
 from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
+from harness.store.layout import need_plain_run
 
 SURROUNDINGS_NAME = "surroundings.json"
 WARM_UP = 0.2
@@ -95,6 +96,7 @@ def create(plan: MeasurePlan, out: Path) -> Path:
 
 def load_plan(path: Path) -> MeasurePlan:
     """The plan of a run directory. Raises StoreError if it holds no measurement."""
+    need_plain_run(path)
     try:
         return msgspec.json.decode((path / "plan.json").read_bytes(), type=MeasurePlan)
     except (OSError, msgspec.MsgspecError) as e:

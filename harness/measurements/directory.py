@@ -15,6 +15,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.host.files import write_atomically
+from harness.host.trees import need_plain
 from harness.measurements.results import Measurement
 
 FILE_NAME = "measurements.json"
@@ -40,5 +41,6 @@ def write_measurements(run: Path, measurements: Sequence[Measurement]) -> None:
 
 def read_measurements(run: Path) -> list[Measurement]:
     """Those of a run directory; an empty list where it holds none."""
+    need_plain(run)
     path = run / FILE_NAME
     return msgspec.json.decode(path.read_bytes(), type=list[Measurement]) if path.exists() else []

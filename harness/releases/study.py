@@ -14,6 +14,7 @@ answers of one kernel come from one installation.
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from harness.releases.results import SCHEMA, OnKernel, Study, StudyPlan, answer_
 from harness.report.words import plural
 from harness.run import create_run, execute
 from harness.store import RunStore
-from harness.store.layout import latest
+from harness.store.layout import latest, need_plain_run
 from harness.store.lock import locked
 from harness.summary import CaseVerdict, Summary, summarise
 
@@ -62,12 +63,16 @@ def load_plan(path: Path) -> StudyPlan:
     plan that cannot be read.
     """
     file = path / _PLAN_NAME
+    need_plain_run(path)
     if not file.is_file() or (path / "run.json").exists():
         raise UsageError(f"{path} is not the directory of a study", "name one that powercut matrix made")
     try:
-        return msgspec.json.decode(file.read_bytes(), type=StudyPlan)
+        plan = msgspec.json.decode(file.read_bytes(), type=StudyPlan)
     except msgspec.MsgspecError as e:
         raise StoreError(f"{file}: {e}", "start a new study") from e
+    if not re.fullmatch("(?:[0-9a-f]{12})?", plan.finding):  # it names a file
+        raise StoreError(f"{file}: {plan.finding!r} is no finding", "start a new study")
+    return plan
 
 
 def carry_out(

@@ -20,17 +20,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.host.trees import need_plain
 from harness.model import CaseId
 
 RUN = "run.json"
 PLAN = "plan.json"
 DATABASE = "powercut.sqlite"
 LOCK = "lock"
+SCRATCH = "scratch"
 
 
 def runs(reports: Path) -> Path:
     """The directory of all runs."""
     return reports / "runs"
+
+
+def need_plain_run(path: Path) -> None:
+    """Raises StoreError for a directory of ours (a run, or what holds runs) with symbolic links in it."""
+    need_plain(path, _is_scratch)
+
+
+def _is_scratch(path: Path) -> bool:
+    """What a run deletes before it looks into it: a run that is at work has sockets there."""
+    return path.name == SCRATCH and (path.parent / RUN).is_file()
 
 
 def latest(reports: Path) -> Path:
@@ -97,7 +109,7 @@ class RunLayout:
 
     @property
     def scratch(self) -> Path:
-        return self.path / "scratch"
+        return self.path / SCRATCH
 
     def base(self, filesystem: str, mode: str) -> Path:
         """The compressed base image, shared by all workloads of a mode."""

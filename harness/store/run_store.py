@@ -33,7 +33,7 @@ from harness.store.directory import (
     write_info,
     write_plan,
 )
-from harness.store.layout import DATABASE, RunLayout
+from harness.store.layout import DATABASE, RunLayout, need_plain_run
 from harness.store.lock import locked
 from harness.store.records import (
     SCHEMA,
@@ -104,9 +104,11 @@ class RunStore:
     @classmethod
     def open(cls, path: Path) -> RunStore:
         """Open a run directory, or a link to one, and verify everything in it against its digests. Raises
-        StoreError if it is not a run directory, was written by another version, or is damaged.
+        StoreError if it is not a run directory, was written by another version, is damaged, or has symbolic
+        links in it.
         """
         path = path.resolve()
+        need_plain_run(path)
         info = read_info(path)
         file = path / DATABASE
         if not file.is_file():

@@ -10,7 +10,7 @@ import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import Begun, CampaignPlan, Journal, Ledger, load_plan, read_ledger
+from harness.campaigns.journal import Begun, CampaignPlan, Done, Journal, Ledger, load_plan, read_ledger
 from harness.campaigns.page import campaign_html, campaign_json, campaign_text, shown, write_reports
 from harness.campaigns.work import MOST_FAILED, End, create
 from harness.cli.campaign import exit_code
@@ -325,3 +325,18 @@ def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
 def test_a_kill_is_no_interruption(tmp_path: Path) -> None:
     """The toy's kill must not be caught: else these tests would show nothing."""
     assert not issubclass(Killed, Exception | KeyboardInterrupt)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        Begun(batch=1, at=0, generator="random", workloads=("random1-1-20", "/theirs/app")),
+        Done(batch=1, at=0, run="/home/me/runs/private"),
+        Done(batch=1, at=0, run="batches/1/runs/../../../../../private"),
+    ],
+)
+def test_a_journal_names_no_files_of_the_host(line: Begun | Done, tmp_path: Path) -> None:
+    """The journal of somebody else's campaign named applications for its next batch: they came along."""
+    Journal(tmp_path).put(line)
+    ledger = read_ledger(tmp_path)
+    assert (ledger.begun, ledger.done, ledger.damaged) == ({}, {}, 1)
