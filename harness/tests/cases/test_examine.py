@@ -357,6 +357,32 @@ def test_outcomes_differ_in_all_that_the_oracles_look_at(
     assert bool(examiner.doubt) is doubt
 
 
+USED = Usability()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (GOOD, dataclasses.replace(GOOD, tree={"": dataclasses.replace(ROOT, mode=0o700)}), False),
+        (GOOD, dataclasses.replace(GOOD, lost="Kernel panic"), False),
+        (GOOD, dataclasses.replace(GOOD, usable=USED), False),
+        (USED, Usability(mount_errno=5), False),
+        (USED, Usability(unmount_errno=5), False),
+        (USED, Usability(errors=(CallError(Call.UNLINK, "f", 5),)), False),
+        (USED, Usability(lost="Kernel panic"), False),
+        (USED, Usability(kernel_log=("EXT4-fs error (device vda): bad",)), False),
+        (USED, Usability(kernel_log=("EXT4-fs (vda): mounted",)), True),
+        (GOOD, dataclasses.replace(GOOD, checks=(CheckResult(0, 1, ""),)), True),
+    ],
+)
+def test_what_tells_two_outcomes_apart_is_what_oracles_judge(
+    recording: Recording, one: Outcome | Usability, other: Outcome | Usability, same: bool
+) -> None:
+    """The memo's test ignored trees of one size, kernels that died, and all that came of writing."""
+    a, b = (dataclasses.replace(GOOD, usable=o) if isinstance(o, Usability) else o for o in (one, other))
+    assert Examiner(recording).same(a, b) is same
+
+
 def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> list[FsckReads]:
     """What fsck says, one time after the other; what is left of it."""
     left = list(answers)
@@ -524,6 +550,31 @@ def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
     second = examiner.judge(CrashState(2), look(examiner, worker, 2).seen)
     assert {v.oracle for v in second.violations} == {"kernel-log"}
     assert not worker.disk.memo, "nothing is kept of a visit that was not complete"
+
+
+def test_an_outcome_is_that_of_one_guest(recording: Recording) -> None:
+    """What a guest saw that was lost later was told of a state that the next guests could not recover."""
+    worker = FakeWorker({1: [GOOD, GuestLost("hangs")]})
+    worker.uses = {1: [GuestLost("gone")]}
+    assert look(Examiner(recording), worker, 1).seen == Unseen("hangs")
+
+
+@pytest.mark.parametrize("answer", [Usability(unmount_errno=errno.EIO), Usability(undecided="late")], ids=str)
+def test_writing_that_did_not_come_to_its_end_is_the_answer_for_no_other_state(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, answer: Usability
+) -> None:
+    """What came of it may depend on more than what was read: such an answer was recalled for states that had
+    never been written to.
+    """
+    same_blocks(monkeypatch)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    worker.uses = {1: [answer]}
+    worker.used_blocks = (7,)
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    assert not worker.disk.memo
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.PASS
+    assert worker.used == [1, 2]
 
 
 def test_a_guest_that_is_lost_once_while_it_is_written_to_is_replaced(recording: Recording) -> None:

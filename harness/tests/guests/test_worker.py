@@ -65,13 +65,17 @@ class PlayedDisk:
 class PlayedGuest:
     """Answers every `Recover` in the same way, and every `Use`."""
 
+    unmounted = wire.Unmounted(0, ["unmounted"], True)
+
     def __init__(self, answer: wire.Recovered, used: wire.Used, hello: wire.Hello) -> None:
         self._answer, self._used = answer, used
         self.hello = hello
 
-    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> wire.Recovered | wire.Used:
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> msgspec.Struct:
         if isinstance(message, wire.Use):
             return self._used
+        if isinstance(message, wire.Unmount):
+            return self.unmounted
         assert isinstance(message, wire.Recover)
         return self._answer
 
@@ -155,6 +159,18 @@ def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) ->
     assert (played.booted, PlayedDisk.made) == (1, 1)
     played.worker.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (2, 2)
+
+
+@pytest.mark.parametrize("complete", [(True, False), (False, True)])
+def test_a_kernel_log_with_lines_missing_is_none_where_checks_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: tuple[bool, bool]
+) -> None:
+    """Such an outcome has two parts of the kernel's log: until the checks, and until the unmount."""
+    recovered, unmounted = complete
+    monkeypatch.setattr(PlayedGuest, "unmounted", wire.Unmounted(0, [], unmounted))
+    played = Played(tmp_path, msgspec.structs.replace(GOOD, log_complete=recovered))
+    with pytest.raises(GuestError, match="log of state @3 was lost"):
+        played.worker.recover(played.target, STATE, lambda tree, run: ())
 
 
 def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
@@ -331,6 +347,13 @@ def test_results_that_are_not_of_what_was_asked_lose_the_guest(
     """A result's index chose the operation to name: IndexError. No result at all counted as success."""
     with pytest.raises(GuestLost, match="operations"):
         record(tmp_path, OperationKind.SYNC, *results)
+
+
+def test_fewer_results_than_operations_lose_the_guest(tmp_path: Path) -> None:
+    """What nobody did would be held against the file system."""
+    guest, wanted = Answers(wire.OperationResult(0)), [Operation(OperationKind.SYNC)] * 2
+    with pytest.raises(GuestLost, match="1 results of 2 operations"):
+        Played(tmp_path).worker._run(cast(Any, guest), wanted, lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures as cf
 import enum
 import os
+import random
 import re
 import shutil
 import signal
@@ -93,7 +94,7 @@ def _copy(root: Path, tree: Path, files: Sequence[str]) -> None:
     """Make `tree` hold these files of `root` and no others; equal ones keep their times."""
     wanted = set(files)
     for path in [p for p in tree.rglob("*") if p.is_file() and not p.is_symlink()] if tree.exists() else []:
-        if str(path.relative_to(tree)) not in wanted:
+        if path.parent.name != "__pycache__" and str(path.relative_to(tree)) not in wanted:
             path.unlink()
     for name in files:
         source, copy = root / name, tree / name
@@ -128,11 +129,17 @@ def try_one(trees: Trees, mutant: Mutant) -> Result:
             text = planted(before, mutant)
         except (OSError, CannotPlant) as e:
             return Result(mutant, Fate.STALE, str(e))
+        times = file.stat()
         try:
             file.write_text(text)
+            if file.suffix == ".py":
+                # of no other version: Python knows what it has compiled by size and time, in whole seconds
+                os.utime(file, (times.st_atime, random.randrange(1 << 30)))  # noqa: S311  # no secret
             ended = run_tests(tree, mutant.tests, trees.cargo)
         finally:
             file.write_text(before)
+            if file.suffix == ".py":  # cargo builds anew what is newer than what it built
+                os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     fate = {True: Fate.KILLED, False: Fate.SURVIVED, None: Fate.BROKEN}[ended.failed]
     return Result(mutant, fate, ended.by, time.monotonic() - begun)
 
@@ -154,7 +161,7 @@ def run_tests(tree: Path, tests: Tests, cargo: Path) -> Ended:
     if tests.paths:
         argv = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--no-header", "--tb=no"]
         argv += ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not vm", *tests.paths]
-        ended = _pytest_said(*_run(argv, tree, {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}))
+        ended = _pytest_said(*_run(argv, tree, {"PYTHONPATH": str(tree)}))
         if ended.failed is not False:
             return ended
     for crate in tests.crates:
