@@ -56,7 +56,7 @@ def execute(
     """
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
         # 1. Look up names: they become profiles, workloads, a kernel.
-        asked = _look_up(plan)
+        asked = look_up(plan)
         need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked)
@@ -124,7 +124,7 @@ class Asked:
         return [w for w in self.workloads if w.name not in self.lacking]
 
 
-def _look_up(plan: Plan) -> Asked:
+def look_up(plan: Plan) -> Asked:
     """Raises UsageError or KernelError for what does not exist, or would not be tested."""
     kernel = find_chosen(plan.kernel_choice)
     asked = Asked(select_cases(plan), kernel, {})

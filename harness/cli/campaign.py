@@ -59,7 +59,7 @@ HOUR_S = 3600.0
 @click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once.")  # fmt: skip
-@out_option("Where runs are kept.")
+@out_option()
 @click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
               help="Go on with a campaign that was stopped or killed.")  # fmt: skip
 @guarded

@@ -76,7 +76,10 @@ def _install(names: Sequence[str], *, yes: bool) -> None:
     except click.Abort as e:
         raise UsageError("there is nobody to ask", "add --yes") from e
     if subprocess.run([*command, *names], check=False).returncode:
-        raise EnvironmentLacks("apt-get could not install them", "run apt-get update, then try again")
+        raise EnvironmentLacks(
+            "apt-get could not install them",
+            "if it cannot reach its mirror: check the network; else: run apt-get update, then try again",
+        )
 
 
 def _elsewhere(known: str, names: Sequence[str]) -> EnvironmentLacks:

@@ -88,7 +88,7 @@ from harness.trust import need_named_workloads
     show_default=True,
     help="Guests to run at once, and processes that compile.",
 )
-@out_option("Where runs are kept.")
+@out_option()
 @click.option(
     "--resume",
     type=RunDirectory(exists=True),

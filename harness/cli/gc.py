@@ -44,7 +44,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # not generic before clic
 @click.option(
     "-v", "--verbose", is_flag=True, help="List every run and entry, not only what would be deleted."
 )
-@out_option("Where runs are kept.")
+@out_option()
 @guarded
 def gc_command(
     run_days: float | None, cache_days: float | None, yes: bool, verbose: bool, out: Path

@@ -95,7 +95,7 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     help="Show this measurement of another kernel in the same report; with --resume, too. Repeatable.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of everything random.")
-@out_option("Where runs are kept.")
+@out_option()
 @click.option(
     "--resume",
     type=RunDirectory(exists=True),

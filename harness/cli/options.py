@@ -90,14 +90,15 @@ def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list
     return names
 
 
-def out_option(said: str | None = None) -> Decorator:
+def out_option(said: str = "Where runs are kept") -> Decorator:
     """--out, the directory that holds the runs."""
     return click.option(
         "--out",
         type=Folder(),
         default=REPORTS,
         show_default=True,
-        help=said,
+        metavar="DIR",
+        help=f"{said}: in DIR/runs; DIR/latest is the one begun last.",
     )
 
 

@@ -68,7 +68,7 @@ _resume_option = click.option(
 @_kernels_option
 @own_workloads_option
 @_jobs_option
-@out_option("Where runs are kept.")
+@out_option()
 @_resume_option
 @guarded
 def history_command(case: str | None, **given: Any) -> ExitCode:
@@ -148,7 +148,7 @@ def _kernels(given: dict[str, Any]) -> list[str]:
 @click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
               metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
 @_jobs_option
-@out_option("Where runs are kept.")
+@out_option()
 @_resume_option
 @guarded
 def matrix_command(**given: Any) -> ExitCode:

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, NewFile, RunDirectory, open_run, out_option
+from harness.cli.options import REPORTS, NewFile, RunDirectory, is_typed, open_run, out_option
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
@@ -221,7 +221,12 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
             sets += [(name, f"set: {summary}") for name, (_, summary) in GENERATED_SETS.items()]
             return [*written, *sets, (random_name(17, 20), "random: 20 operations from seed 17")]
         case _:
-            return [_run_row(path) for path in sorted(runs(out).glob(f"*/{RUN}"))]
+            if is_typed("out") and not out.is_dir():
+                raise UsageError(f"there is no {out}", "name what was given to powercut run: --out DIR")
+            found = sorted(runs(out).glob(f"*/{RUN}"))
+            if not found:
+                errors.say(f"no run in {runs(out)}")
+            return [_run_row(path) for path in found]
 
 
 def _run_row(path: Path) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import resume
 from harness.report.words import plural
-from harness.run import execute, new_run, select_cases
+from harness.run import execute, look_up, new_run, select_cases
 from harness.store import RunStore
 from harness.summary import Summary, shell_code
 from harness.trust import resumable
@@ -184,7 +184,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="FILE",
     help="Write a line of JSON when the run begins, when a case is done, and at the end; -: standard output.",
 )
-@out_option("Where runs are kept.")
+@out_option()
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
 @click.option(
     "--resume",
@@ -341,6 +341,7 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
 
 def _show(plan: Plan, *, names: bool) -> ExitCode:
     """Print what a run would do (--no-action)."""
+    look_up(plan)  # what the run itself would refuse
     kernel = find_chosen(plan.kernel_choice)
     cases = select_cases(plan)
     console.say(f"kernel: {kernel.name} ({kernel.image})")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import GuestLost, UsageError
+from harness.errors import EnvironmentLacks, GuestLost, UsageError
 from harness.guests.machine import Machine, machine_of, profile_of
 from harness.host.cache import cache_dir
 from harness.host.files import write_atomically
@@ -44,7 +44,10 @@ def choose_accel(
             raise UsageError(
                 f"{profile.title} has no accelerator {wanted!r}", f"one of: {', '.join(profile.accelerators)}"
             )
-        return Chosen(machine_of(name, wanted), "asked for")
+        machine = machine_of(name, wanted)
+        if wanted != last:
+            _need(machine, try_one, known_good=known_good)
+        return Chosen(machine, "asked for")
     reason = ""
     for accel in better:
         machine = machine_of(name, accel)
@@ -54,13 +57,28 @@ def choose_accel(
     return Chosen(machine_of(name, last), reason)
 
 
-def _tried(machine: Machine, try_one: Callable[[Machine], None], *, known_good: bool) -> str:
-    """Why no kernel comes up with this accelerator; empty if one does."""
+def _need(machine: Machine, try_one: Callable[[Machine], None], *, known_good: bool) -> None:
+    """Raises EnvironmentLacks where the accelerator that was asked for is known not to work here: each case
+    would be UNKNOWN, a minute later. What failed before is tried once more: it may have been mended.
+    """
+    why = machine.accel_lacks() or _tried(machine, try_one, known_good=known_good)
+    if why and not machine.accel_lacks():
+        why = _tried(machine, try_one, known_good=known_good, again=True)
+    if why:
+        raise EnvironmentLacks(
+            f"{machine.accel.upper()} was asked for: {why}", "leave the accelerator to powercut: auto"
+        )
+
+
+def _tried(
+    machine: Machine, try_one: Callable[[Machine], None], *, known_good: bool, again: bool = False
+) -> str:
+    """Why no kernel comes up with this accelerator; empty if one does. `again`: whatever is remembered."""
     memory = cache_dir() / "accel.json"
     known = _remembered(memory)
     host = f"{platform.release()} {platform.processor() or platform.machine()}"
     key = f"{host} {machine.name}-{machine.version()} {machine.accel}"
-    if key not in known:
+    if again or key not in known:
         try:
             try_one(machine)
             known[key] = ""

@@ -157,9 +157,15 @@ def find_program(wanted: str) -> Path:
     if not found:
         raise EnvironmentLacks(
             f"the program {name}, which a workload runs in the guest, is not installed",
-            f"run: apt-get install {package or PurePosixPath(name).name}",
+            f"run: apt-get install {package}" if package else _whose(name),
         )
     return Path(found).resolve()
+
+
+def _whose(name: str) -> str:
+    """What to do about a program of which no package is known: the name may be mistyped as well."""
+    search = f"apt-file search bin/{PurePosixPath(name).name}"
+    return f"is {name} spelled rightly? `{search}` tells the package to install"
 
 
 def in_guest(path: str) -> str:

@@ -106,7 +106,8 @@ class Archive:
         new = set(folder.glob("*.deb")) - before
         if got.returncode or not new:
             raise EnvironmentLacks(
-                f"apt-get download {package} failed: {_complaint(got)}", self.how_to_refresh
+                f"apt-get download {package} failed: {_complaint(got)}",
+                NO_NETWORK if _is_offline(got) else self.how_to_refresh,
             )
         return new.pop()
 
@@ -190,6 +191,20 @@ def _complaint(done: subprocess.CompletedProcess[str]) -> str:
     return "; ".join(dict.fromkeys(errors[:3])) or (lines or ["nothing"])[-1]
 
 
+NO_NETWORK = (
+    "check the network; powercut fetch, on a host that has one, fills a cache that can be copied here"
+)
+
+
+def _is_offline(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether apt could not reach the archive: new package lists are out of reach as well."""
+    signs = (
+        "Could not resolve", "Temporary failure", "Could not connect", "Cannot initiate the connection",
+        "Network is unreachable", "Connection timed out", "Connection refused", "No route to host",
+    )  # fmt: skip
+    return any(sign in done.stdout + done.stderr for sign in signs)
+
+
 def _no_lists(suite: str, source: Source, done: subprocess.CompletedProcess[str]) -> EnvironmentLacks:
     said = _complaint(done)
     if "does not have a Release file" in done.stderr or re.search(r"\b404\b", done.stdout + done.stderr):
@@ -203,7 +218,8 @@ def _no_lists(suite: str, source: Source, done: subprocess.CompletedProcess[str]
             "run: apt-get install --only-upgrade debian-archive-keyring",
         )
     return EnvironmentLacks(
-        f"no package lists of the suite {suite}: {said}", "check that apt-get update works here"
+        f"no package lists of the suite {suite}: {said}",
+        NO_NETWORK if _is_offline(done) else "check that apt-get update works here",
     )
 
 

@@ -50,6 +50,14 @@ def is_program(path: Path) -> bool:
     return first is not None and struct.unpack_from("<Q", program, first + _ADDRESS)[0] < _KERNEL_HALF
 
 
+def is_object(path: Path) -> bool:
+    """Whether a file is what a compiler makes before it is linked (ET_REL), as a kernel module is."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    whole = head.startswith(_MAGIC) and len(head) == _HEADER_BYTES
+    return whole and struct.unpack_from("<H", head, 16)[0] == 1
+
+
 def _headers(program: bytes, kind: int) -> Iterator[int]:
     """Offsets of the program headers of a kind."""
     if not program.startswith(_MAGIC) or len(program) < _HEADER_BYTES:

@@ -139,6 +139,11 @@ def look_up_kernel(
             raise UsageError(
                 f"there is no {path.absolute()}", "name the module that your build made: fs/ext4/ext4.ko"
             )
+        if path.is_file() and path.suffix == ".ko" and not elf.is_object(path):
+            raise UsageError(
+                f"{path} is not a kernel module: it is no ELF object ({path.stat().st_size:,} bytes)",
+                "build it again: make M=fs/ext4 modules",
+            )
         if not path.is_file() or path.suffix != ".ko":
             raise UsageError(
                 f"{path} is not a kernel module (a file whose name ends in .ko)",

@@ -137,7 +137,18 @@ def _read(directory: Path) -> _Description:
     except FileNotFoundError as e:
         raise UsageError(f"{directory} has no {DESCRIPTION}, so it is no workload", _HELP) from e
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {e}", f"it needs `summary`; {_HELP}") from e
+        raise UsageError(f"{path}: {e}", f"{next_key(e, _Description)}; {_HELP}") from e
+
+
+def next_key(e: Exception, table: type[msgspec.Struct]) -> str:
+    """What to do about a file of TOML that is no such table: which key was meant, or which ones there are."""
+    keys = {f.encode_name: f.required for f in msgspec.structs.fields(table)}
+    wrong = re.search(r"unknown field `([^`]*)`", str(e))
+    if wrong and "$." not in str(e):
+        if near := difflib.get_close_matches(wrong[1], keys, n=1):
+            return f"is {near[0]} meant?"
+        return f"leave out {wrong[1]}; there is {', '.join(keys)}"
+    return f"it needs {' and '.join(key for key, required in keys.items() if required)}"
 
 
 def _need_program(path: Path, described: _Description) -> None:

@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.oracles.replay import need_possible
-from harness.workloads.applications import is_application, load_application
+from harness.workloads.applications import is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
@@ -190,7 +190,7 @@ def _load_operations(path: Path) -> Workload:
     try:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {e}", "it needs `summary` and a list `operations`") from e
+        raise UsageError(f"{path}: {e}", next_key(e, _OperationList)) from e
     lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
     if not 0 < len(lines) <= MAX_OPERATIONS:
         raise UsageError(f"{path}: {len(lines)} operations; 1 to {MAX_OPERATIONS} are possible")

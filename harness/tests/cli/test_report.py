@@ -47,9 +47,14 @@ def test_runs_that_pile_up_are_mentioned_with_what_they_take(
     assert (f"{count} runs, {size_mib:,} MiB; powercut gc" in done.stdout) is told
 
 
-def test_list_runs_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
+def test_list_runs_of_an_empty_folder_is_empty_and_says_so(tmp_path: Path) -> None:
+    """Nothing was said, also of a folder that does not exist."""
     done = powercut("list", "runs", "--out", tmp_path)
-    assert (done.exit_code, done.output) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"no run in {tmp_path}/runs" in " ".join(done.stderr.split())
+    gone = powercut("list", "runs", "--out", tmp_path / "nope")
+    assert gone.exit_code == ExitCode.USAGE
+    assert "nope" in gone.stderr
 
 
 def recorded(

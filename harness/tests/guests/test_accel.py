@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import GuestLost, KernelError, VersionsDiffer
+from harness.errors import EnvironmentLacks, GuestLost, KernelError, VersionsDiffer
 from harness.guests import accel, kvm, qemu, wire
 from harness.guests.machine import Machine
 from harness.guests.worker import _need_modules
@@ -88,3 +88,15 @@ def test_a_module_for_another_kernel_is_named(number: int, told: str) -> None:
 
 def test_a_module_without_its_hardware_is_no_matter() -> None:
     _need_modules(hello(crc32c_intel=errno.ENODEV))
+
+
+def test_an_accelerator_that_was_asked_for_and_does_not_work_is_said_at_once(memory: Path) -> None:
+    """`--accel kvm` was taken where `powercut doctor` knew that it fails: each case was UNKNOWN, a minute
+    later.
+    """
+    with pytest.raises(EnvironmentLacks, match="KVM was asked for: KVM is there, but") as caught:
+        accel.choose_accel("qemu", "kvm", is_lost)
+    assert "auto" in caught.value.next_step
+    assert accel.choose_accel("qemu", "kvm", comes_up).machine.accel == "kvm", "it may have been mended"
+    assert accel.choose_accel("qemu", "kvm", never).machine.accel == "kvm"
+    assert accel.choose_accel("qemu", "tcg", never).machine.accel == "tcg"

@@ -102,6 +102,9 @@ def test_a_modules_directory_without_modules_is_refused(tmp_path: Path) -> None:
 def test_a_module_that_is_no_module_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         find_kernel("debian-6.12", None, [tmp_path / "ext4.ko"])
+    (tmp_path / "ext4.ko").write_bytes(b"")
+    with pytest.raises(UsageError, match="no ELF object"):  # an empty one was found out by the guest
+        find_kernel("debian-6.12", None, [tmp_path / "ext4.ko"])
 
 
 OFFERED = {

@@ -72,7 +72,9 @@ def test_a_directory_of_ones_own_is_named_by_its_path(directory: Path) -> None:
     ("file", "text", "says"),
     [
         ("workload.toml", None, "has no workload.toml"),
-        ("workload.toml", 'programs = ["x"]\n', "it needs `summary`"),
+        ("workload.toml", 'programs = ["x"]\n', "it needs summary"),
+        ("workload.toml", 'summary = "s"\nprogram = ["x"]\n', "is programs meant"),
+        ("workload.toml", 'summary = "s"\nzzz = 1\n', "leave out zzz; there is summary, programs"),
         ("workload.toml", 'summary = "x"\nprogams = []\n', "progams"),
         ("workload.toml", 'summary = "x"\n[variants."a b"]\nsummary = "s"\narguments = []\n', "'my-db-a b'"),
         ("run", None, "run is missing"),
@@ -117,6 +119,9 @@ def test_the_scripts_are_shell() -> None:
 def test_a_program_that_is_missing_is_named_with_its_package() -> None:
     with pytest.raises(EnvironmentLacks, match="apt-get install no-tools"):
         find_program("no-such-program:no-tools")
+    with pytest.raises(EnvironmentLacks, match="gdbmtol spelled rightly") as caught:
+        find_program("gdbmtol")
+    assert "apt-get install gdbmtol" not in str(caught.value), "there is no package of that name"
     lacking = Workload("w", "w", (), programs=("busybox", "no-such-program:no-tools"))
     assert "apt-get install no-tools" in missing_program(lacking)
     assert missing_program(Workload("w", "w", (), programs=("busybox",))) == ""

@@ -270,3 +270,20 @@ def test_a_mistake_in_a_workload_is_told_before_anything_is_recorded(
         load_workload(str(file))
     assert f"{file}: " in caught.value.what
     assert says in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('sumary = "s"\noperations = ["sync"]\n', "is summary meant?"),
+        ('summary = "s"\noperations = ["sync"]\nzzz = 1\n', "leave out zzz; there is summary, operations"),
+        ('operations = ["sync"]\n', "it needs summary and operations"),
+    ],
+)
+def test_a_wrong_key_is_told_as_such(tmp_path: Path, text: str, hint: str) -> None:
+    """It was said to need `summary`, which was there."""
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_workload(str(file))
+    assert hint in caught.value.next_step
