@@ -1,15 +1,20 @@
 """Expected failures: a text file whose every line requires a reason.
 
 ```
-# configuration   workload   oracle        why
-ext4/nobarrier    *          durability    # barrier=0 sends no flush, so fsynced data may be lost
+# configuration   workload   oracle        symptom             why
+ext4/nobarrier    *          durability                        # barrier=0 sends no flush
+ext2/default      *          durability    "NAME: missing"     # what sync wrote last is not durable
 ```
 
-The three words are shell patterns (`*`, `?`, `[...]`). For each finding, the first matching line counts.
+Configuration, workload, oracle and symptom are shell patterns (`*`, `?`, `[...]`). Symptoms are in quotes, as
+many as needed, and as results.json has them: what an oracle says was lost, with NAME and N for the names and
+numbers of the workload. They may be left out, but such a line covers every fault that the oracle will ever
+find there. For each finding, the first matching line counts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,14 +22,20 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.model import CaseId
+from harness.symptoms import Symptom
+
+_LINE = re.compile(r'(?P<words>(?:"[^"]*"|[^"#])*)(?:#(?P<reason>.*))?')
+_SYMPTOM = re.compile(r'"([^"]*)"')
+_ENDS_SO = re.compile(r'^[^"]*(\s+"[^"]+")*$')
+"""Symptoms come last, and none is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """Findings of `oracle` in `configuration` under `workload` are expected. `origin`: `file:line`.
 
-    Each of the three is a shell pattern. `oracle` may be several, separated by commas, for a fault that shows
-    now in one oracle, now in another.
+    Each is a shell pattern. `oracle` may be several, separated by commas, for a fault that shows now in one
+    oracle, now in another. `symptoms`: those that are expected; none: any.
     """
 
     configuration: str
@@ -32,6 +43,7 @@ class Expectation:
     oracle: str
     reason: str
     origin: str = ""
+    symptoms: tuple[str, ...] = ()
 
     def applies_to(self, case: CaseId) -> bool:
         """Whether it covers this case, under any oracle."""
@@ -39,17 +51,23 @@ class Expectation:
             case.workload, self.workload
         )
 
-    def matches(self, case: CaseId, oracle: str) -> bool:
-        """Whether a finding of `oracle` in `case` is expected."""
-        return self.applies_to(case) and any(fnmatchcase(oracle, p) for p in self.oracle.split(","))
+    def names(self, oracle: str) -> bool:
+        """Whether a finding of `oracle` may be expected."""
+        return any(fnmatchcase(oracle, p) for p in self.oracle.split(","))
+
+    def matches(self, case: CaseId, symptom: Symptom) -> bool:
+        """Whether a finding in `case` with this symptom is expected."""
+        as_known = not self.symptoms or any(fnmatchcase(symptom.what, p) for p in self.symptoms)
+        return self.applies_to(case) and self.names(symptom.oracle) and as_known
 
     def __str__(self) -> str:
-        return f"{self.configuration} {self.workload} {self.oracle}"
+        named = [f'"{what}"' for what in self.symptoms]
+        return " ".join([self.configuration, self.workload, self.oracle, *named])
 
 
-def first_match(expectations: Iterable[Expectation], case: CaseId, oracle: str) -> Expectation | None:
-    """The first expectation that covers a finding of `oracle` in `case`, or None."""
-    return next((e for e in expectations if e.matches(case, oracle)), None)
+def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symptom) -> Expectation | None:
+    """The first expectation that covers a finding in `case` with this symptom, or None."""
+    return next((e for e in expectations if e.matches(case, symptom)), None)
 
 
 def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
@@ -60,21 +78,23 @@ def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         where = f"{origin}:{number}"
-        words, _, reason = line.partition("#")
-        patterns = words.split()
-        if not patterns:
+        m = _LINE.fullmatch(line.strip())
+        words, reason = (m["words"].strip(), m["reason"] or "") if m else (line, "")
+        symptoms = tuple(_SYMPTOM.findall(words))
+        patterns = _SYMPTOM.sub(" ", words).split()
+        if not words:
             continue
-        if len(patterns) != 3:
+        if m is None or len(patterns) != 3 or not _ENDS_SO.search(words):
             raise UsageError(
                 f"{where}: {len(patterns)} patterns where three belong: {words.strip()!r}",
-                "write: <configuration> <workload> <oracle>  # reason",
+                'write: <configuration> <workload> <oracle> "<symptom>"  # reason; without the symptom: any',
             )
         if not reason.strip():
             raise UsageError(
                 f"{where}: the expected failure {words.strip()!r} has no reason",
                 "say after a # why this failure is expected; a reader must be able to check it",
             )
-        found.append(Expectation(patterns[0], patterns[1], patterns[2], reason.strip(), where))
+        found.append(Expectation(patterns[0], patterns[1], patterns[2], reason.strip(), where, symptoms))
     return tuple(found)
 
 

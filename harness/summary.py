@@ -216,10 +216,10 @@ def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
     ]
     if not covered or any(c.undecided for c in covered):
         return False
-    return not any(expectation.matches(f.case, f.oracle) for c in covered for f in c.findings)
+    return not any(expectation.matches(f.case, f.symptom) for c in covered for f in c.findings)
 
 
 def _judged(expectation: Expectation, summary: CaseSummary) -> bool:
     """Whether an oracle that the expectation names was applied (a case that lists none counts)."""
     oracles = summary.info.oracles
-    return not oracles or any(expectation.matches(summary.case, oracle) for oracle in oracles)
+    return not oracles or any(map(expectation.names, oracles))

@@ -21,8 +21,9 @@ from harness.errors import StoreError
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.plan import Plan
-from harness.revisit.causes import Cause, Member, Symptom, by_cause
+from harness.revisit.causes import Cause, Member, by_cause
 from harness.store.layout import need_plain_run
+from harness.symptoms import Symptom
 from harness.workloads.generate import is_generated
 
 SCHEMA = 1

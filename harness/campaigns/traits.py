@@ -21,11 +21,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from harness.host.text import one_line
-from harness.revisit.causes import symptom_of
-from harness.revisit.simplify import paths_of
 from harness.store import RunStore
 from harness.store.records import CaseRecord, DrawnEntry, Finding, Step
-from harness.workloads.load import parse_operation
 
 _WORDS = 12
 """Words of an order that count; how a long one goes on is chance."""
@@ -39,7 +36,7 @@ def traits_of(store: RunStore, record: CaseRecord) -> frozenset[str]:
     mode = case.configuration
     findings = store.findings_of(case)
     found = {f"{mode} {trait}" for trait in written(record.info.steps, store.timeline(case))}
-    found |= {f"{mode} broken: {symptom}" for symptom in _symptoms(record, findings)}
+    found |= {f"{mode} broken: {symptom}" for symptom in dict.fromkeys(f.symptom for f in findings)}
     found |= {f"{mode} kernel: {line}" for f in findings for line in _logged(store, f)}
     found |= {f"{mode} undecided: {numberless(u.reason)}" for u in store.unknown_reasons(case)}
     return frozenset(found)
@@ -75,11 +72,6 @@ def _order(entries: Sequence[DrawnEntry], known: set[int]) -> Iterator[str]:
         known.update(blocks)
         end = entry.sector + entry.sectors
         yield place if entry.kind == "write" else f"{place}+{entry.kind}"
-
-
-def _symptoms(record: CaseRecord, findings: Sequence[Finding]) -> set[str]:
-    paths = paths_of([parse_operation(step.text) for step in record.info.steps]) if findings else ()
-    return {str(symptom_of(f.oracle, f.signature, paths)) for f in findings}
 
 
 def _logged(store: RunStore, finding: Finding) -> set[str]:

@@ -41,6 +41,7 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
                 "configuration": e.configuration,
                 "workload": e.workload,
                 "oracle": e.oracle,
+                "symptoms": list(e.symptoms),
                 "reason": e.reason,
                 "origin": e.origin,
             }
@@ -92,6 +93,7 @@ def _finding(f: Finding, source: str) -> dict[str, Any]:
         "oracle": f.oracle,
         "summary": f.summary,
         "signature": f.signature,
+        "symptom": f.symptom.what,
         "crash_point": str(f.crash_point),
         "states": f.states,
         "expected_reason": f.expectation.reason if f.expectation else None,

@@ -309,18 +309,22 @@ def _did(verdict: CaseVerdict, oracles: str) -> str:
 
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
-    """` (durability, fsck)`: whose promises a mode broke; ` of 9 kinds`: as many, as expected."""
+    """` (fsck)`, ` in 3 ways (durability, fsck)`: what a mode broke; ` in 9 ways`: much, as expected. A way
+    is a symptom, however many workloads and files show it.
+    """
     own = {c.case for c in summary.cases if only_own_check_failed(c)}
-    names = {
-        f.oracle
+    symptoms = {
+        f.symptom
         for f in summary.findings
         if f.case.configuration == mode
         and f.case not in own
         and (f.expectation is None) == (verdict is CaseVerdict.FAIL)
     }
+    names = {s.oracle for s in symptoms}
     if verdict is CaseVerdict.XFAIL and len(names) > _NAMED_ORACLES:
-        return f" of {len(names)} kinds"
-    return f" ({', '.join(sorted(names))})" if names else ""
+        return f" in {len(symptoms)} ways"
+    ways = f" in {len(symptoms)} ways" if len(symptoms) > len(names) else ""
+    return f"{ways} ({', '.join(sorted(names))})" if names else ""
 
 
 def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:

@@ -8,17 +8,19 @@ Two findings have one cause if, on one file system,
  4. in one mode, the workload of one contains that of the other and shows all of its symptoms as well. Every
     operation in it is needed, so without the smaller workload the symptom of the larger one is gone.
 
-A symptom is an oracle and what it says was lost, without names and numbers. The same symptom alone joins
-nothing: different defects may leave the same trace. Rule 4 is the weakest: a second defect that needs the
-first one's operations, and shows only after them, is taken for the first.
+The same symptom (`harness.symptoms`) alone joins nothing: different defects may leave the same trace. Rule 4
+is the weakest: a second defect that needs the first one's operations, and shows only after them, is taken for
+the first.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+
+from harness.symptoms import Symptom
 
 SAME_WORKLOAD = "same workload"
 OTHER_MODE = "same workload and symptom, another mode"
@@ -29,23 +31,6 @@ NOT_SHRUNK = "not shrunk: joined with nothing"
 _NUMBER = re.compile(r"\d+")
 _PLAINER = {"sync": ("fsync", "fdatasync"), "fsync": ("fdatasync",)}
 """Operations that stand for others in a plain workload."""
-
-
-class Symptom(msgspec.Struct, frozen=True, order=True):
-    """What an oracle says was lost, without names and numbers: `durability`, `NAME: missing`."""
-
-    oracle: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.oracle}: {self.what}"
-
-
-def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
-    """The symptom of a violation in a workload that has these paths."""
-    names = "|".join(map(re.escape, sorted(filter(None, paths), key=len, reverse=True)))
-    text = re.sub(rf"(?<![\w/.])(?:{names})(?![\w/])", "NAME", signature) if names else signature
-    return Symptom(oracle, _NUMBER.sub("N", text))
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,11 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
-from harness.revisit.causes import Symptom, symptom_of
 from harness.revisit.experiment import Bench, open_bench, violations
-from harness.revisit.simplify import paths_of, shortest
+from harness.revisit.simplify import shortest
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
+from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.trust import Named, vouched_workload
 
 Say = Callable[[str], None]
@@ -63,7 +63,7 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
 
 
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
-    """The shortest workload found that shows the finding's symptom (`causes.Symptom`); None if a new
+    """The shortest workload found that shows the finding's symptom (`harness.symptoms`); None if a new
     recording of the whole workload does not show it. Raises UsageError for a workload that is not a list of
     operations, and for files that only the run directory names.
     """

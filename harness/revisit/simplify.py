@@ -15,6 +15,7 @@ from harness.model import BLOCK_BYTES, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.replay import fitting
 from harness.revisit.ddmin import ddmin
+from harness.symptoms import paths_of
 
 K = OperationKind
 Operations = tuple[Operation, ...]
@@ -133,16 +134,6 @@ def _of_another_kind(op: Operation) -> Iterator[Operation]:
         case K.FDATASYNC:
             yield Operation(K.SYNC)
             yield replace(op, kind=K.FSYNC)
-
-
-def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:
-    """Every path of the operations and its parents, in order of appearance, without the root and handles."""
-    found: dict[str, None] = {}
-    for op in operations:
-        for path in (op.path, op.target if op.kind is not K.SYMLINK else ""):
-            parts = path.split("/") if path and not path.startswith("@") else []
-            found |= dict.fromkeys("/".join(parts[: n + 1]) for n in range(len(parts)))
-    return tuple(found)
 
 
 def directories_of(operations: Sequence[Operation]) -> frozenset[str]:

@@ -30,12 +30,13 @@ from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import shown_path
 from harness.revisit import experiment
-from harness.revisit.causes import Cause, Member, Symptom, by_cause, symptom_of
+from harness.revisit.causes import Cause, Member, by_cause
 from harness.revisit.experiment import Bench, Violated, open_bench, violations
 from harness.revisit.shrink import Shrunk, workload_file
-from harness.revisit.simplify import Operations, minimal, paths_of
+from harness.revisit.simplify import Operations, minimal
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
+from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.trust import Named, chosen_kernel, vouched_workload
 from harness.workloads.load import parse_operation
 

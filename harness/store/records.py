@@ -24,6 +24,7 @@ from harness.model import (
     Violation,
 )
 from harness.oracles import ORACLES
+from harness.symptoms import Symptom
 
 SCHEMA = 2
 """Incremented whenever the meaning of a run directory changes; other versions are refused."""
@@ -280,6 +281,7 @@ class CaseRows:
 class Finding:
     """Violations of one oracle with one signature in one case, shown at their smallest crash state.
 
+    `what`: the signature without the names and numbers of its workload (`harness.symptoms`).
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
     that show it. `expectation`: the known failure it matches, if any.
     """
@@ -291,6 +293,12 @@ class Finding:
     violations: tuple[Violation, ...]
     states: int
     expectation: Expectation | None = None
+    what: str = ""
+
+    @property
+    def symptom(self) -> Symptom:
+        """What was lost, in words that fit other workloads, too."""
+        return Symptom(self.oracle, self.what or self.signature)
 
     @property
     def id(self) -> str:

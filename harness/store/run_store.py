@@ -63,6 +63,8 @@ from harness.store.rows import (
     root,
     verify,
 )
+from harness.symptoms import paths_of, symptom_of
+from harness.workloads.load import parse_operation
 
 
 class RunStore:
@@ -520,17 +522,27 @@ class RunStore:
         for oracle, signature, subject, summary, expected, found, state in rows:
             violation = Violation(oracle, subject, summary, expected, found, signature)
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
+        paths = self._paths(number) if groups else ()
         findings: list[Finding] = []
         for (oracle, signature), states in groups.items():
             smallest = min(map(CrashState.parse, states), key=state_order)
             violations = sorted(
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )
-            expected = first_match(known, case, oracle)
-            findings.append(
-                Finding(case, oracle, signature, smallest, tuple(violations), len(states), expected)
-            )
+            symptom = symptom_of(oracle, signature, paths)
+            expected = first_match(known, case, symptom)
+            shown = Finding(case, oracle, signature, smallest, tuple(violations), len(states), expected)
+            findings.append(replace(shown, what=symptom.what))
         return tuple(sorted(findings, key=finding_order))
+
+    def _paths(self, number: int) -> tuple[str, ...]:
+        """The paths of a case's operations; none of a program's, whose names are its own."""
+        ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
+        try:
+            steps = msgspec.json.decode(info, type=CaseInfo).steps
+            return paths_of([parse_operation(step.text) for step in steps])
+        except UsageError:
+            return ()
 
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))

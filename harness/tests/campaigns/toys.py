@@ -14,12 +14,12 @@ from harness.filesystems.profiles import select_profiles
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
-from harness.revisit.causes import symptom_of
-from harness.revisit.simplify import Operations, paths_of
+from harness.revisit.simplify import Operations
 from harness.revisit.triage import Experiment
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, JudgedState, Step
 from harness.summary import Summary, summarise
+from harness.symptoms import paths_of, symptom_of
 from harness.tests.said import Said
 from harness.workloads.generate import generate
 

@@ -234,7 +234,7 @@ def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: S
     (finding,) = {f.oracle: f for f in known.findings}.values()
     kinds = tuple(replace(finding, oracle=oracle) for oracle in "abcd")
     case = replace(known, findings=kinds)
-    assert headline(replace(summary, cases=(case,))).endswith("broke promises of 4 kinds, as expected.")
+    assert headline(replace(summary, cases=(case,))).endswith("broke promises in 4 ways, as expected.")
     case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
     assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
 

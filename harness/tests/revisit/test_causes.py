@@ -12,11 +12,10 @@ from harness.revisit.causes import (
     OTHER_NUMBERS,
     SAME_WORKLOAD,
     Member,
-    Symptom,
     by_cause,
     contains,
-    symptom_of,
 )
+from harness.symptoms import Symptom, symptom_of
 
 MISSING = Symptom("durability", "NAME: missing")
 UNATTACHED = Symptom("fsck", "Unattached inode N")

@@ -19,12 +19,13 @@ from harness.host.progress import Lines
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.revisit import triage as module
-from harness.revisit.causes import SAME_WORKLOAD, Symptom, symptom_of
+from harness.revisit.causes import SAME_WORKLOAD
 from harness.revisit.experiment import Violated
-from harness.revisit.simplify import Operations, paths_of
+from harness.revisit.simplify import Operations
 from harness.revisit.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 from harness.trust import Named

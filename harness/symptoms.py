@@ -1,0 +1,50 @@
+"""Symptoms: what an oracle says was lost, without the names and numbers of one workload. Pure.
+
+What one defect leaves behind has other names, offsets and operations in every workload; its symptom is the
+same. The same symptom alone proves no common cause: see `harness.revisit.causes`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from harness.model import Operation, OperationKind
+
+_NUMBER = re.compile(r"\d+")
+
+
+class Symptom(msgspec.Struct, frozen=True, order=True):
+    """What an oracle says was lost, without names and numbers: `durability`, `NAME: missing`."""
+
+    oracle: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.what}"
+
+
+def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
+    """The symptom of a violation in a workload that has these paths."""
+    names = _names(frozenset(filter(None, paths)))
+    return Symptom(oracle, _NUMBER.sub("N", names.sub("NAME", signature) if names else signature))
+
+
+@functools.lru_cache(maxsize=64)
+def _names(paths: frozenset[str]) -> re.Pattern[str] | None:
+    longest_first = sorted(paths, key=lambda path: (-len(path), path))
+    words = "|".join(map(re.escape, longest_first))
+    return re.compile(rf"(?<![\w/.])(?:{words})(?![\w/])") if words else None
+
+
+def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:
+    """Every path of the operations and its parents, in order of appearance, without the root and handles."""
+    found: dict[str, None] = {}
+    for op in operations:
+        for path in (op.path, op.target if op.kind is not OperationKind.SYMLINK else ""):
+            parts = path.split("/") if path and not path.startswith("@") else []
+            found |= dict.fromkeys("/".join(parts[: n + 1]) for n in range(len(parts)))
+    return tuple(found)
