@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections import defaultdict
@@ -74,27 +75,64 @@ class HostCheck:
 
 
 def examine(reports: Path) -> Iterator[HostCheck]:
-    """Check everything that a run needs. `reports`: where run directories are kept."""
-    for name in names():
-        for requirement in machine_of(name).requirements():
-            yield _try(requirement.what, requirement.look)
-        yield from _accelerators(name)
+    """Check everything that a run needs. `reports`: where run directories are kept. Where there is no place
+    for the cache, that comes first, and what only the cache could tell is left out.
+    """
+    cache = _try("cache", lambda: str(cache_dir()))
+    if not cache.ok:
+        yield cache
+    parts: list[Callable[[], Iterable[HostCheck]]] = [
+        *(lambda name=name: _machine(name) for name in names()),
+        _built,
+        _of_file_systems,
+        _of_workloads,
+        _basics,
+        _kernels,
+        _tools_guest,
+        lambda: [_space(reports)],
+        lambda: [_space(cache_dir())],
+    ]
+    for part in parts:
+        try:
+            yield from part()
+        except EnvironmentLacks:
+            if cache.ok:
+                raise
+
+
+def _machine(name: str) -> Iterator[HostCheck]:
+    for requirement in machine_of(name).requirements():
+        yield _try(requirement.what, requirement.look)
+    yield from _accelerators(name)
+
+
+def _built() -> Iterator[HostCheck]:
     yield _try("disk process", lambda: str(find_binary()))
     yield _try("agent", lambda: str(find_agent()))
     yield _try("fsck's reads", lambda: str(find_library()))
+
+
+def _of_file_systems() -> Iterator[HostCheck]:
     suites = {tool.program: tool.suites for p in profiles().values() for tool in p.tools}
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users), suites.get(program, ()))
+
+
+def _of_workloads() -> Iterator[HostCheck]:
     for (wanted, package), users in sorted(_host_files().items()):
         yield _file(wanted, package, sorted(users))
+
+
+def _basics() -> Iterator[HostCheck]:
     for program, package in _BASICS.items():
         path = shutil.which(program)
         yield HostCheck(program, bool(path), path or "not installed", f"apt-get install {package}", package)
+
+
+def _kernels() -> Iterator[HostCheck]:
     cached = sorted(p.parent.name for p in cache_dir("kernels").glob("*/complete"))
     detail = ", ".join(cached) or f"none yet; {', '.join(pins())} are downloaded on first use"
     yield HostCheck("kernels", None if not cached else True, detail)
-    yield from _tools_guest()
-    yield from (_space(path) for path in (reports, cache_dir()))
 
 
 def _tools_guest() -> Iterator[HostCheck]:
@@ -159,7 +197,10 @@ def _program(name: str, package: str, users: Sequence[str], suites: Sequence[str
         return HostCheck(name, False, "not installed", install, package)
     some = ", ".join(users[:3]) + (" and more" if len(users) > 3 else "")
     if suites:
-        where = f"in the cache: {fetched}" if (fetched := cached_program(name, package)) else "on first use"
+        fetched = None
+        with contextlib.suppress(EnvironmentLacks):  # no cache: that is told by itself
+            fetched = cached_program(name, package)
+        where = f"in the cache: {fetched}" if fetched else "on first use"
         return HostCheck(
             name, None, f"not installed; for {some} fetched from {' and '.join(suites)}, {where}"
         )

@@ -12,7 +12,9 @@ import pytest
 
 from harness import doctor
 from harness.cli import doctor as command
+from harness.errors import EnvironmentLacks, ExitCode
 from harness.guests import kvm
+from harness.host.cache import cache_dir
 from harness.model import Workload
 from harness.tests.cli.runner import powercut
 
@@ -159,3 +161,31 @@ def test_fix_asks_before_it_installs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     told = powercut("doctor", "--fix", "--yes", "--out", tmp_path)
     assert "dnf install qemu-system-x86-core" in told.stderr
     assert len(started) == 1
+
+
+def test_without_a_place_for_the_cache_doctor_lives_and_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's user without a home directory: it died, and named itself as the next step."""
+    for name in ("POWERCUT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    done = powercut("doctor", "--out", tmp_path)
+    assert done.exit_code == ExitCode.UNDECIDED
+    said = " ".join(done.stdout.split())
+    assert "missing cache: no directory for the cache: Could not determine home directory." in said
+    assert "export POWERCUT_CACHE=DIR" in said
+    assert "e2fsck" in said
+    assert f"space at {tmp_path}" in said
+
+
+def test_a_home_that_is_not_writable_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(EnvironmentLacks, match="no directory for the cache"):
+        cache_dir()
