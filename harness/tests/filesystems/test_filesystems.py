@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.expectations import read_expectations
+from harness.expectations import first_match, read_expectations
 from harness.filesystems.profiles import Profile, Tool, complaints, profiles, select_profiles
 from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
+from harness.symptoms import symptom_of
 from harness.tests.needs import needed
 from harness.workloads.load import select_workloads
 
@@ -183,6 +184,7 @@ def test_what_any_kernel_says_stands_in_one_file() -> None:
     [
         "vms/filesystems/natural-faults.expected",
         "vms/filesystems/reordering.expected",
+        "vms/filesystems/sectors.expected",
         "workloads/applications.expected",
     ],
 )
@@ -192,6 +194,34 @@ def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) ->
         assert any(
             expectation.applies_to(CaseId(p.filesystem, p.mode, name)) for p in ALL.values() for name in names
         ), f"{expectation.origin}: {expectation} speaks about nothing that can be run"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "signature", "known"),
+    [
+        ("mountable", "mount: EBADMSG", True),
+        ("mountable", "mount: EUCLEAN", False),
+        (
+            "kernel-log",
+            "EXT4-fs (vda): VFS: Found ext4 filesystem with invalid superblock checksum.  Run e2fsck?",
+            True,
+        ),
+        ("kernel-log", "JBD2: journal checksum error", False),
+        ("durability", "f: missing", False),
+    ],
+)
+def test_a_torn_superblock_of_ext4_is_known_by_its_symptom(oracle: str, signature: str, known: bool) -> None:
+    """`--states sectors` was red on every healthy ext4, so nobody ran it; whoever expected `mountable` and
+    `kernel-log` there, by name, expected every journal that cannot be replayed as well.
+    """
+    expectations = read_expectations(resource("vms", "filesystems", "sectors.expected"))
+    case, symptom = CaseId("ext4", "ordered", "append-fsync"), symptom_of(oracle, signature, ["f"])
+    assert (first_match(expectations, case, symptom) is not None) is known
+    by_blocks = [
+        *read_expectations(resource("vms", "filesystems", "natural-faults.expected")),
+        *read_expectations(resource("vms", "filesystems", "reordering.expected")),
+    ]
+    assert first_match(by_blocks, case, symptom) is None
 
 
 def test_a_filesystem_stands_for_its_modes() -> None:
