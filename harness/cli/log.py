@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -55,25 +57,48 @@ def log_group() -> None:
     metavar="MIB",
     help="Refuse a packed log that would unpack to more.",
 )
+@click.option("--by-time", is_flag=True, help="In the order of submission, not of the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each entry.")
 @guarded
-def log_ls(file: Path, log_mib: int, as_json: bool, **selection: Any) -> None:
+def log_ls(file: Path, log_mib: int, by_time: bool, as_json: bool, **selection: Any) -> None:
     """List the entries of a write log: a run's log.zst, or any log device.
 
-    Where the run has the events of the log, each write and flush shows the numbers of the events in which it
-    was submitted and completed, and each mark that of its own.
+    Entries stand in the log's order, in which a write that nobody flushed comes late, behind acknowledgements
+    that it preceded. Where the run has the events of the log, each write and flush shows when it was
+    submitted and completed, as numbers of events, and each mark when it was made; --by-time lists them in
+    that order. Of a flush that may be one of two, both are shown: 9|12.
     """
     with _plain_log(file, log_mib << 20) as path:
         log = replace(read_log(path), path=file)
         times = _times(log, file.with_name("events.zst"))
-        for entry in select(log, **selection):
+        chosen = list(select(log, **selection))
+        if by_time:
+            if not times:
+                raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
+            chosen.sort(key=lambda entry: _first(times.get(entry.index, "")))
+        if not as_json:
+            console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
+        for entry in chosen:
             if as_json:
                 console.say(json_bytes(_row(entry, times)).decode())
-                continue
-            flags = "|".join(f.name or "" for f in entry.flags) or "-"
-            what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
-            when = f"{times.get(entry.index, ''):>13} " if times else ""
-            console.say(f"{entry.index:8} {flags:12} {when}{what}")
+            else:
+                flags = "|".join(f.name or "" for f in entry.flags) or "-"
+                what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
+                console.say(
+                    _line(str(entry.index), flags, times.get(entry.index, "-" if times else ""), what)
+                )
+
+
+def _line(entry: str, flags: str, when: str, what: str) -> str:
+    """A row; `when` takes its place even where it is `-`, and none in a log without times."""
+    submitted, _, completed = when.partition("..")
+    when = f"{submitted:>9} {completed:>9}  " if when else ""
+    return f"{entry:>8} {flags:12} {when}{what}"
+
+
+def _first(when: str) -> int:
+    """The event with which an entry begins; one without times, which has no bio of its own, stands last."""
+    return int(re.split(r"[|.]", when)[0]) if when else sys.maxsize
 
 
 def _row(entry: LogEntry, times: dict[int, str]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,8 +20,12 @@ def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
     write_log(path, [MarkText("begin 0"), Write(8, bytes(4096), EntryFlag.FUA), MarkText("ack 0")])
     done = powercut("log", "ls", path)
     assert done.exit_code == 0
-    assert [line.split()[1] for line in done.output.splitlines()] == ["MARK", "FUA", "MARK"]
-    assert len(powercut("log", "ls", path, "--end-mark", "begin 0").output.splitlines()) == 1
+    assert done.output.splitlines()[0].split() == ["entry", "flags", "what"]
+    assert [line.split()[1] for line in done.output.splitlines()[1:]] == ["MARK", "FUA", "MARK"]
+    assert len(powercut("log", "ls", path, "--end-mark", "begin 0").output.splitlines()) == 2
+    assert len(powercut("log", "ls", path, "--json").output.splitlines()) == 3
+    refused = powercut("log", "ls", path, "--by-time")
+    assert refused.exit_code == ExitCode.USAGE
 
 
 def test_log_ls_shows_when_entries_were_submitted_and_completed(tmp_path: Path) -> None:
@@ -32,7 +37,36 @@ def test_log_ls_shows_when_entries_were_submitted_and_completed(tmp_path: Path) 
     (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
     pack(tmp_path / "events", tmp_path / "events.zst")
     done = powercut("log", "ls", tmp_path / "log.zst")
-    assert [line.split()[2] for line in done.output.splitlines()] == ["0", "1..2", "3..4"]
+    assert [line.split()[2:-1] for line in done.output.splitlines()] == [
+        ["submitted", "completed"],
+        ["0", "begin"],
+        ["1", "2", "sector", "8", "+"],
+        ["3", "4", "sector", "0", "+"],
+    ]
+    rows = powercut("log", "ls", tmp_path / "log.zst", "--json").output.splitlines()
+    assert [json.loads(row)["times"] for row in rows] == ["0", "1..2", "3..4"]
+
+
+def test_a_write_that_preceded_an_acknowledgement_stands_before_it_by_time(tmp_path: Path) -> None:
+    """dm-log-writes logs a write when a flush has made it durable: it stood behind the mark."""
+    write_log(tmp_path / "log", [MarkText("ack 0"), Write(8, bytes(4096)), Flush()])
+    pack(tmp_path / "log", tmp_path / "log.zst")
+    lines = [
+        "block_bio_queue: 254,0 W 8 + 8 [a]",
+        "block_bio_complete: 254,0 W 8 + 8 [0]",
+        "tracing_mark_write: powercut: ack 0",
+        "block_bio_queue: 254,0 FW 0 + 0 [a]",
+        "block_bio_complete: 254,0 FW 0 + 0 [0]",
+    ]
+    (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
+    pack(tmp_path / "events", tmp_path / "events.zst")
+
+    def order(*options: str) -> list[str]:
+        done = powercut("log", "ls", tmp_path / "log.zst", *options)
+        return [line.split()[0] for line in done.output.splitlines()[1:]]
+
+    assert order() == ["0", "1", "2"]
+    assert order("--by-time") == ["1", "0", "2"]
 
 
 def test_a_truncated_log_says_what_is_missing(tmp_path: Path) -> None:
@@ -78,7 +112,7 @@ def test_a_mark_cannot_steer_the_terminal(tmp_path: Path) -> None:
     write_log(tmp_path / "log", [MarkText("app \x1b]0;owned\x07\n       1 FUA")])
     done = powercut("log", "ls", tmp_path / "log")
     assert r"app \x1b]0;owned\x07\n       1 FUA" in done.output
-    assert len(done.output.splitlines()) == 1
+    assert len(done.output.splitlines()) == 2
 
 
 def test_a_listing_whose_reader_has_gone_ends_quietly(tmp_path: Path) -> None:
