@@ -118,7 +118,13 @@ class StoreError(PowercutError):
 
 
 class RunChanged(StoreError):
-    """A run is to be gone on with, and something that its verdicts depend on is not what it was."""
+    """A run is to be gone on with, and something that its verdicts depend on is not what it was. `machine`:
+    the one that it had alone, if another judges now as well.
+    """
+
+    def __init__(self, what: str, next_step: str = "", machine: str = "") -> None:
+        super().__init__(what, next_step)
+        self.machine = machine
 
 
 class ClusterGone(PowercutError):

@@ -8,6 +8,7 @@ another.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,17 @@ def pin(store: RunStore, pins: Mapping[str, str]) -> None:
         raise RunChanged(
             f"{store.path} was begun with other parts than there are now: {listed}",
             "start a new run, or put back what was there; the verdicts that are kept stay as they are",
+            machine=_alone(before, pins),
         )
+
+
+def _alone(before: Mapping[str, str], pins: Mapping[str, str]) -> str:
+    """The machine that a run had alone, if there is another beside it now: a kernel for judging was built."""
+    then, now = (
+        {m[1] for name in names if (m := re.fullmatch("kernel that (.+) boots", name))}
+        for names in (before, pins)
+    )
+    return next(iter(then)) if len(then) == 1 and then < now else ""
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str], of_one: str, of_other: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.cluster.crowd import need_cluster
-from harness.errors import ClusterGone, ExitCode, UsageError
+from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.expectations import read_expectations
 from harness.guests.kits import recording_machine
 from harness.guests.machine import Boot, machine_of
@@ -51,11 +52,11 @@ from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
-from harness.report.lines import resume
+from harness.report.lines import full, resume
 from harness.report.words import plural
 from harness.run import execute, look_up, new_run, select_cases
 from harness.store import RunStore
-from harness.summary import Summary, shell_code
+from harness.summary import Summary, shell_code, summarise
 from harness.trust import resumable
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
@@ -230,9 +231,10 @@ def run_command(**given: Any) -> ExitCode:
         with open_run(given["resume"]) as store:
             _asked_cluster(given)
             plan = resumable(store.plan(), named_here(given))
-            limits = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
-            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **limits)
-            return shell_code(_execute(plan, store, given["events"]))
+            changed = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
+            changed |= {"machine": given["machine"]} if is_typed("machine") else {}
+            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed)
+            return _resumed(plan, store, given["events"])
     plan = _plan(given)
     if given["no_action"]:
         return _show(plan, names=given["verbose"])
@@ -240,10 +242,35 @@ def run_command(**given: Any) -> ExitCode:
 
 
 KEPT_BESIDE_RESUME = (
-    *("resume", "jobs", "cluster", "events", "minutes", "max_failures"),
+    *("resume", "jobs", "cluster", "events", "minutes", "max_failures", "machine"),
     *("kernel", "modules", "replaced", "workloads", "recordings"),
 )
-"""Files only to say that they may be used: the run goes on with those that it was begun with."""
+"""Files only to say that they may be used: the run goes on with those that it was begun with. A machine,
+since one that has a kernel by now, and had none then, would judge as well.
+"""
+
+
+def _resumed(plan: Plan, store: RunStore, events: TextIO | None) -> ExitCode:
+    """Go on with a run. If it cannot be, since something is not what it was, says how it can, or that nothing
+    is left to do.
+    """
+    try:
+        return shell_code(_execute(plan, store, events))
+    except RunChanged as e:
+        if store.info.finished and not store.info.interrupted:
+            summary = summarise(store)
+            if any(c.undecided for c in summary.cases):
+                again = f"powercut run --failed-from {shlex.quote(full(store.path))}"
+                raise RunChanged(
+                    e.what, f"it is finished; what it left undecided is recorded anew by: {again}"
+                ) from e
+            print_summary(summary, source_words(store, str(store.path)), console)
+            console.say(f"{shown_path(store.path)} is finished: nothing was left to do")
+            return shell_code(summary)
+        if e.machine:
+            with_it = f"{resume(plan, str(store.path))} --machine {e.machine}"
+            raise RunChanged(e.what, f"go on with the machine that it had: {with_it}") from e
+        raise
 
 
 def _asked_cluster(given: Mapping[str, Any]) -> str:

@@ -196,3 +196,15 @@ def test_a_mode_is_the_same_wherever_powercut_is_installed() -> None:
     other = dataclasses.replace(profile, mount_options="data=journal")
     listed = differences(host_pins([], [profile]), host_pins([], [other]), "here", "there")
     assert re.fullmatch("mode ext4/ordered: [0-9a-f]{12} here, [0-9a-f]{12} there", listed)
+
+
+def test_a_machine_that_came_later_is_told_from_one_that_changed(store: RunStore) -> None:
+    """A kernel for judging natively was built meanwhile: the run can go on without it."""
+    alone = {"kernel that qemu boots": "1", "initramfs for qemu": "2"}
+    store.put_pins(alone)
+    with pytest.raises(RunChanged) as caught:
+        pin(store, alone | {"kernel that uml boots": "3"})
+    assert caught.value.machine == "qemu"
+    with pytest.raises(RunChanged) as caught:
+        pin(store, alone | {"kernel that qemu boots": "4"})
+    assert caught.value.machine == ""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness.cli import run
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, RunChanged, UsageError
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, Plan
@@ -133,7 +133,7 @@ def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: py
         (["--random", "3"], "--random"),
         (["--shard", "1/2"], "--shard"),
         (["--fault-model", "drop"], "--fault-model"),
-        (["--machine", "auto"], "--machine"),
+        (["--accel", "tcg"], "--accel"),
         (["--no-memo"], "--memo"),
         (["--log-size", "2048"], "--log-size"),
         (["--name", "other"], "--name"),
@@ -167,6 +167,57 @@ def test_a_resumed_run_takes_another_number_of_guests(
     powercut("run", "--resume", tmp_path / "latest", "-j", "5")
     powercut("run", "--resume", tmp_path / "latest")
     assert [p.jobs for p in plans] == [5, 2]
+
+
+def changed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Path:
+    """A run that is refused to be resumed: something is not what it was."""
+
+    def refuse(*_: object) -> object:
+        raise RunChanged("kernel that uml boots: none then, 1234 now", "start a new run", machine)
+
+    monkeypatch.setattr(run, "execute", refuse)
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        return store.path
+
+
+def test_a_run_of_before_another_machine_was_there_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `powercut kernel build`, no run begun before could be resumed, and nothing said how."""
+    path = changed_run(tmp_path, monkeypatch, "qemu")
+    done = powercut("run", "--resume", path)
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert f"powercut run --resume {path} --machine qemu" in " ".join(done.stderr.split())
+    plans: list[Plan] = []
+
+    def note(plan: Plan, *_: object) -> object:
+        plans.append(plan)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(run, "execute", note)
+    powercut("run", "--resume", path, "--machine", "qemu")
+    powercut("run", "--resume", path)
+    assert [p.machine for p in plans] == ["qemu", "auto"]
+
+
+def test_a_finished_run_says_that_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = changed_run(tmp_path, monkeypatch, "qemu")
+    case = CaseId("ext4", "ordered", "append-fsync")
+    with RunStore.open(path) as store:
+        store.add_case(CaseInfo(case, generated=1, distinct=1))
+        store.put_judgements(case, [JudgedState(CrashState(0), "0", Judgement())])
+        store.set_case_status(case, CaseStatus.DONE)
+        store.finish()
+    done = powercut("run", "--resume", path)
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert "is finished: nothing was left to do" in done.stdout
+    with RunStore.open(path) as store:
+        store.set_case_status(case, CaseStatus.UNKNOWN, "lost")
+        store.finish()
+    done = powercut("run", "--resume", path)
+    assert done.exit_code == ExitCode.UNDECIDED
+    assert f"powercut run --failed-from {path}" in " ".join(done.stderr.split())
 
 
 # --- which cases, and how long ---------------------------------------------------------------
