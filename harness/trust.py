@@ -72,7 +72,7 @@ def vouched(plan: Plan, named: Named) -> Plan:
             *([] if other or named.modules or not plan.modules else [("--modules", plan.modules)]),
             *([] if other or named.replaced else [("--module", path) for path in plan.replaced]),
             *(("-w", word) for word in plan.workloads if not _is_vouched(word, named)),
-            *([] if named.cluster is not None or _is_own(plan.cluster) else [("--cluster", plan.cluster)]),
+            *([] if named.cluster is not None or is_own(plan.cluster) else [("--cluster", plan.cluster)]),
             *([] if named.recordings or not plan.recordings else [("--recordings", plan.recordings)]),
         ]
     )
@@ -201,7 +201,7 @@ def may_hold(word: str, name: str) -> bool:
     return name in (path.stem, path.name) or name.startswith(f"{path.name}-")
 
 
-def _is_own(cluster: str) -> bool:
+def is_own(cluster: str) -> bool:
     """Whether these workers are processes of this host that we start."""
     return not cluster or _OWN_CLUSTER.fullmatch(cluster) is not None
 

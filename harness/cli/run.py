@@ -43,7 +43,7 @@ from harness.cli.options import (
     stopping_options,
     with_options,
 )
-from harness.cluster.crowd import need_cluster
+from harness.cluster.crowd import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.expectations import read_expectations
 from harness.guests.kits import recording_machine
@@ -123,10 +123,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Record and judge on the workers of a Dask scheduler, tcp://HOST:8786, or with local:4 on four "
-    "worker processes of this host; a case each at a time, whatever -j says. Needs pip install "
-    "'powercut[cluster]', and the same Powercut, QEMU and fsck on every worker. "
-    "With --resume, '' goes on here.",
+    help="Record and judge on the workers of a Dask scheduler, tls://HOST:8786, or with local:4 on four "
+    "worker processes of this host (local:4+dashboard: with Dask's dashboard, for all users of this host); a "
+    "case each at a time, whatever -j says. Needs pip install 'powercut[cluster]', and the same Powercut, "
+    "QEMU and fsck on every worker. For tls:// name your certificates in Dask's configuration: environment "
+    "variables DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__TLS__CLIENT__CERT, ...__TLS__CLIENT__KEY. tcp:// "
+    "has neither encryption nor authentication. With --resume, '' goes on here.",
 )
 @click.option(
     "--all-logs",
@@ -284,6 +286,8 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
         )
     if address:
         need_cluster(address)
+        if warning := warning_of(address):
+            errors.say(warning)
     return str(address)
 
 

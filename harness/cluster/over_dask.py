@@ -1,5 +1,9 @@
 """Workers of a Dask scheduler. The only module that imports `distributed`.
 
+Whoever may talk to a scheduler or a worker may have it run anything. Those that are started here ask for a
+certificate that is made for this run, and never leaves the memory of its processes; without one, loopback
+would be open to every user of this host. They serve no HTTP, unless a dashboard was asked for.
+
 Dask gives the connections, the workers' processes, the transfer of parts from worker to worker, and the word
 that a worker has gone. Which worker gets which case is decided by `harness.cluster.dispatch`: each task
 names its worker, so that a case is never handed on behind the run's back.
@@ -21,7 +25,15 @@ import dask
 import distributed
 
 from harness.cluster import parts, site
-from harness.cluster.crowd import Answer, Event, Member, Said, local_workers
+from harness.cluster.crowd import (
+    Answer,
+    Event,
+    Member,
+    Said,
+    is_encrypted,
+    local_workers,
+    wants_dashboard,
+)
 from harness.errors import ClusterGone, EnvironmentLacks
 
 CONNECT_S = 15.0
@@ -38,12 +50,19 @@ _CONFIG = {  # without most of what Dask measures: on two idle workers here that
 }
 
 
+_NO_HTTP: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Dask listens for HTTP in any case; then it has nothing to say."""
+
+
 class DaskCrowd:
     """See `harness.cluster.crowd.Crowd`."""
 
     def __init__(self, address: str, run: str, scratch: Path) -> None:
         """Connect, or start workers on this host; `scratch` is for their files. Raises EnvironmentLacks
-        if nobody answers there.
+        if nobody answers there, and for an address that needs certificates where none are configured.
         """
         self._run = run
         self._address = address
@@ -54,11 +73,13 @@ class DaskCrowd:
         self._parts: dict[str, Any] = {}
         self._topic = f"powercut-{run}"
         self._cluster: Any = None
-        self._settings = dask.config.set(_CONFIG)
+        shown = wants_dashboard(address)
+        workers = local_workers(address)
+        self._settings = dask.config.set(_CONFIG | (_NO_HTTP if workers and not shown else {}))
         for name in [*logging.root.manager.loggerDict]:
             if name.partition(".")[0] == "distributed":  # what matters of it, we say ourselves
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        workers = local_workers(address)
+        security = distributed.Security.temporary() if workers else _configured(address)
         if workers:
             self._cluster = distributed.LocalCluster(
                 n_workers=workers,
@@ -66,13 +87,20 @@ class DaskCrowd:
                 processes=True,
                 memory_limit=0,  # guests are processes of their own, which it does not count
                 host="127.0.0.1",
+                protocol="tls",
+                security=security,
                 dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": shown},
                 local_directory=str(scratch),
                 silence_logs=logging.CRITICAL,
             )
         try:
             self._client = distributed.Client(
-                self._cluster or address, timeout=CONNECT_S, set_as_default=False, name="powercut"
+                self._cluster or address,
+                timeout=CONNECT_S,
+                set_as_default=False,
+                name="powercut",
+                security=security,
             )
         except OSError as e:
             raise EnvironmentLacks(
@@ -82,7 +110,8 @@ class DaskCrowd:
 
     @property
     def description(self) -> str:
-        link = self._client.dashboard_link
+        served = not local_workers(self._address) or wants_dashboard(self._address)
+        link = self._client.dashboard_link if served else ""
         return f"{self._address}" + (f", dashboard {link}" if link else "")
 
     def members(self) -> dict[str, Member]:
@@ -191,6 +220,19 @@ class DaskCrowd:
 
     def _gone(self, why: str) -> ClusterGone:
         return ClusterGone(f"the scheduler at {self._address} is gone: {why}", "start it again")
+
+
+def _configured(address: str) -> Any:
+    """What Dask's configuration says of certificates. Raises EnvironmentLacks if an address needs one and
+    that names none.
+    """
+    security = distributed.Security()
+    if is_encrypted(address) and security.get_connection_args("client")["ssl_context"] is None:
+        raise EnvironmentLacks(
+            f"{address} needs a certificate, and Dask's configuration names none",
+            "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..._TLS__CLIENT__CERT and ..._TLS__CLIENT__KEY",
+        )
+    return security
 
 
 def _member(address: str, known: Mapping[str, Any], slots: int) -> Member:

@@ -15,7 +15,7 @@ from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Budget, Completions, Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo
-from harness.trust import may_hold
+from harness.trust import is_own, may_hold
 from harness.workloads.load import is_installed
 
 _FEW = 3
@@ -65,7 +65,7 @@ def full(path: str | Path) -> str:
 def resume(plan: Plan, path: str) -> str:
     """The command that continues a stopped run."""
     words = [full(path), *_own_files(plan)]
-    if plan.cluster and not plan.cluster.startswith("local:"):
+    if not is_own(plan.cluster):
         words += ["--cluster", plan.cluster]
     if plan.recordings:
         words += _shown(["--recordings", plan.recordings])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +22,7 @@ from harness.cluster.crowd import Answer, Crowd, Member, need_cluster
 from harness.cluster.messages import Errand, Identity, NotFitted, encode
 from harness.errors import ClusterGone, EnvironmentLacks, UsageError
 from harness.model import CaseId
+from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
 
 DEADLINE_S = 120.0
@@ -150,7 +154,99 @@ def test_nobody_there_is_told_with_the_address(tmp_path: Path, monkeypatch: pyte
         over_dask.DaskCrowd("tcp://127.0.0.1:1", "test-run", tmp_path)
 
 
-@pytest.mark.parametrize("address", ["local", "local:0", "local:x", "host:8786", "tcp://host", "http://h:1"])
+def test_nobody_connects_to_workers_of_this_host_without_their_certificate(crowd: Crowd) -> None:
+    """Every user of the host could have them run anything, with the rights of whoever had typed `local:4`."""
+    import distributed  # noqa: PLC0415 - as above
+    from distributed.comm import connect  # noqa: PLC0415 - as above
+
+    async def connected(address: str, security: Any) -> None:
+        await connect(address, timeout=DEADLINE_S, **security.get_connection_args("client"))
+
+    (worker,) = until(crowd, lambda members: len(members) == 1)
+    scheduler = cast(Any, crowd)._client.scheduler.address
+    ours, theirs = cast(Any, crowd)._client.security, distributed.Security.temporary()
+    for address in scheduler, worker:
+        assert address.startswith("tls://127.0.0.1:")
+        asyncio.run(connected(address, ours))
+        plain = address.replace("tls", "tcp")
+        for to, security in (address, theirs), (plain, distributed.Security()):
+            with pytest.raises(OSError, match=r"certificate|reset|closed"):
+                asyncio.run(connected(to, security))
+    assert crowd.members()  # whoever has it still can
+
+
+def test_workers_of_this_host_show_nothing_unless_asked(crowd: Crowd) -> None:
+    """Dask's pages told every user of the host what was run, and where."""
+    until(crowd, lambda members: len(members) == 1)
+    assert crowd.description == "local:1"
+    scheduler = cast(Any, crowd)._cluster.scheduler
+    workers = cast(Any, crowd)._client.scheduler_info(n_workers=-1)["workers"].values()
+    for port in (scheduler.http_server.port, *(w["services"]["dashboard"] for w in workers)):
+        for page in ("status", "info/main/workers.html", "json/identity.json", "metrics"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=DEADLINE_S)
+
+
+def test_a_scheduler_with_certificates_is_reached_by_those_of_dasks_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with needed():
+        need_cluster("local:1")
+    import dask  # noqa: PLC0415 - as above
+    import distributed  # noqa: PLC0415 - as above
+
+    from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415 - as above
+
+    made = distributed.Security.temporary()
+    elsewhere = distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", protocol="tls", security=made, dashboard_address=None
+    )
+    address = elsewhere.scheduler_address
+    try:
+        with pytest.raises(EnvironmentLacks, match="needs a certificate") as caught:
+            DaskCrowd(address, "test-run", tmp_path)
+        assert "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in caught.value.next_step
+        for name in ("ca_file", "client_cert", "client_key"):
+            (tmp_path / name).write_text(getattr(made, f"tls_{name}"))
+        client = {"cert": str(tmp_path / "client_cert"), "key": str(tmp_path / "client_key")}
+        tls = {
+            "distributed.comm.tls.ca-file": str(tmp_path / "ca_file"),
+            "distributed.comm.tls.client": client,
+        }
+        with dask.config.set(tls):
+            crowd = DaskCrowd(address, "test-run", tmp_path)
+            try:
+                assert crowd.members() == {}
+            finally:
+                crowd.close()
+    finally:
+        elsewhere.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "warned"),
+    [("tcp://h:8786", True), ("ws://h:8786", True), ("tls://h:8786", False), ("local:2", False)],
+)
+def test_a_scheduler_without_certificates_is_warned_of(address: str, warned: bool) -> None:
+    """Nothing said that whoever reaches it runs programs as the user."""
+    with needed():
+        need_cluster(address)
+    done = powercut("run", "-n", "-c", "ext4/ordered", "-w", "append-fsync", "--cluster", address)
+    assert done.exit_code == 0, done.output
+    assert (f"{address} is neither encrypted nor authenticated" in done.stderr) is warned
+
+
+def test_workers_of_this_host_need_certificates_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "cryptography" else name)
+    with pytest.raises(EnvironmentLacks, match="package cryptography"):
+        need_cluster("local:1")
+    need_cluster("tcp://h:8786")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["local", "local:0", "local:2+", "local:2+page", "local:x", "host:8786", "tcp://host", "http://h:1"],
+)
 def test_other_addresses_are_refused_before_anything_is_begun(address: str) -> None:
     with pytest.raises(UsageError, match="names no cluster"):
         need_cluster(address)
