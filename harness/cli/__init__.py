@@ -11,6 +11,7 @@ import click
 from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.campaign import campaign_command
+from harness.cli.complete import attach
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
@@ -92,3 +93,4 @@ def main() -> None:
 
 for command in COMMANDS:
     main.add_command(command)
+attach(main)
