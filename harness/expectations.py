@@ -7,9 +7,9 @@ ext2/default      *          durability    "NAME: missing"     # what sync wrote
 ```
 
 Configuration, workload, oracle and symptom are shell patterns (`*`, `?`, `[...]`). Symptoms are in quotes, as
-many as needed, and as results.json has them: what an oracle says was lost, with NAME and N for the names and
-numbers of the workload. They may be left out, but such a line covers every fault that the oracle will ever
-find there. For each finding, the first matching line counts.
+many as needed, and as the report of a finding has them: what an oracle says was lost, with NAME and N for the
+names and numbers of the workload. They may be left out, but such a line covers every fault that the oracle
+will ever find there. For each finding, the first matching line counts.
 """
 
 from __future__ import annotations

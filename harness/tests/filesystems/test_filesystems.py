@@ -224,6 +224,40 @@ def test_a_torn_superblock_of_ext4_is_known_by_its_symptom(oracle: str, signatur
     assert first_match(by_blocks, case, symptom) is None
 
 
+@pytest.mark.parametrize(
+    ("mode", "oracle", "signature", "known"),
+    [
+        ("f2fs-posix", "durability", "f: missing", True),
+        ("f2fs-posix", "durability", "f: blocks freed", False),
+        ("f2fs-strict", "durability", "f: size after 7", True),
+        ("f2fs-strict", "durability", "f: zeroing lost", False),
+        ("ext2-default", "durability", "f: missing", True),
+        ("ext2-default", "durability", "f: blocks freed", False),
+        ("nilfs2-default", "durability", "names undone after 3", True),
+        ("nilfs2-default", "durability", "f: data of operation 3 lost", False),
+        ("gfs2-default", "mountable", "mount: EIO", True),
+        ("gfs2-default", "mountable", "lost: Kernel panic - not syncing", False),
+        ("gfs2-default", "kernel-log", "gfs2: fsid=vda.0: File system withdrawn", True),
+        ("gfs2-default", "kernel-log", "WARNING: fs/gfs2/glock.c:N", False),
+        ("gfs2-default", "stale", "f: poison", True),
+        ("gfs2-default", "stale", "f: data of operation 3", False),
+        ("btrfs-default", "durability", "f: blocks freed", True),
+        ("btrfs-default", "durability", "f: missing", False),
+    ],
+)
+@pytest.mark.parametrize("workload", ["ace-falloc.A_foo+sync", "fallocate"])
+def test_a_known_cause_is_known_under_any_workload_and_a_new_fault_under_none(
+    mode: str, oracle: str, signature: str, known: bool, workload: str
+) -> None:
+    """`f2fs/posix * durability` covered every loss, and `ext2/default rename-new durability` none of those
+    that sync's race leaves behind in any other workload.
+    """
+    expectations = read_expectations(resource("vms", "filesystems", "natural-faults.expected"))
+    filesystem, _, name = mode.partition("-")
+    case, symptom = CaseId(filesystem, name, workload), symptom_of(oracle, signature, ["f"])
+    assert (first_match(expectations, case, symptom) is not None) is known
+
+
 def test_a_filesystem_stands_for_its_modes() -> None:
     assert [p.mode for p in select_profiles(["xfs"])] == ["default", "external-log", "wsync"]
     with pytest.raises(UsageError, match="no file system or mode 'xsf'"):
