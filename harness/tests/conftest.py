@@ -1,15 +1,16 @@
 """What all tests share: how long property tests look.
 
 `default` is the ordinary suite's budget. `HYPOTHESIS_PROFILE=fuzz` (`make fuzz`) gives the tests marked
-`fuzz`, those of bytes that come from elsewhere, a hundred times as many examples. A test with a budget of
-its own takes it from `harness.tests.budget`, so that the profile reaches it too.
+`fuzz`, those of bytes that come from elsewhere, a hundred times as many examples. `mutants` (`make mutants`)
+has the default's examples, always the same. A test with a budget of its own takes it from
+`harness.tests.budget`, so that the profile reaches it too.
 """
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile(
@@ -18,5 +19,12 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # it is meant to be slow
+)
+settings.register_profile(
+    "mutants",
+    deadline=None,
+    database=None,
+    derandomize=True,  # so that a mutant which survives does so again
+    phases=[Phase.explicit, Phase.generate],  # no example is made smaller: nobody looks at it
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

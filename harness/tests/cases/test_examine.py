@@ -552,6 +552,18 @@ def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
     assert not worker.disk.memo, "nothing is kept of a visit that was not complete"
 
 
+def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recording: Recording) -> None:
+    """Only what is begun excuses the name; to look up what passed had no order."""
+    made = dataclasses.replace(
+        recording, history=History((HistoryStep(0, parse_operation("mkdir d"), begin=0, ack=1),))
+    )
+    directory = dataclasses.replace(ROOT, path="d", inode=12)
+    seen = dataclasses.replace(GOOD, tree={"": ROOT, "d": directory}, fsck=CLEAN.result)
+    examiner = Examiner(made)
+    assert examiner.judge(CrashState(1), seen).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(0), seen).verdict is Verdict.FAIL
+
+
 def test_an_outcome_is_that_of_one_guest(recording: Recording) -> None:
     """What a guest saw that was lost later was told of a state that the next guests could not recover."""
     worker = FakeWorker({1: [GOOD, GuestLost("hangs")]})

@@ -161,7 +161,7 @@ def run_tests(tree: Path, tests: Tests, cargo: Path) -> Ended:
     if tests.paths:
         argv = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--no-header", "--tb=no"]
         argv += ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not vm", *tests.paths]
-        ended = _pytest_said(*_run(argv, tree, {"PYTHONPATH": str(tree)}))
+        ended = _pytest_said(*_run(argv, tree, {"PYTHONPATH": str(tree), "HYPOTHESIS_PROFILE": "mutants"}))
         if ended.failed is not False:
             return ended
     for crate in tests.crates:

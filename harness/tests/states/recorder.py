@@ -90,7 +90,9 @@ def recorders(draw: st.DrawFn, *, doubt: bool = False) -> Recorder:
     made, operations, blocks = Recorder(doubt=doubt), 0, 0
     for _ in range(draw(st.integers(1, 14))):
         what = draw(
-            st.sampled_from(["write", "write", "fua", "commit", "flush", "complete", "complete", "mark"])
+            st.sampled_from(
+                ["write", "write", "fua", "commit", "barrier", "flush", "complete", "complete", "mark"]
+            )
         )
         if what == "complete" and made.open:
             made.complete(draw(st.sampled_from(sorted(made.open))))
@@ -102,9 +104,8 @@ def recorders(draw: st.DrawFn, *, doubt: bool = False) -> Recorder:
         elif blocks < 8:
             wide = draw(st.integers(1, 2))
             blocks += wide
-            made.submit(
-                draw(st.integers(0, 3)), wide, fua=what in ("fua", "commit"), preflush=what == "commit"
-            )
+            fua, preflush = what in ("fua", "commit"), what in ("commit", "barrier")
+            made.submit(draw(st.integers(0, 3)), wide, fua=fua, preflush=preflush)
     return made
 
 

@@ -175,6 +175,15 @@ def test_data_of_a_flushing_write_never_lands_ahead_of_what_it_flushes() -> None
         legal.on_disk(CrashState.parse(f"@t{commit}-{block}"))
 
 
+def test_half_of_a_write_ahead_of_a_flush_cannot_be_lost_either() -> None:
+    made = Recorder()
+    wide = made.submit(10, 2)
+    made.complete(wide)
+    commit = made.submit(20, fua=True, preflush=True)
+    with pytest.raises(UsageError, match=f"entry {wide} cannot be lost"):
+        made.legal().on_disk(CrashState.parse(f"@t{commit}-{wide}.1"))
+
+
 @pytest.mark.parametrize("text", ["@t9", "@t3-9", "@t3-1.1", "@t3-1/0", "@3", "@t0-1"])
 def test_names_of_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="@"):

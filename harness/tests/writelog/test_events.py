@@ -241,6 +241,15 @@ def _sample() -> Device:
     return device
 
 
+def test_a_mark_that_is_made_one_event_before_what_stands_in_front_of_it_is_refused() -> None:
+    """An acknowledgement would count ahead of the write that it waited for."""
+    device = _sample()
+    at = device.lines.index("tracing_mark_write: powercut: ack 0")
+    device.lines[at - 1 : at + 1] = [device.lines[at], device.lines[at - 1]]
+    with pytest.raises(EventsDiffer, match=f"'ack 0' was made in event {at - 1}, .* completed in event {at}"):
+        join(device.entries, read_events(device.text))
+
+
 def test_a_fua_write_is_logged_ahead_of_an_older_write_and_keeps_its_time() -> None:
     device = _sample()
     assert [(e.sector, bool(e.flags & EntryFlag.FUA)) for e in device.entries if e.sectors] == [
