@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.worker import Ask, Target, Worker
 from harness.model import CrashState, Outcome, Usability
+from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
 
 ATTEMPTS = 3
-"""Guests tried for one state. If the kernel dies in each of them, recovery is at fault."""
+"""Guests tried for one state. If the kernel dies or hangs in each of them, it is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,45 @@ class Unseen:
 class _LostInUse(Exception):
     """Guest or disk were lost while the recovered file system was written to. `seen`: the outcome by then."""
 
-    def __init__(self, seen: Outcome, loss: GuestLost | DiskError) -> None:
-        super().__init__(loss.what)
-        self.seen, self.loss = seen, loss
+    def __init__(self, seen: Outcome, error: GuestLost | DiskError) -> None:
+        super().__init__(error.what)
+        self.seen, self.error = seen, error
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """An attempt that went wrong. `seen`: the outcome by then, if only writing to it did."""
+
+    error: GuestLost | DiskError
+    seen: Outcome | None = None
+
+    @property
+    def console(self) -> str:
+        return self.error.console if isinstance(self.error, GuestLost) else ""
+
+    @property
+    def end(self) -> Ending | None:
+        """How the kernel ended, if it did."""
+        return ending(self.console)
+
+    @property
+    def kind(self) -> tuple[bool, str]:
+        """What it has in common with losses that are alike."""
+        return (self.seen is not None, self.end.signature if self.end else "")
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known of the state, if this end is the kernel's fault."""
+        if self.seen is None:
+            return Outcome(lost=self.console)
+        return dataclasses.replace(self.seen, usable=Usability(lost=self.console))
+
+    @property
+    def undecided(self) -> Outcome | Unseen:
+        """What is known of the state, if it is not known whose fault this is."""
+        if self.seen is None:
+            return Unseen(self.error.what)
+        return dataclasses.replace(self.seen, usable=Usability(undecided=self.error.what))
 
 
 class Attempts:
@@ -44,11 +82,13 @@ class Attempts:
 
     Invariants:
 
-    1. An Outcome comes from one visit in which nothing went wrong, or says that the kernel died in each of
-       ATTEMPTS guests. Everything else is Unseen, with its reason. If only what comes of writing could not be
-       observed, the Outcome says so, and why.
+    1. An Outcome comes from one visit in which nothing went wrong, or says that the kernel died or hung: in
+       each of ATTEMPTS guests, or in one if it had ended alike, at the same stage, in each of ATTEMPTS guests
+       of an earlier state. Everything else is Unseen, with its reason. If only what comes of writing could
+       not be observed, the Outcome says so, and why.
     2. `see` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and timeouts)
-       is replaced, and the state is tried again. A guest or program that reports failure is not tried again.
+       is replaced, and the state is tried again. So it is where the kernel went on, but says that something
+       took long: a slow host causes that, too. A guest or program that reports failure is not tried again.
        An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
        costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
@@ -61,36 +101,40 @@ class Attempts:
         self._memo = memo
         self._fsck = FsckAnswers()
         self._use = UseAnswers()
+        self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
 
     def see(
         self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event
     ) -> Outcome | Unseen:
         """The outcome of `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
-        losses: list[GuestLost | DiskError] = []
-        recovered: Outcome | None = None  # by the last attempt, if that was lost later
+        losses: list[_Loss] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
                 return self._visit(worker, state, ask)
             except (GuestLost, DiskError) as e:
-                worker.close()
-                losses.append(e)
-                recovered = None
+                loss = _Loss(e)
             except _LostInUse as e:
-                worker.close()
-                losses.append(e.loss)
-                recovered = e.seen
+                loss = _Loss(e.error, e.seen)
             except PowercutError as e:
                 return Unseen(e.what)
             except Exception as e:  # whatever was raised, it costs this state and no other
                 worker.close()
                 return Unseen(reason_of(e))
-        died = [loss.console for loss in losses if isinstance(loss, GuestLost) and loss.kernel_died]
-        if recovered is not None:
-            why = Usability(lost=died[-1]) if len(died) == ATTEMPTS else Usability(undecided=losses[-1].what)
-            return dataclasses.replace(recovered, usable=why)
-        if len(died) == ATTEMPTS:
-            return Outcome(lost=died[-1])
-        return Unseen(losses[-1].what if losses else "stopped")
+            worker.close()
+            losses.append(loss)
+            if loss.end and loss.kind in self._known_ends:
+                return loss.outcome
+        return self._conclude(losses)
+
+    def _conclude(self, losses: Sequence[_Loss]) -> Outcome | Unseen:
+        """What losses of guests say of a state."""
+        if not losses:
+            return Unseen("stopped")
+        if len(losses) < ATTEMPTS or not all(loss.end for loss in losses):
+            return losses[-1].undecided
+        if len(kinds := {loss.kind for loss in losses}) == 1:
+            self._known_ends |= kinds
+        return losses[-1].outcome
 
     def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Outcome:
         target, shown = self._recording.target, self._recording.on_disk(state)
@@ -98,6 +142,7 @@ class Attempts:
         if repair is not None:
             target, shown = repaired(worker, target, shown, repair), UNTOUCHED
         recovery = worker.recover(target, shown, ask)
+        _need_no_stall(recovery.outcome.kernel_log)
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
@@ -120,6 +165,7 @@ class Attempts:
         if known is not None and not self._memo.sampled(state):
             return known
         answer = UseReads.of(worker, target, self._recording.profile.contract.made_by_mkfs)
+        _need_no_stall(answer.result.kernel_log)
         if known is not None:
             self._memo.hold_use(state, known.result, answer.result)
         if self._memo.recalls:
@@ -140,6 +186,12 @@ class Attempts:
         if self._memo.recalls:
             self._fsck.remember(worker.disk, answer)
         return answer
+
+
+def _need_no_stall(log: Sequence[str]) -> None:
+    """Raises GuestLost if the kernel says in its log that something took long, although it went on."""
+    if told := stalled(log):
+        raise GuestLost(f"the kernel went on, but says that something took long, as on a slow host: {told}")
 
 
 def reason_of(error: Exception) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from harness.model import Call, CallError, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
+from harness.oracles.endings import ending, folded, without_time
 from harness.oracles.undecided import Undecided
 
 # With these errnos mount(2) reports that it could not try, and says nothing about the disk. Not with EPERM or
 # ENOENT: the agent is root, and its device and mount point are there, so these come from the file system.
 _COULD_NOT_TRY = frozenset({errno.ENODEV, errno.EACCES, errno.ENOMEM, errno.EBUSY, errno.ENOTBLK})
-_TIMESTAMP = re.compile(r"^(<\d+>)?\s*\[\s*[\d.]+\](\[\s*\w+\])?\s*")
-_NUMBER = re.compile(r"\b(0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -22,16 +21,11 @@ def _errno_name(number: int) -> str:
     return errno.errorcode.get(abs(number), str(number))
 
 
-def _folded(line: str) -> str:
-    """A kernel message without the parts that vary between crash states: time stamps and numbers."""
-    return _NUMBER.sub("N", _TIMESTAMP.sub("", line)).strip()
-
-
 def _without_numbers(line: str) -> str:
     """A check's message for a signature: `lost k0` and `lost k1` are one fault. The kernel's lines keep the
-    digits inside a word (`_folded`), since EXT2-fs and EXT4-fs differ, and so do i_blocks32 and i_blocks64.
+    digits inside a word (`folded`), since EXT2-fs and EXT4-fs differ, and so do i_blocks32 and i_blocks64.
     """
-    return _DIGITS.sub("N", _NUMBER.sub("N", line)).strip()
+    return _DIGITS.sub("N", folded(line)).strip()
 
 
 def could_not_try(mount_errno: int) -> bool:
@@ -43,14 +37,8 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel mounts the crash state, and survives it."""
     seen = case.outcome
     if seen.lost:
-        yield Violation(
-            "mountable",
-            "recovery",
-            f"the kernel did not survive recovery: {seen.lost.strip().splitlines()[0]}",
-            "recovery that ends",
-            seen.lost,
-            f"lost: {_folded(seen.lost.strip().splitlines()[0])}",
-        )
+        what, signature = _told(seen.lost, "recovery hangs", "the kernel did not survive recovery")
+        yield Violation("mountable", "recovery", what, "recovery that ends", seen.lost, signature)
     elif could_not_try(seen.mount_errno):
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
@@ -95,18 +83,18 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
 
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
-    for text, folded in _complaints(case, case.outcome.kernel_log):
-        yield Violation("kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, folded)
+    for text, kind in _complaints(case, case.outcome.kernel_log):
+        yield Violation("kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, kind)
 
 
 def _complaints(case: Case, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The first line of each kind that reports an error, without its time stamp, and what tells its kind."""
     told: set[str] = set()
     for line in lines:
-        if case.errors is None or not case.errors.search(line) or _folded(line) in told:
+        if case.errors is None or not case.errors.search(line) or folded(line) in told:
             continue
-        told.add(_folded(line))
-        yield _TIMESTAMP.sub("", line), _folded(line)
+        told.add(folded(line))
+        yield without_time(line), folded(line)
 
 
 def fsck(case: Case) -> Iterator[Violation | Undecided]:
@@ -129,7 +117,7 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
             f"fsck finds errors after recovery: {complaint}",
             "nothing to repair",
             f"exit code {result.exit_code}: {complaint}",
-            f"fsck: {_folded(complaint)}",
+            f"fsck: {folded(complaint)}",
         )
 
 
@@ -141,13 +129,10 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.undecided:
         yield Undecided(f"what comes of writing to it was not seen: {seen.undecided}")
     if seen.lost:
-        first = seen.lost.strip().splitlines()[0]
-        yield _unusable(
-            "kernel",
-            f"the kernel does not survive being written to: {first}",
-            seen.lost,
-            f"lost: {_folded(first)}",
+        what, signature = _told(
+            seen.lost, "writing to it hangs", "the kernel does not survive being written to"
         )
+        yield _unusable("kernel", what, seen.lost, signature)
     if could_not_try(seen.mount_errno):
         yield Undecided(f"a second mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
@@ -157,8 +142,19 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.unmount_errno:
         name = _errno_name(seen.unmount_errno)
         yield _unusable("unmount", f"unmount fails with {name}", name, f"unmount: {name}")
-    for text, folded in _complaints(case, seen.kernel_log):
-        yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, folded)
+    for text, kind in _complaints(case, seen.kernel_log):
+        yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
+
+
+def _told(console: str, hangs: str, dies: str) -> tuple[str, str]:
+    """What to say of a kernel that ended, and the signature of that."""
+    end = ending(console)
+    if end is None:  # the guest says so in another way
+        first = console.strip().splitlines()[0]
+        return f"{dies}: {first}", f"lost: {folded(first)}"
+    if end.hangs:
+        return f"{hangs}: {end.line}", f"hangs: {end.signature}"
+    return f"{dies}: {end.line}", f"lost: {end.signature}"
 
 
 def _unusable(subject: str, what: str, found: str, signature: str) -> Violation:

@@ -711,6 +711,106 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     assert isinstance(seen, Unseen)
 
 
+# --- kernels that die or hang -------------------------------------------------------------------
+
+PANIC = "Kernel panic - not syncing: at {}\nRIP: 0033:do_one_pass+0x{}/0x2"
+HANG = "powercut-agent: mount hangs in schedule < jbd2_journal_recover"
+
+
+def dies(number: int) -> GuestLost:
+    """The address differs each time."""
+    return GuestLost("gone", PANIC.format(hex(number * 4096), number))
+
+
+def test_a_kernel_that_hangs_in_each_of_three_guests_is_a_violation(recording: Recording) -> None:
+    """It was UNKNOWN, however often it was looked at."""
+    examiner = Examiner(recording)
+    worker = FakeWorker({1: [GuestLost("no answer within 120 s", HANG)]})
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    assert [(v.oracle, v.signature) for v in judgement.violations] == [("mountable", f"hangs: {HANG}")]
+    assert len(worker.looked) == ATTEMPTS
+
+
+def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_unknown(
+    recording: Recording,
+) -> None:
+    hang, late = GuestLost("no answer", HANG), GuestLost("no answer within 120 s; machine still running")
+    examiner = Examiner(recording)
+    worker = FakeWorker({1: [hang, hang, GOOD], 2: [hang, late, hang], 3: [late]})
+    seen = [look(examiner, worker, p).seen for p in (1, 2, 3)]
+    verdicts = [examiner.judge(CrashState(p), s).verdict for p, s in zip((1, 2, 3), seen, strict=True)]
+    assert verdicts == [Verdict.PASS, Verdict.UNKNOWN, Verdict.UNKNOWN]
+
+
+def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recording) -> None:
+    """It took three boots for each of hundreds of states: two cases took five minutes."""
+    examiner = Examiner(recording)
+    worker = FakeWorker({p: [dies(p), dies(p + 10), dies(p + 20)] for p in (1, 2, 3)})
+    for prefix in (1, 2, 3):
+        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen)
+        assert [v.oracle for v in judgement.violations] == ["mountable"]
+        assert worker.closed
+    assert worker.looked == [1, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [GuestLost("gone", "Kernel panic - not syncing: out of memory"), GuestLost("gone"), DiskError("gone")],
+    ids=["another end", "lost", "disk"],
+)
+def test_another_end_than_the_known_one_takes_three_guests(recording: Recording, other: Exception) -> None:
+    examiner = Examiner(recording)
+    worker = FakeWorker({1: [dies(1)], 2: [other, GOOD]})
+    look(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.PASS
+    assert worker.looked == [1, 1, 1, 2, 2]
+
+
+def test_an_end_is_known_once_three_guests_of_one_state_had_it(recording: Recording) -> None:
+    examiner = Examiner(recording)
+    other = GuestLost("gone", "Kernel panic - not syncing: out of memory")
+    worker = FakeWorker({1: [dies(1), GOOD], 2: [dies(2), dies(2), other], 3: [dies(3), GOOD]})
+    for prefix in (1, 2, 3):
+        look(examiner, worker, prefix)
+    assert worker.looked == [1, 1, 2, 2, 2, 3, 3]
+
+
+def test_a_death_in_recovery_is_not_one_of_writing(recording: Recording) -> None:
+    examiner = Examiner(recording)
+    worker = FakeWorker({1: [dies(1)], 2: [GOOD], 3: [GOOD]})
+    worker.uses = {2: [dies(2)], 3: [dies(3)]}
+    oracles = []
+    for prefix in (1, 2, 3):
+        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen)
+        oracles += [v.oracle for v in judgement.violations]
+    assert oracles == ["mountable", "usable", "usable"]
+    assert worker.used == [2, 2, 2, 3]
+
+
+def test_a_kernel_that_only_complained_before_its_guest_was_lost_has_not_died(recording: Recording) -> None:
+    """`BUG: KCSAN` on the console of three guests that were lost on a busy host was a death of the kernel."""
+    worker = FakeWorker({1: [GuestLost("late", "BUG: KCSAN: data-race in a / b")]})
+    assert isinstance(look(Examiner(recording), worker, 1).seen, Unseen)
+
+
+STALLED = "INFO: task init:1 blocked for more than 30 seconds."
+
+
+def test_a_kernel_that_says_that_something_took_long_is_tried_again(recording: Recording) -> None:
+    """A host that is slow causes that as well: it would be a complaint of the kernel."""
+    slow = dataclasses.replace(GOOD, kernel_log=(STALLED,))
+    examiner = Examiner(recording, memo=True)
+    worker = FakeWorker({1: [slow, GOOD], 2: [slow], 3: [GOOD], 5: [GOOD]})
+    worker.uses = {5: [Usability(kernel_log=(STALLED,)), Usability()]}
+    assert examiner.judge(CrashState(1), look(examiner, worker, 1).seen).verdict is Verdict.PASS
+    judgement = examiner.judge(CrashState(2), look(examiner, worker, 2).seen)
+    assert (judgement.verdict, len(worker.looked)) == (Verdict.UNKNOWN, 2 + ATTEMPTS)
+    assert STALLED in judgement.unknown[0]
+    without = Examiner(recording)
+    assert without.judge(CrashState(5), look(without, worker, 5).seen).verdict is Verdict.PASS
+    assert worker.used[-2:] == [5, 5]
+
+
 # --- what nobody foresaw ----------------------------------------------------------------------
 
 UNFORESEEN = [

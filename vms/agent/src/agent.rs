@@ -30,6 +30,7 @@ use crate::{
     second::Pair,
     usable,
     walk::Walker,
+    watch::{self, Call},
 };
 
 /// Lines of the kernel's log that a failure carries: the reason is among the last.
@@ -177,11 +178,11 @@ impl Agent {
         match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
             Mounted::Nothing => {}
             Mounted::Recovered => {
-                mounts::unmount_device();
+                watch::during(Call::Unmount, mounts::unmount_device);
             }
             Mounted::Recording(mut recording) => {
                 recording.scene.close_all();
-                mounts::unmount_device();
+                watch::during(Call::Unmount, mounts::unmount_device);
                 let _ = self.join();
                 if let Ok(events) = recording.events {
                     let _ = events.end();
@@ -296,7 +297,7 @@ impl Agent {
         let (mapper, recording) = self.recording()?;
         recording.mark(mapper, "end")?;
         recording.scene.close_all();
-        let unmount_errno = mounts::unmount_device();
+        let unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
         recording.mark(mapper, "unmounted")?;
         self.join()?;
         let (mapper, recording) = self.recording()?;
@@ -357,7 +358,10 @@ impl Agent {
         self.walker.phases = phases;
         let clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
-        match mounts::mount_device(&device, mount, MountFlags::NOATIME) {
+        let mounted = watch::during(Call::Mount, || {
+            mounts::mount_device(&device, mount, MountFlags::NOATIME)
+        });
+        match mounted {
             Ok(()) => {
                 recovered.mount_us = micros(clock);
                 self.mounted = Mounted::Recovered;
@@ -412,12 +416,16 @@ impl Agent {
     ) -> Result<AgentReply, Failure> {
         let device = self.prepare(device, mount, clock_s)?;
         let (mut errors, mut finished, mut unmount_errno) = (Vec::new(), true, 0);
-        let mounted = mounts::mount_device(&device, mount, MountFlags::NOATIME);
+        let mounted = watch::during(Call::Mount, || {
+            mounts::mount_device(&device, mount, MountFlags::NOATIME)
+        });
         if mounted.is_ok() {
             self.mounted = Mounted::Recovered;
-            let used = usable::write_and_remove(MOUNT_POINT, keep, deadline);
+            let used = watch::during(Call::Files, || {
+                usable::write_and_remove(MOUNT_POINT, keep, deadline)
+            });
             (errors, finished) = (used.errors, used.finished);
-            unmount_errno = mounts::unmount_device();
+            unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
             self.mounted = Mounted::Nothing;
         }
         forget_devices()?;
@@ -434,7 +442,7 @@ impl Agent {
 
     fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {
         let clock = Instant::now();
-        let walked = self.walker.walk(MOUNT_POINT)?;
+        let walked = watch::during(Call::Files, || self.walker.walk(MOUNT_POINT))?;
         recovered.entries = walked.entries;
         recovered.walk_errors = walked.errors;
         recovered.walk_us = micros(clock);
@@ -443,7 +451,7 @@ impl Agent {
 
     fn unmount_recovered(&mut self, unmount_us: &mut u64) -> i32 {
         let clock = Instant::now();
-        let errno = mounts::unmount_device();
+        let errno = watch::during(Call::Unmount, mounts::unmount_device);
         self.mounted = Mounted::Nothing;
         *unmount_us = micros(clock);
         errno
@@ -473,7 +481,7 @@ impl Agent {
         if !matches!(self.mounted, Mounted::Recovered) {
             return Err(Failure::NothingRecovered);
         }
-        let unmount_errno = mounts::unmount_device();
+        let unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
         self.mounted = Mounted::Nothing;
         forget_devices()?;
         let said = self.kernel_log.drain();

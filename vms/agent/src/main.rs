@@ -42,6 +42,7 @@ mod shell;
 mod usable;
 mod user;
 mod walk;
+mod watch;
 mod xattrs;
 
 use agent::Agent;
@@ -74,6 +75,7 @@ fn live(settings: &Settings) -> Result<(), Failure> {
         shell::run(settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
     } else if settings.root.is_empty() {
         boot::watch_for_hangs();
+        watch::begin();
         serve(&settings.port, Agent::new(), module_errors)
     } else {
         root::enter(&settings.root)?;

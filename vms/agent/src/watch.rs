@@ -1,0 +1,306 @@
+//! Notices a kernel that does not return from a call, and ends the guest with a line that says where it is.
+//!
+//! From the host, a kernel that hangs looks like a guest that gets no processor, or like a disk that does not answer.
+//! In the guest they differ. A thread looks once a second at the thread that makes the calls. A look counts if the disk
+//! owes no answer, and each look takes a guest that runs: one that is stopped for a minute has looked once. So what
+//! counts is not time but looks in a row.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::{power_off, say};
+
+/// What the agent asks the kernel for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Mount,
+    /// Reading or writing files: many calls.
+    Files,
+    Unmount,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mount => "mount",
+            Self::Files => "a call on a file",
+            Self::Unmount => "unmount",
+        }
+    }
+}
+
+/// Looks in a row at which the thread waits, and was not woken in between.
+const WAITING: u32 = 30;
+/// Looks in a row at which one and the same mount or unmount is under way, and the disk was asked for nothing in
+/// between: it computes, or wakes again and again. Of calls on files there are many, so nothing follows from these.
+const BUSY: u32 = 60;
+
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const FRAMES: usize = 4;
+
+/// The [`Call`] that is under way, plus 1; 0: none.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+/// Calls begun so far.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// Carry out `calls` of a kind. One thread does so at a time: the one with which the process began.
+pub fn during<T>(kind: Call, calls: impl FnOnce() -> T) -> T {
+    BEGUN.fetch_add(1, Ordering::Relaxed);
+    UNDER_WAY.store(kind as u32 + 1, Ordering::Relaxed);
+    let done = calls();
+    UNDER_WAY.store(0, Ordering::Relaxed);
+    done
+}
+
+/// Look from now on. If no thread can be had, nobody looks, and the host waits for its own deadline.
+pub fn begin() {
+    let _ = thread::Builder::new().spawn(|| {
+        let mut looks = Looks::default();
+        loop {
+            thread::sleep(BETWEEN_LOOKS);
+            if looks.hangs(Look::now()) && disk_answers() {
+                thread::sleep(BETWEEN_LOOKS);
+                let last = Look::now();
+                if looks.hangs(last) {
+                    give_up(last.map(|look| look.call));
+                }
+            }
+        }
+    });
+}
+
+/// What one look shows of the thread that makes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    call: Call,
+    /// Numbers the calls.
+    number: u32,
+    /// It sleeps, as opposed to: it may run.
+    sleeps: bool,
+    /// How often it was switched to another thread.
+    switches: u64,
+    /// Requests that the disks have answered, and those that they have not.
+    answered: u64,
+    owed: u64,
+}
+
+impl Look {
+    /// None: nothing is under way, or it cannot be seen.
+    fn now() -> Option<Self> {
+        let call = match UNDER_WAY.load(Ordering::Relaxed) {
+            1 => Call::Mount,
+            2 => Call::Files,
+            3 => Call::Unmount,
+            _ => return None,
+        };
+        let status = fs::read_to_string("/proc/1/task/1/status").ok()?;
+        let (answered, owed) = requests();
+        Some(Self {
+            call,
+            number: BEGUN.load(Ordering::Relaxed),
+            sleeps: matches!(field(&status, "State:")?.chars().next()?, 'D' | 'S'),
+            switches: number(field(&status, "voluntary_ctxt_switches:")?)?
+                + number(field(&status, "nonvoluntary_ctxt_switches:")?)?,
+            answered,
+            owed,
+        })
+    }
+}
+
+/// The looks in a row that count.
+#[derive(Default)]
+struct Looks {
+    before: Option<Look>,
+    waiting: u32,
+    busy: u32,
+}
+
+impl Looks {
+    /// Whether the call hangs, with one more look.
+    fn hangs(&mut self, now: Option<Look>) -> bool {
+        let before = std::mem::replace(&mut self.before, now);
+        let (Some(before), Some(now)) = (before, now) else {
+            (self.waiting, self.busy) = (0, 0);
+            return false;
+        };
+        let same = before.number == now.number && now.owed == 0;
+        let still = same && now.sleeps && before.sleeps && now.switches == before.switches;
+        let alone = same && now.call != Call::Files && now.answered == before.answered;
+        self.waiting = if still { self.waiting + 1 } else { 0 };
+        self.busy = if alone { self.busy + 1 } else { 0 };
+        self.waiting >= WAITING || self.busy >= BUSY
+    }
+}
+
+/// Ask each disk for its serial number, in order with what it has been asked before. One that does not answer keeps
+/// this from returning: nothing is said of the kernel then.
+fn disk_answers() -> bool {
+    disks().all(|disk| fs::read(disk.join("serial")).is_ok())
+}
+
+fn disks() -> impl Iterator<Item = std::path::PathBuf> {
+    let found = fs::read_dir("/sys/block").into_iter().flatten();
+    found
+        .filter_map(Result::ok)
+        .map(|disk| disk.path())
+        .filter(|disk| disk.join("serial").exists())
+}
+
+/// Of all disks: requests answered, and owed. Documentation/block/stat.rst
+fn requests() -> (u64, u64) {
+    let (mut answered, mut owed) = (0, 0);
+    for disk in disks() {
+        let text = fs::read_to_string(disk.join("stat")).unwrap_or_default();
+        let counts: Vec<u64> = text.split_whitespace().filter_map(number).collect();
+        // Reads and writes that completed, requests in flight, flushes that completed (since 5.5).
+        answered += [0, 4, 15]
+            .iter()
+            .filter_map(|i| counts.get(*i))
+            .sum::<u64>();
+        owed += counts.get(8).copied().unwrap_or(0);
+    }
+    (answered, owed)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    Some(line[name.len()..].trim())
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+/// Say where the kernel is, and end the guest.
+fn give_up(call: Option<Call>) -> ! {
+    // Whatever blocks as well is told on the console; kernels without this say only the line below.
+    let _ = fs::write("/proc/sys/kernel/printk", "8");
+    let _ = fs::write("/proc/sysrq-trigger", "w");
+    let stack = fs::read_to_string("/proc/1/task/1/stack").unwrap_or_default();
+    let name = call.map_or("a call", Call::name);
+    say(&format!("{name} hangs{}", place(&stack)));
+    power_off()
+}
+
+/// ` in wait_for_x < y < z`: the innermost functions of a stack such as `[<0>] y+0x12/0x34 [jbd2]`.
+fn place(stack: &str) -> String {
+    let functions = stack
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1)?.split('+').next());
+    let innermost: Vec<_> = functions.take(FRAMES).collect();
+    if innermost.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", innermost.join(" < "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Look = Look {
+        call: Call::Mount,
+        number: 7,
+        sleeps: true,
+        switches: 3,
+        answered: 100,
+        owed: 0,
+    };
+
+    /// After how many looks, at most a thousand, a call counts as hung.
+    fn looks_until_hung(look: impl Fn(u32) -> Option<Look>) -> Option<u32> {
+        let mut looks = Looks::default();
+        (0..1000).find(|i| looks.hangs(look(*i)))
+    }
+
+    #[test]
+    fn a_call_that_waits_for_nothing_hangs() {
+        assert_eq!(looks_until_hung(|_| Some(LOOK)), Some(WAITING));
+        let file = Look {
+            call: Call::Files,
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|_| Some(file)), Some(WAITING));
+        // Threads of the kernel's own go on writing.
+        let beside = |i| Look {
+            answered: i,
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|i| Some(beside(i.into()))), Some(WAITING));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_slow_disk_does_not_hang() {
+        let slow = Look { owed: 1, ..LOOK };
+        assert_eq!(looks_until_hung(|_| Some(slow)), None);
+        // Seen to wait for the disk now and then.
+        let at_times = |i| if i % 20 == 0 { slow } else { LOOK };
+        assert_eq!(looks_until_hung(|i| Some(at_times(i))), None);
+    }
+
+    #[test]
+    fn a_mount_that_computes_for_ever_hangs_and_one_that_asks_the_disk_does_not() {
+        let computes = Look {
+            sleeps: false,
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|_| Some(computes)), Some(BUSY));
+        let wakes = |i: u32| Look {
+            switches: i.into(),
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|i| Some(wakes(i))), Some(BUSY));
+        let reads = |i: u32| Look {
+            answered: (i / 50).into(),
+            ..computes
+        };
+        assert_eq!(looks_until_hung(|i| Some(reads(i))), None);
+    }
+
+    /// Thousands of files take long where processors are few.
+    #[test]
+    fn files_may_take_long() {
+        let computes = Look {
+            call: Call::Files,
+            sleeps: false,
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|_| Some(computes)), None);
+    }
+
+    #[test]
+    fn each_call_is_looked_at_by_itself() {
+        let next = |i: u32| Look {
+            number: i / 25,
+            ..LOOK
+        };
+        assert_eq!(looks_until_hung(|i| Some(next(i))), None);
+        let between = |i: u32| (!i.is_multiple_of(25)).then_some(LOOK);
+        assert_eq!(looks_until_hung(between), None);
+    }
+
+    #[test]
+    fn the_place_is_told_by_the_innermost_functions() {
+        let stack = "[<0>] msleep+0x2d/0x40\n[<0>] jbd2_journal_recover+0x5a/0x150 [jbd2]\n[<0>] a+0x1/0x2\n\
+                     [<0>] b+0x1/0x2\n[<0>] c+0x1/0x2\n";
+        assert_eq!(place(stack), " in msleep < jbd2_journal_recover < a < b");
+        assert_eq!(place(""), "");
+    }
+
+    #[test]
+    fn fields_of_a_status_are_found() {
+        let status = "Name:\tinit\nState:\tD (disk sleep)\nvoluntary_ctxt_switches:\t12\n\
+                      nonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(field(status, "State:"), Some("D (disk sleep)"));
+        assert_eq!(
+            field(status, "voluntary_ctxt_switches:").and_then(number),
+            Some(12)
+        );
+        assert_eq!(field(status, "Threads:"), None);
+    }
+}
