@@ -56,8 +56,9 @@ def gc_command(
     powercut gc --runs 14d                 delete runs that nobody looked at for two weeks
     powercut gc --cache 90d --yes          delete kernels and images that nobody used for three months
 
-    Says first what would be deleted, and asks. The latest run and runs in progress stay. What is deleted from
-    the cache is downloaded or built again when it is needed.
+    Says first what would be deleted, and asks. The latest run and runs in progress stay, and so does what of
+    the cache some process of Powercut uses. What is deleted from the cache is downloaded or built again when
+    it is needed.
 
     Exits 0 if it did what was asked, 3 if you said no or something could not be deleted.
     """
@@ -67,6 +68,8 @@ def gc_command(
         for each in kept if verbose else ():
             console.say(f"  {_line(each)}")
     asked = [(runs, run_days), (cache, cache_days)]
+    for each in (k for kept, days in asked if days is not None for k in kept if k.stays and k.days >= days):
+        console.say(f"kept: {shown_path(each.path)} ({each.stays})")
     doomed = [k for kept, days in asked if days is not None for k in old(kept, days)]
     if run_days is None and cache_days is None:
         return ExitCode.CONSISTENT

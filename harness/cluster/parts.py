@@ -21,7 +21,7 @@ from harness.errors import PowercutError
 from harness.guests.built import BUILT_PARTS
 from harness.guests.kits import Kits
 from harness.guests.worker import GuestKit
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold
 from harness.host.files import file_hash, write_atomically
 from harness.plan import Plan
 
@@ -78,7 +78,7 @@ def found(part: Part) -> Path | None:
     kept = cache_dir(FOLDER) / part.sha256
     if kept.is_file():
         os.utime(kept)  # in use: `powercut gc` goes by it
-        return kept
+        return hold(kept)
     own = Path(part.path)
     try:
         return own if file_hash(own) == part.sha256 else None
@@ -91,3 +91,4 @@ def keep(sha256: str, data: bytes) -> None:
     if (told := hashlib.sha256(data).hexdigest()) != sha256:
         raise PowercutError(f"a part was changed on its way: sha256 {sha256} expected, {told} found")
     write_atomically(cache_dir(FOLDER) / sha256, data, mode=PROGRAM_MODE)
+    hold(cache_dir(FOLDER) / sha256)

@@ -36,6 +36,7 @@ from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
 from harness.guests.outcomes import KnownEntries, call_error, outcome_of, usability_of
+from harness.host.cache import hold
 from harness.host.resources import built_part
 from harness.model import (
     Check,
@@ -99,6 +100,9 @@ class GuestKit:
     kernel_image: Path
     initramfs: Path
     boots: Boots = field(default_factory=Boots, compare=False)
+
+    def __post_init__(self) -> None:
+        hold(self.kernel_image)
 
 
 RunCheck = Callable[[Check, Sequence[str]], CheckResult]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold
 from harness.host.files import replacement
 
 _LIST_TIMEOUT_S = 60
@@ -125,7 +125,7 @@ class Archive:
         if not shutil.which("apt-get"):
             raise EnvironmentLacks("apt-get is needed to read Debian's archive", "run: make setup")
         source = source_of(self.suite, list(machine_sources()))
-        folder = cache_dir("archive", self.suite)
+        folder = hold(cache_dir("archive", self.suite))
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             (folder / "archive.sources").write_text(source.stanza(self.suite))
@@ -163,7 +163,7 @@ class Archive:
         if not self.suite:
             index = cache_dir("archive") / "machine.bin"
             return ["-o", f"Dir::Cache::pkgcache={index}", "-o", "Dir::Cache::srcpkgcache="]
-        folder = cache_dir("archive", self.suite)
+        folder = hold(cache_dir("archive", self.suite))
         for name in ("lists/partial", "cache/archives/partial"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         configuration, sources = folder / "apt.conf", folder / "archive.sources"

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks
 from harness.host.archive import Archive
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold, scratch_folder
 
 _COMPLETE = "complete"
 _LOADER = "ld-linux-x86-64.so.2"
@@ -25,7 +24,7 @@ def cached_program(program: str, package: str) -> Path | None:
     """A program that `fetch_program` has put into the cache."""
     root = _root(package)
     found = (root / folder / program for folder in ("usr/sbin", "usr/bin", "sbin", "bin"))
-    return next((p for p in found if p.is_file()), None) if (root / _COMPLETE).exists() else None
+    return next((hold(p) for p in found if p.is_file()), None) if (root / _COMPLETE).exists() else None
 
 
 def command_of(path: Path) -> list[str]:
@@ -46,7 +45,7 @@ def fetch_program(program: str, package: str, suites: Sequence[str]) -> Path:
     if found := cached_program(program, package):
         return found
     archives = [Archive(suite) for suite in suites]
-    with tempfile.TemporaryDirectory(dir=cache_dir("programs"), prefix="fetching-") as scratch:
+    with scratch_folder(cache_dir("programs"), "fetching-") as scratch:
         unpacked = Path(scratch) / "root"
         left, had = [package], {package}
         while left:

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, scratch_folder
 from harness.host.locks import exclusive
 from harness.host.processes import run_group
 from harness.host.resources import resource
@@ -112,7 +111,7 @@ def build(
     need_tools(flavour)
     with (
         exclusive(cache_dir("kernels") / "building.lock", "the kernels in the cache", say),
-        tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch,
+        scratch_folder(cache_dir("kernels"), "building-") as scratch,
         source_tree(source, flavour, Path(scratch), say) as (tree, version, identity),
     ):
         key = key_for(identity, flavour)

@@ -13,7 +13,6 @@ import lzma
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import zstandard
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host import elf
 from harness.host.archive import Archive
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.host.resources import resource
 from harness.plan import KernelChoice
 
@@ -109,8 +108,12 @@ def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path]
     """
     pinned = look_up_kernel(spec, modules, replaced)
     if pinned is None:
-        return _own_kernel(Path(spec), modules, tuple(replaced))
-    return _pinned_kernel(*pinned, modules, tuple(replaced))
+        found = _own_kernel(Path(spec), modules, tuple(replaced))
+    else:
+        found = _pinned_kernel(*pinned, modules, tuple(replaced))
+    for path in (found.image, *([found.modules] if found.modules else []), *found.replaced):
+        hold(path)
+    return found
 
 
 def find_chosen(choice: KernelChoice) -> Kernel:
@@ -388,7 +391,7 @@ def _download(pin: Pin, package: str, archive: Archive) -> None:
             raise EnvironmentLacks(f"{program} is needed to fetch a Debian kernel", "run: make setup")
     root = _root(package)
     known = _known_parts(pin, archive)
-    with tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="fetching-") as scratch:
+    with scratch_folder(cache_dir("kernels"), "fetching-") as scratch:
         unpacked = Path(scratch) / "root"
         for names in pin.needed(package):
             wanted = next((name for name in names if name in known), names[0])

@@ -6,12 +6,11 @@ import hashlib
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.kernels.build import unpack_source
 from harness.kernels.find import Kernel
 from harness.kernels.headers import unpack_headers
@@ -45,11 +44,11 @@ def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> P
     key = hashlib.sha256(f"{kernel.package_version} {kernel.modules.name}\n".encode() + patch.read_bytes())
     final = cache_dir("kernels", "modules") / key.hexdigest()[:24]
     if found := sorted(final.glob("*.ko")):
-        return found[0]
+        return hold(found[0])
     if missing := [package for tool, package in _TOOLS.items() if not shutil.which(tool)]:
         names = " ".join(missing)
         raise EnvironmentLacks(f"building a module needs {names}", f"run: apt-get install {names}")
-    with tempfile.TemporaryDirectory(dir=cache_dir("kernels"), prefix="building-") as scratch:
+    with scratch_folder(cache_dir("kernels"), "building-") as scratch:
         version, tree = unpack_source(kernel.source, Path(scratch), say, folder), Path(scratch) / "tree"
         if version != kernel.package_version:
             raise KernelError(
@@ -64,7 +63,7 @@ def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> P
         subprocess.run(["strip", "--strip-debug", "-o", part / built.name, built], check=True)
         if not final.exists():  # another process may have been faster
             part.rename(final)
-    return final / built.name
+    return hold(final / built.name)
 
 
 def _apply(patch: Path, tree: Path) -> None:

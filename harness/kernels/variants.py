@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import KernelError, UsageError
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold
 from harness.host.files import write_atomically
 from harness.host.locks import exclusive
 from harness.kernels.build import (
@@ -99,7 +99,7 @@ class KeptTree:
                 _keep_image(self.path / "out" / self._flavour.image, final)
             finally:
                 self._restore()
-        return final / "image"
+        return hold(final / "image")
 
     def _file(self, name: str) -> Path:
         top = self.path / "source"
@@ -147,6 +147,7 @@ def kept_tree(
     need_tools(flavour)
     path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
     path.mkdir(exist_ok=True)
+    hold(path)
     with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
         if not (path / "built.json").exists():
             _make_tree(path, source, machine, flavour, jobs, say)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.host.cache import alone, entries
 from harness.store.layout import LOCK, PLAN, RUN, latest, runs
 from harness.store.lock import holder_of
 
@@ -57,29 +58,12 @@ _MARKS = (RUN, PLAN, "measurements.json")
 
 def kept_cache(cache: Path) -> list[Kept]:
     """The entries of the cache, least recently used first: each kernel, built tree, root image, suite."""
-    found = [_measured(path, "") for path in _entries(cache)]
+    found = []
+    for path in entries(cache):
+        with alone(path) as used:
+            stays = used
+        found.append(_measured(path, stays))
     return sorted(found, key=lambda k: k.used)
-
-
-_PARTED = (
-    "kernels",
-    "kernels/modules",
-    "kernels/trees",
-    "rootfs",
-    "archive",
-    "programs",
-    "triage",
-    "tools",
-    "parts",
-)
-"""Folders of the cache whose entries are used each for itself."""
-
-
-def _entries(cache: Path) -> Iterator[Path]:
-    folders = [cache.joinpath(name) for name in _PARTED]
-    for folder in (cache, *folders):
-        if folder.is_dir() and not folder.is_symlink():
-            yield from (p for p in sorted(folder.iterdir()) if p not in folders)
 
 
 def _measured(path: Path, stays: str) -> Kept:
@@ -117,14 +101,19 @@ def old(kept: Sequence[Kept], days: float) -> list[Kept]:
 
 
 def delete(kept: Sequence[Kept]) -> int:
-    """Delete them; returns the bytes that this freed. A run that is written to by now stays."""
+    """Delete them; returns the bytes that this freed. A run that is written to by now stays, and so does what
+    a run uses by now.
+    """
     freed = 0
     for each in kept:
         if each.path.is_dir() and (each.path / LOCK).is_file() and _in_use(each.path):
             continue
-        if each.path.is_dir() and not each.path.is_symlink():
-            shutil.rmtree(each.path, ignore_errors=True)
-        else:
-            each.path.unlink(missing_ok=True)
+        with alone(each.path) as used:
+            if used and not each.path.is_symlink():
+                continue
+            if each.path.is_dir() and not each.path.is_symlink():
+                shutil.rmtree(each.path, ignore_errors=True)
+            else:
+                each.path.unlink(missing_ok=True)
         freed += 0 if each.path.exists() else each.size_bytes
     return freed

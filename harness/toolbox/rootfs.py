@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError
 from harness.filesystems.profiles import profiles
-from harness.host.cache import cache_dir
+from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.host.locks import exclusive
 from harness.host.progress import Progress
 from harness.host.resources import resource
@@ -74,7 +73,7 @@ def recipe_hash() -> str:
 def cached_root() -> Path | None:
     """The root image of this recipe, if the cache has it."""
     image = cache_dir("rootfs") / f"root-{recipe_hash()}" / "root.erofs"
-    return image if image.exists() else None
+    return hold(image) if image.exists() else None
 
 
 def root_image(progress: Progress, *, again: bool = False) -> Path:
@@ -90,7 +89,7 @@ def root_image(progress: Progress, *, again: bool = False) -> Path:
     final = cache_dir("rootfs") / f"root-{recipe_hash()}"
     with (
         exclusive(cache_dir() / "rootfs.lock", "the root images in the cache", progress.say),
-        tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch,
+        scratch_folder(cache_dir("rootfs"), "making-") as scratch,
     ):
         found = cached_root()
         if found and not again:  # the process that was waited for has made it
@@ -103,7 +102,7 @@ def root_image(progress: Progress, *, again: bool = False) -> Path:
         _mmdebstrap(part, progress)
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
-    image = final / "root.erofs"
+    image = hold(final / "root.erofs")
     progress.say(f"root image: {image.stat().st_size >> 20} MiB")
     return image
 
@@ -215,10 +214,10 @@ def headers_image(kernel: Kernel, progress: Progress) -> Path:
     release, version = kernel.modules.name, kernel.package_version
     final = cache_dir("rootfs") / f"headers-{release}-{version}"
     if (final / "headers.erofs").exists():
-        return final / "headers.erofs"
+        return hold(final / "headers.erofs")
     _need_tools({"mkfs.erofs": "erofs-utils", "apt-get": "apt", "dpkg-deb": "dpkg"})
     progress.say(f"headers of {release}: downloading")
-    with tempfile.TemporaryDirectory(dir=cache_dir("rootfs"), prefix="making-") as scratch:
+    with scratch_folder(cache_dir("rootfs"), "making-") as scratch:
         root, part = Path(scratch) / "unpacked", Path(scratch) / "part"
         part.mkdir()
         unpack_headers(kernel, root, Path(scratch))

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from harness.errors import InUse
+from harness.guests.machine import default_name, machine_of
+from harness.guests.worker import GuestKit
+from harness.host.cache import alone, hold, let_go
+from harness.host.locks import exclusive
+from harness.kernels.find import find_kernel
 from harness.store import RunStore
 from harness.store.garbage import DAY_S, Kept, delete, kept_cache, kept_runs, old
 from harness.store.layout import LOCK
@@ -108,3 +119,102 @@ def test_gc_wants_an_age_it_can_read(tmp_path: Path) -> None:
     done = powercut("gc", "--runs", "old", "--out", tmp_path)
     assert done.exit_code == 2
     assert "14d" in done.stderr
+
+
+# --- what is used ------------------------------------------------------------------------------
+
+USES = """
+import pathlib, sys
+from harness.host.cache import hold
+hold(pathlib.Path(sys.argv[1]))
+print(flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def cached(cache: Path, name: str, file: str = "image") -> Path:
+    path = cache / name / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x7fELF" + bytes(5000))
+    aged(cache, 100)
+    return path
+
+
+def gc(*arguments: str) -> str:
+    done = powercut("gc", "--cache", "90d", "--yes", *arguments)
+    return done.output.replace("\n", " ")
+
+
+def test_what_a_run_uses_stays_in_the_cache(cache: Path) -> None:
+    """The kernel of a campaign that had booted its guests a week before was deleted under it."""
+    image, other = cached(cache, "kernels/built-a"), cached(cache, "kernels/built-b")
+    with subprocess.Popen(
+        [sys.executable, "-c", USES, image], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"\n"
+        said = gc()
+        assert f"kernels/built-a (in use by process {user.pid})" in said
+        assert (image.exists(), other.exists()) == (True, False)
+        user.kill()
+    gc()
+    assert not image.exists()
+
+
+def test_what_is_used_between_the_question_and_the_answer_stays(cache: Path) -> None:
+    image = cached(cache, "rootfs/root-1", "root.erofs")
+    (unused,) = kept_cache(cache)
+    assert unused.stays == ""
+    hold(image)
+    assert delete([unused]) == 0
+    assert image.exists()
+    let_go(image.parent)
+    assert delete([unused]) > 0
+
+
+@pytest.mark.parametrize("use", ["kernel", "guest"])
+def test_whoever_finds_a_kernel_uses_it(cache: Path, use: str) -> None:
+    image = cached(cache, "kernels/built-a")
+    if use == "kernel":
+        find_kernel(str(image))
+    else:
+        GuestKit(machine_of(default_name()), image, image)
+    (kept,) = kept_cache(cache)
+    assert kept.stays.startswith("in use by process")
+    let_go(image.parent)
+
+
+def test_a_tree_whose_owner_builds_in_it_stays(cache: Path) -> None:
+    cached(cache, "kernels/trees/uml-linux-source-6.12-x")
+    lock = cache / "kernels/trees/uml-linux-source-6.12-x/lock"
+    with exclusive(lock, "the tree", print):
+        (kept,) = kept_cache(cache)
+        assert kept.stays.startswith("in use by process")
+        assert delete([replace(kept, stays="")]) == 0
+    assert kept_cache(cache)[0].stays == ""
+
+
+def test_lock_files_are_no_entries(cache: Path) -> None:
+    """Two processes held the lock on building: one on the file that was deleted, one on the new one."""
+    cache.mkdir()
+    for name in ("rootfs.lock", "kernels/building.lock"):
+        (cache / name).parent.mkdir(exist_ok=True)
+        (cache / name).touch()
+    assert kept_cache(cache) == []
+
+
+def test_what_is_being_deleted_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = cached(cache, "kernels/built-a")
+    monkeypatch.setattr("harness.host.cache._DELETING_S", 0.0)
+    with alone(image.parent) as used:
+        assert used == ""
+        with pytest.raises(InUse, match="being deleted"):
+            hold(image)
+    assert hold(image) == image
+    let_go(image.parent)
