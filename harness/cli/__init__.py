@@ -21,6 +21,7 @@ from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
+from harness.cli.pack import pack_command
 from harness.cli.releases import history_command, matrix_command
 from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
@@ -44,6 +45,7 @@ COMMANDS: tuple[click.Command, ...] = (
     list_command,
     kernel_group,
     log_group,
+    pack_command,
     history_command,
     matrix_command,
     findings_command,

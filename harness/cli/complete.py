@@ -52,7 +52,7 @@ def _runs(ctx: click.Context) -> Iterable[str]:
 
 def _points(ctx: click.Context) -> Iterable[str]:
     """The crash points of the findings of the run that --from names, and then its cases."""
-    source = ctx.params.get("source") or latest(REPORTS)
+    source = ctx.params.get("source") or ctx.params.get("run") or latest(REPORTS)
     with RunStore.open(Path(source)) as store:
         return [*(str(f.crash_point) for f in store.findings()), *(str(c.case) for c in store.cases())]
 

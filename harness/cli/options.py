@@ -11,12 +11,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from harness.errors import UsageError
+from harness.cli.console import errors
+from harness.errors import PowercutError, UsageError
 from harness.guests.machine import accelerators, names
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
+from harness.store.bundle import is_bundle, unbundle
 from harness.trust import Named
 from harness.workloads.load import is_installed
 
@@ -71,11 +73,24 @@ class Folder(click.Path):
 
 class RunDirectory(click.Path):
     """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a study, a
-    measurement. What it names is used only by way of `harness.trust`.
+    measurement. What it names is used only by way of `harness.trust`. A file of `powercut pack` is unpacked.
     """
 
     def __init__(self, *, exists: bool = False) -> None:
-        super().__init__(path_type=Path, exists=exists, file_okay=not exists)
+        super().__init__(path_type=Path, exists=exists)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if (ctx and ctx.resilient_parsing) or not path.is_file():
+            return path
+        if not is_bundle(path):
+            self.fail(f"{path} is a file, and none that powercut pack made", param, ctx)
+        try:
+            unpacked = unbundle(path, REPORTS)
+        except (PowercutError, OSError) as e:
+            self.fail(str(e), param, ctx)
+        errors.say(f"{path} is unpacked in {unpacked}")
+        return unpacked
 
 
 MACHINE = OneOf(lambda: ["auto", *names()])

@@ -1,0 +1,204 @@
+"""A run as one file; and files from people who mean no good."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError
+from harness.host.files import file_hash
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store import bundle as module
+from harness.store.bundle import bundle, is_bundle, unbundle
+from harness.store.records import Finding
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import demo_run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
+    monkeypatch.chdir(tmp_path)
+    with demo_run(tmp_path / "there") as store:
+        for finding in store.findings():
+            folder = store.layout.case(finding.case).folder
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "history.json").write_text("{}")
+            (folder / "log.zst").write_bytes(bytes(1000))
+            (folder.parent / "base.img.zst").write_bytes(b"base")
+        store.layout.scratch.mkdir()
+        (store.layout.scratch / "huge.img").write_bytes(bytes(1 << 16))
+        store.put_plan(Plan(configurations=["ext4"], workloads=["all"]))
+        yield store
+
+
+def names(run: Path) -> set[str]:
+    return {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
+
+
+def two_cases(run: RunStore) -> tuple[Finding, Finding]:
+    first, *rest = run.findings()
+    return first, next(f for f in rest if f.case != first.case)
+
+
+def test_what_was_packed_is_what_comes_out(run: RunStore, tmp_path: Path) -> None:
+    file = tmp_path / "run.tar.zst"
+    bundle(run.path, file)
+    again = unbundle(file, tmp_path / "here")
+    assert again.parent == tmp_path / "here" / "runs"
+    assert names(again) == {
+        n for n in names(run.path) if not n.startswith(("lock", "scratch", "powercut.sqlite-"))
+    }
+    assert file_hash(again / "run.json") == file_hash(run.path / "run.json")
+    with RunStore.open(again) as store:
+        assert store.findings() == run.findings()
+        assert store.plan() == run.plan()
+    assert unbundle(file, tmp_path / "here") == again, "a second time, nothing is unpacked"
+    assert not list(again.parent.glob(".unpacking-*"))
+
+
+def test_a_tar_reads_it_too(run: RunStore, tmp_path: Path) -> None:
+    bundle(run.path, tmp_path / "run.tar.zst")
+    plain = zstandard.ZstdDecompressor().stream_reader((tmp_path / "run.tar.zst").read_bytes()).read()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        assert f"{run.path.name}/run.json" == tar.getnames()[1]
+        assert {m.uid for m in tar} == {0}
+
+
+def test_one_case_leaves_the_recordings_of_others_out(run: RunStore, tmp_path: Path) -> None:
+    mine, other = two_cases(run)
+    bundle(run.path, tmp_path / "one.tar.zst", mine.case)
+    again = unbundle(tmp_path / "one.tar.zst", tmp_path / "here")
+    with RunStore.open(again) as store:
+        assert store.layout.case(mine.case).log.is_file()
+        assert store.layout.case(mine.case).base.is_file()
+        assert not store.layout.case(other.case).folder.exists()
+        assert store.findings() == run.findings()
+
+
+# --- from somebody who means no good ---------------------------------------------------------
+
+
+def made(path: Path, *members: tuple[tarfile.TarInfo, bytes], end: bytes = bytes(1024)) -> Path:
+    data = b"".join(
+        info.tobuf(tarfile.USTAR_FORMAT) + body + bytes(-len(body) % 512) for info, body in members
+    )
+    path.write_bytes(zstandard.ZstdCompressor().compress(data + end))
+    return path
+
+
+def plain(name: str, body: bytes = b"x") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(body)
+    return info, body
+
+
+def other(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info, b""
+
+
+HOSTILE = {
+    "a name that climbs": [plain("run/../../evil")],
+    "an absolute name": [plain("/run/evil")],
+    "a name that climbs at once": [plain("../evil")],
+    "a dot": [plain("run/./evil")],
+    "a top that hides": [plain(".evil/run.json")],
+    "a symbolic link": [other("run/cases", tarfile.SYMTYPE, "/etc"), plain("run/cases/evil")],
+    "a hard link": [other("run/evil", tarfile.LNKTYPE, "/etc/passwd")],
+    "a device": [other("run/evil", tarfile.CHRTYPE)],
+    "a folder": [other("run/evil", tarfile.DIRTYPE)],
+    "a long name's header": [other("././@LongLink", tarfile.GNUTYPE_LONGNAME)],
+    "a pax header": [other("run/PaxHeader", tarfile.XHDTYPE)],
+    "two runs": [plain("run/run.json"), plain("other/run.json")],
+    "a control character": [plain("run/\x1b[31m")],
+    "no run": [plain("run/report.html")],
+    "nothing": [],
+    "too deep": [plain("run/" + "a/" * 9 + "b")],
+}
+
+
+@pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE.keys())
+def test_nothing_but_a_run_is_unpacked(members: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path) -> None:
+    file = made(tmp_path / "evil.tar.zst", *members)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError):
+        unbundle(file, tmp_path / "here")
+    left = [p for p in sorted(tmp_path.rglob("*")) if p not in before]
+    assert left == [tmp_path / "here", tmp_path / "here" / "runs"]
+
+
+def test_a_file_twice_does_not_replace_the_first(tmp_path: Path) -> None:
+    file = made(tmp_path / "evil.tar.zst", plain("run/run.json"), plain("run/run.json"))
+    with pytest.raises((StoreError, FileExistsError)):
+        unbundle(file, tmp_path / "here")
+
+
+def test_a_file_that_would_fill_the_disk_is_refused_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info, _ = plain("run/run.json")
+    info.size = 7 << 30
+    monkeypatch.setattr(module, "MAX_BYTES", 6 << 30)
+    with pytest.raises(EnvironmentLacks, match="more than there is room for"):
+        unbundle(made(tmp_path / "bomb", (info, b"")), tmp_path / "here")
+    monkeypatch.setattr(module, "MAX_FILES", 3)
+    many = [plain(f"run/{i}") for i in range(4)]
+    with pytest.raises(StoreError):
+        unbundle(made(tmp_path / "many", *many), tmp_path / "here")
+
+
+def test_a_damaged_file_leaves_nothing(run: RunStore, tmp_path: Path) -> None:
+    bundle(run.path, tmp_path / "run.tar.zst")
+    whole = (tmp_path / "run.tar.zst").read_bytes()
+    for data in (whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1]), whole[:4] + bytes(40)):
+        (tmp_path / "bad").write_bytes(data)
+        assert is_bundle(tmp_path / "bad")
+        with pytest.raises(PowercutError):
+            unbundle(tmp_path / "bad", tmp_path / "here")
+        assert not list((tmp_path / "here" / "runs").iterdir())
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+def test_a_packed_run_is_taken_wherever_a_run_is(run: RunStore, tmp_path: Path) -> None:
+    """A CI job published a page whose commands named a directory of a runner that was gone."""
+    done = powercut("pack", run.path, "--output", "run.tar.zst")
+    assert done.exit_code == ExitCode.CONSISTENT, done.stderr
+    assert f"--from {tmp_path}/run.tar.zst" in " ".join(done.stdout.split())
+    report = powercut("report", "run.tar.zst")
+    assert report.exit_code == ExitCode.INCONSISTENT, report.stderr
+    assert "run.tar.zst is unpacked in" in report.stderr
+    (unpacked,) = Path("reports/runs").iterdir()
+    assert f"--from {tmp_path}/{unpacked}" in report.stdout
+    compared = powercut("compare", run.path, "run.tar.zst")
+    assert compared.exit_code == ExitCode.UNDECIDED, "as the run is"
+
+
+def test_what_only_a_packed_run_names_is_not_used(run: RunStore) -> None:
+    run.put_plan(Plan(configurations=["ext4"], workloads=["all"], replaced=["/theirs/evil.ko"]))
+    bundle(run.path, Path("run.tar.zst"))
+    point = next(f.crash_point for f in run.findings() if f.case.workload == "append-fsync")
+    done = powercut("repro", point, "--from", "run.tar.zst")
+    assert done.exit_code == ExitCode.USAGE, done.stderr
+    assert "--module /theirs/evil.ko" in " ".join(done.stderr.split())
+
+
+def test_a_file_that_is_no_packed_run_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello")
+    done = powercut("report", tmp_path / "file")
+    assert done.exit_code == ExitCode.USAGE
+    assert "none that powercut pack made" in " ".join(done.stderr.split())
+
+
+def test_a_case_that_the_run_does_not_have_is_refused(run: RunStore) -> None:
+    for case in ("ext4-ordered/nothing", "nonsense"):
+        assert powercut("pack", run.path, case).exit_code == ExitCode.USAGE
+    assert not list(Path().glob("*.zst"))
