@@ -197,25 +197,34 @@ def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) ->
 
 
 @pytest.mark.parametrize(
-    ("oracle", "signature", "known"),
+    ("mode", "oracle", "signature", "known"),
     [
-        ("mountable", "mount: EBADMSG", True),
-        ("mountable", "mount: EUCLEAN", False),
+        ("ext4/ordered", "mountable", "mount: EBADMSG", True),
+        ("ext4/ordered", "mountable", "mount: EUCLEAN", False),
         (
+            "ext4/ordered",
             "kernel-log",
             "EXT4-fs (vda): VFS: Found ext4 filesystem with invalid superblock checksum.  Run e2fsck?",
             True,
         ),
-        ("kernel-log", "JBD2: journal checksum error", False),
-        ("durability", "f: missing", False),
+        ("ext4/ordered", "kernel-log", "JBD2: journal checksum error", False),
+        ("ext4/ordered", "durability", "f: missing", False),
+        ("btrfs/default", "mountable", "mount: EINVAL", True),
+        ("btrfs/default", "kernel-log", "BTRFS error (device vda): superblock checksum mismatch", True),
+        ("btrfs/default", "kernel-log", "BTRFS error (device vda): parent transid verify failed", False),
+        ("btrfs/default", "fsck", "fsck: ERROR: superblock checksum mismatch", True),
+        ("btrfs/default", "fsck", "fsck: ref mismatch on [N N]", False),
     ],
 )
-def test_a_torn_superblock_of_ext4_is_known_by_its_symptom(oracle: str, signature: str, known: bool) -> None:
+def test_a_torn_superblock_is_known_by_its_symptom(
+    mode: str, oracle: str, signature: str, known: bool
+) -> None:
     """`--states sectors` was red on every healthy ext4, so nobody ran it; whoever expected `mountable` and
     `kernel-log` there, by name, expected every journal that cannot be replayed as well.
     """
     expectations = read_expectations(resource("vms", "filesystems", "sectors.expected"))
-    case, symptom = CaseId("ext4", "ordered", "append-fsync"), symptom_of(oracle, signature, ["f"])
+    filesystem, _, name = mode.partition("/")
+    case, symptom = CaseId(filesystem, name, "append-fsync"), symptom_of(oracle, signature, ["f"])
     assert (first_match(expectations, case, symptom) is not None) is known
     by_blocks = [
         *read_expectations(resource("vms", "filesystems", "natural-faults.expected")),
@@ -240,7 +249,8 @@ def test_a_torn_superblock_of_ext4_is_known_by_its_symptom(oracle: str, signatur
         ("gfs2-default", "kernel-log", "gfs2: fsid=vda.0: File system withdrawn", True),
         ("gfs2-default", "kernel-log", "WARNING: fs/gfs2/glock.c:N", False),
         ("gfs2-default", "stale", "f: poison", True),
-        ("gfs2-default", "stale", "f: data of operation 3", False),
+        ("gfs2-default", "stale", "f: data of operation 3", True),
+        ("gfs2-default", "stale", "f: bytes nobody wrote", False),
         ("btrfs-default", "durability", "f: blocks freed", True),
         ("btrfs-default", "durability", "f: missing", False),
     ],
