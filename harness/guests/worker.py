@@ -51,7 +51,7 @@ from harness.model import (
 )
 from harness.plan import LOG_BYTES, Completions
 from harness.writelog import read_log
-from harness.writelog.events import no_events, times_of, true_orders
+from harness.writelog.events import first_difference, no_events, times_of
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
@@ -469,11 +469,13 @@ def _finished(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: i
         )
     events = no_events(told.lacking) if told.lacking else _events(told, log)
     times = times_of(written.entries, events)
-    orders = true_orders(written.entries, times) if times else [None]
-    differences = [disk.compare(log, order) for order in orders]
-    if None not in differences:
+    if times is None:
+        difference = disk.compare(log)
+    else:
+        difference = first_difference(written.entries, times, lambda order: disk.compare(log, order))
+    if difference is not None:
         raise LogDiffers(
-            f"replaying the whole log does not give the data disk: first difference at byte {differences[0]}",
+            f"replaying the whole log does not give the data disk: first difference at byte {difference}",
             "a page was changed while it was being written, or the log is incomplete: record again",
         )
     return events

@@ -24,8 +24,7 @@ readings, so none of them is a false alarm: the write counts as durable early. I
 legal, and is not among the states: those moments are marked (`Moment.ambiguous`), and there is one at the
 end of each such span.
 
-Writes to one block that were in flight together land in the order of submission: a kernel does not write one
-block twice at once (a page under writeback, and a locked buffer, wait).
+Writes to one block that were in flight together land in either order: see `overlaps.py`.
 """
 
 from __future__ import annotations
@@ -33,29 +32,18 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Landed, Part, Position
+from harness.states.overlaps import Chunk, Place, overlaps
 from harness.writelog import WriteLog
 from harness.writelog.times import TimedWrite, Times
 
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 NEVER = 1 << 62
 """Later than every event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What the disk writes as a whole: the sectors of one write within one unit of the device. `number`: of
-    the unit within the write, from 0.
-    """
-
-    entry: int
-    number: int
-    sector: int
-    sectors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +118,8 @@ class LegalStates:
             entry = log.entries[write.entry]
             self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
             self._writes.append(_Timed(write, durable(write), late(write), range(first, len(self.chunks))))
+        self._of = {t.write.entry: t for t in self._writes}
+        self._overlaps = overlaps(self.chunks, {w.entry: w for w in times.writes}, unit_sectors)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -167,13 +157,32 @@ class LegalStates:
             flushed = flying[stage - 1].write.submitted if stage else 0
             late = {t.write.entry for t in flying[stage:]}
             free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
-            choices = Choices(prefix, _numbers(flying[stage:]), _numbers(free))
+            choices = self._choices(at, prefix, set(_numbers(flying[stage:])), set(_numbers(free)))
             yield Moment(entry, at, stage, choices, self._position(at), self._in_doubt(at))
+
+    def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
+        """The choices, with the orders of writes that were in flight together among them: of the chunks that
+        may be what a place shows, the earliest has landed, and each later one may cover it or not.
+        """
+        for place in self._overlaps.places:
+            landed = {n for n in place.chunks if n < prefix and n not in absent and n not in free}
+            shown = [n for n in place.open(prefix, landed) if n not in absent]
+            if shown:
+                first, *others = shown
+                under = {n for n in place.chunks if first < n < prefix} - set(others)
+                under |= place.buried(prefix, self._durable_at(place, at))
+                absent |= under
+                free -= under | {first}
+                free.update(others)
+        return Choices(prefix, tuple(sorted(absent)), tuple(sorted(free)))
+
+    def _durable_at(self, place: Place, at: int) -> set[int]:
+        return {n for n in place.chunks if self._of[self.chunks[n].entry].durable < at}
 
     @property
     def ambiguous(self) -> int:
-        """How many moments have states that are not looked at, because the events do not tell whether they
-        are legal. Unless it is 0, no exploration of these moments is exhaustive.
+        """How many moments are ambiguous: have states that are not looked at. Unless it is 0, no exploration
+        of these moments is exhaustive.
         """
         return sum(moment.ambiguous for moment in self.moments)
 
@@ -182,10 +191,12 @@ class LegalStates:
 
     @functools.cached_property
     def _doubts(self) -> frozenset[tuple[int, int]]:
-        """The times, after one event up to another, at which more is legal by another reading: a write counts
-        as durable that may not be.
+        """The times, after one event up to another, at which more may be legal: a write counts as durable, or
+        as not submitted yet, that may not be; or see `Overlaps.doubts`.
         """
-        return frozenset((t.durable, t.late) for t in self._writes if t.durable != t.late)
+        found = {(t.durable, t.late) for t in self._writes if t.durable != t.late}
+        found |= {(w.earliest, w.submitted) for w in self._times.writes if w.since is not None}
+        return frozenset(found | {(at, NEVER) for at in self._overlaps.doubts[:1]})
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
@@ -226,46 +237,56 @@ class LegalStates:
 
     def name(self, moment: Moment, lost: Iterable[int]) -> CrashState:
         """The state of a moment in which these of its chunks have not landed, in its one short form."""
-        gone = set(lost)
-        free = self._volatile(moment.at)
-        less = self._parts(free, gone)
-        only = self._parts(free, {n for t in free for n in t.chunks} - gone)
+        losable, buried = self._losable(moment.at)
+        gone = set(lost) - buried
+        less, only = self._parts(gone), self._parts(losable - gone)
         best = Landed(only, only=True) if len(only) < len(less) else Landed(less)
         return CrashState(moment.entry, landed=best)
 
-    def _parts(self, free: Sequence[_Timed], chosen: set[int]) -> tuple[Part, ...]:
-        """The chosen chunks of these writes, as whole writes where all of a write is chosen."""
+    def _losable(self, at: int) -> tuple[set[int], set[int]]:
+        """The chunks that a state's name may say are lost, and those that are in none of the states."""
+        losable, buried, prefix = set(_numbers(self._volatile(at))), set[int](), self._prefix(at)
+        for place in self._overlaps.places:
+            landed = self._durable_at(place, at)
+            losable.update(place.open(prefix, landed))
+            buried |= place.buried(prefix, landed)
+        return losable - buried, buried
+
+    def _parts(self, chosen: set[int]) -> tuple[Part, ...]:
+        """These chunks, as whole writes where all of a write is chosen."""
         found: list[Part] = []
-        for timed in sorted(free, key=lambda t: t.write.entry):
-            of_it = [n - timed.chunks.start for n in timed.chunks if n in chosen]
-            if len(of_it) == len(timed.chunks):
-                found.append(Part(timed.write.entry))
+        for entry in sorted({self.chunks[n].entry for n in chosen}):
+            chunks = self._of[entry].chunks
+            of_it = [n - chunks.start for n in chunks if n in chosen]
+            if len(of_it) == len(chunks):
+                found.append(Part(entry))
             elif self.unit_sectors == 1:
-                found += [Part(timed.write.entry, sector=n) for n in of_it]
+                found += [Part(entry, sector=n) for n in of_it]
             else:
-                found += [Part(timed.write.entry, block=n) for n in of_it]
+                found += [Part(entry, block=n) for n in of_it]
         return tuple(found)
 
     def on_disk(self, state: CrashState) -> CrashState:
-        """The state as the disk takes it: a prefix of the chunks, less those that have not landed.
+        """The state as the disk takes it: a prefix of the chunks, less those that have not landed, or that
+        another one covers which was in flight with them.
 
         Raises UsageError for a state of no moment, or one that no disk that honours flushes can be in.
         """
         at = self._at(state)
-        volatile = self._volatile(at)
-        lost = self._named(state, volatile)
+        losable, buried = self._losable(at)
+        lost = self._named(state, losable | buried)
         if state.landed is not None and state.landed.only:
-            lost = set(_numbers(volatile)) - lost
-        _need_legal(state, volatile, at, lost)
+            lost = losable - lost
+        lost |= buried
+        self._need_legal(state, at, lost)
         return CrashState(self._prefix(at), tuple(sorted(lost)))
 
-    def _named(self, state: CrashState, volatile: Sequence[_Timed]) -> set[int]:
+    def _named(self, state: CrashState, losable: set[int]) -> set[int]:
         """The chunks that a state's parts name."""
-        by_entry = {t.write.entry: t for t in volatile}
         found: set[int] = set()
         for part in state.landed.parts if state.landed else ():
-            timed = by_entry.get(part.entry)
-            if timed is None:
+            timed = self._of.get(part.entry)
+            if timed is None or losable.isdisjoint(timed.chunks):
                 raise UsageError(
                     f"{state}: entry {part.entry} is not a write that a cache could lose then", _SEE
                 )
@@ -273,8 +294,34 @@ class LegalStates:
             unit = 1 if part.sector is not None else BLOCK_SECTORS
             if number is not None and (unit != self.unit_sectors or number >= len(timed.chunks)):
                 raise UsageError(f"{state}: entry {part.entry} has no part {part}", _SEE)
-            found.update(timed.chunks if number is None else [timed.chunks.start + number])
+            chosen = timed.chunks if number is None else [timed.chunks.start + number]
+            if not losable.issuperset(chosen):
+                raise UsageError(f"{state}: {part} is not all something that a cache could lose then", _SEE)
+            found.update(chosen)
         return found
+
+    def _need_legal(self, state: CrashState, at: int, lost: set[int]) -> None:
+        """Raises UsageError if data of a PREFLUSH write has landed and something ahead of its flush has not,
+        or nothing can cover what is durable.
+        """
+        volatile, prefix = self._volatile(at), self._prefix(at)
+        covers = {n: place for place in self._overlaps.places for n in place.chunks}
+        late = [t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)]
+        for later in late:
+            for early in (t for t in volatile if t.write.completed < later.write.submitted):
+                gone = lost.intersection(early.chunks)
+                if any(n not in covers or not covers[n].covers(n, prefix, lost) for n in gone):
+                    raise UsageError(
+                        f"{state}: entry {later.write.entry} flushes the cache before its own data is "
+                        f"written, so entry {early.write.entry} cannot be lost",
+                        _SEE,
+                    )
+        for n in lost.intersection(covers):
+            entry = self.chunks[n].entry
+            if self._of[entry].durable < at and not covers[n].covers(n, prefix, lost):
+                raise UsageError(
+                    f"{state}: entry {entry} is durable, and nothing that is left was in flight with it", _SEE
+                )
 
     def _at(self, state: CrashState) -> int:
         if state.landed is None:
@@ -285,18 +332,6 @@ class LegalStates:
         if at is None:
             raise UsageError(f"{state}: the log has no entry {state.prefix} of which the time is known", _SEE)
         return at
-
-
-def _need_legal(state: CrashState, volatile: Sequence[_Timed], at: int, lost: set[int]) -> None:
-    """Raises UsageError if data of a PREFLUSH write has landed and something ahead of its flush has not."""
-    for later in (t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)):
-        flushed = (t for t in volatile if t.write.completed < later.write.submitted)
-        if early := next((t for t in flushed if not lost.isdisjoint(t.chunks)), None):
-            raise UsageError(
-                f"{state}: entry {later.write.entry} flushes the cache before its own data is written, "
-                f"so entry {early.write.entry} cannot be lost",
-                _SEE,
-            )
 
 
 def _in_flight_behind_a_flush(timed: _Timed, at: int) -> bool:

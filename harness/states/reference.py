@@ -7,11 +7,13 @@ states doubles with each block, so it refuses more than MAX_CHUNKS.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.states.legal import Chunk, LegalStates
+from harness.states.legal import LegalStates
+from harness.states.overlaps import Chunk
 from harness.writelog.times import TimedWrite, Times
 
 MAX_CHUNKS = 14
@@ -19,22 +21,18 @@ MAX_CHUNKS = 14
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The power fails just before the event `at`, and `lost` chunks of what was submitted have not landed."""
+    """The power fails just before the event `at`. Without the `lost` chunks, what was submitted before shows
+    what is on the platter: they have not landed, or another one covers them that was in flight with them.
+    """
 
     at: int
     lost: frozenset[int]
 
 
-def most(times: Times) -> Times:
-    """The same recording by the reading of its events that makes the least durable. `times` itself is read as
-    the one that makes the most durable.
-    """
-    flushes = tuple(replace(f, submitted=f.earliest, since=None) for f in times.flushes)
-    return replace(times, flushes=flushes)
-
-
 def all_cuts(legal: LegalStates, times: Times) -> Iterator[Cut]:
-    """Every legal state at every event. Raises UsageError where more than MAX_CHUNKS are volatile at once."""
+    """Every legal state at every event. Raises UsageError where more than MAX_CHUNKS are volatile at once, or
+    where chunks cover each other in part only.
+    """
     writes = {w.entry: w for w in times.writes}
     for at in range(times.events + 1):
         yield from _cuts_at(at, legal.chunks, writes, times)
@@ -45,10 +43,33 @@ def _cuts_at(at: int, chunks: list[Chunk], writes: dict[int, TimedWrite], times:
     volatile = [n for n in submitted if not is_durable(writes[chunks[n].entry], at, times)]
     if len(volatile) > MAX_CHUNKS:
         raise UsageError(f"{len(volatile)} blocks are volatile at once, the reference takes {MAX_CHUNKS}")
+    found: set[frozenset[int]] = set()
     for count in range(len(volatile) + 1):
         for lost in map(frozenset, itertools.combinations(volatile, count)):
             if keeps_order(at, lost, submitted, chunks, writes):
-                yield Cut(at, lost)
+                landed = [n for n in submitted if n not in lost]
+                found.update(lost | covered for covered in orders(landed, chunks, writes))
+    yield from (Cut(at, lost) for lost in found)
+
+
+def orders(
+    landed: Iterable[int], chunks: list[Chunk], writes: dict[int, TimedWrite]
+) -> Iterator[frozenset[int]]:
+    """Which of the chunks that landed are covered by one that was submitted before them, in every order in
+    which they may have landed: one that had completed before another was submitted landed before it.
+    """
+    places: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for n in landed:
+        places[chunks[n].sector, chunks[n].sectors].append(n)
+    if any(b < a + length for (a, length), (b, _) in itertools.pairwise(sorted(places))):
+        raise UsageError("chunks cover each other in part: the reference takes whole ones")
+    for last in itertools.product(*(_may_be_last(place, chunks, writes) for place in places.values())):
+        yield frozenset(n for place, top in zip(places.values(), last, strict=True) for n in place if n > top)
+
+
+def _may_be_last(place: list[int], chunks: list[Chunk], writes: dict[int, TimedWrite]) -> list[int]:
+    timed = {n: writes[chunks[n].entry] for n in place}
+    return [n for n in place if not any(timed[n].completed < timed[m].submitted for m in place)]
 
 
 def is_durable(write: TimedWrite, at: int, times: Times) -> bool:

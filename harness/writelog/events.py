@@ -33,15 +33,16 @@ crash states that never existed, or hide some that did.
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from harness.errors import EventsDiffer
-from harness.model import EntryFlag, LogEntry
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
 from harness.writelog.log import changes
 from harness.writelog.times import TimedFlush, TimedMark, TimedWrite, Times
 
@@ -169,10 +170,15 @@ def _join_marks(entries: Sequence[LogEntry], marks: Sequence[tuple[int, str]]) -
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A bio with data that was submitted and has completed."""
+    """A bio with data that was submitted and has completed. `submitted`: the latest event that may be its
+    submission; `since`: the earliest, if that is another one.
+    """
 
-    bio: Bio
+    key: _Key
+    preflush: bool
+    submitted: int
     completed: int
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,33 +189,59 @@ class _Flushes:
     completed: list[int]
 
 
+@dataclass(slots=True)
+class _Flying:
+    """Equal bios in flight: how many, the submissions of the first and the last since there were none,
+    and whether one has a flush ahead of it: then there is no other.
+    """
+
+    count: int = 0
+    first: int = -1
+    last: int = -1
+    preflush: bool = False
+
+    def submit(self, bio: Bio) -> None:
+        if not self.count:
+            self.first = bio.at
+        self.last, self.preflush = bio.at, bio.preflush
+        self.count += 1
+
+
 def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], _Flushes]:
-    """Bios with data, in the order of completion, and flushes without."""
-    open_bios: dict[_Key, list[Bio]] = defaultdict(list)
+    """Bios with data, in the order of completion, and flushes without.
+
+    Of equal writes in flight together no event tells which one completes. Each of them was submitted at the
+    earliest when the first of them was since none was in flight, at the latest with the last one before it
+    completed.
+    """
+    flying: dict[_Key, _Flying] = defaultdict(_Flying)
     writes, flushes = list[_Done](), _Flushes([], [])
     for bio in bios:
-        waiting = open_bios[bio.key if bio.sectors else _FLUSH]
+        key = bio.key if bio.sectors else _FLUSH
+        of_key = flying[key]
         if not bio.completes:
-            if waiting and bio.sectors:
+            if bio.sectors and of_key.count and (bio.preflush or of_key.preflush):
                 raise EventsDiffer(
-                    f"two equal writes are in flight at once, submitted in events {waiting[0].at} and "
-                    f"{bio.at}: {_shown(bio.key)}",
+                    f"two equal writes are in flight at once, submitted in events {of_key.first} and "
+                    f"{bio.at}, with a flush ahead of one of them: {_shown(key)}",
                     "which of them completes first cannot be told: record again",
                 )
-            waiting.append(bio)
+            of_key.submit(bio)
             if not bio.sectors:
                 flushes.submitted.append(bio.at)
-        elif not waiting:
-            raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(bio.key)}", _AGAIN)
-        elif bio.sectors:
-            writes.append(_Done(waiting.pop(), bio.at))
+        elif not of_key.count:
+            raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(key)}", _AGAIN)
         else:
-            waiting.pop()
-            flushes.completed.append(bio.at)
-    if left := [bio for waiting in open_bios.values() for bio in waiting]:
+            of_key.count -= 1
+            if bio.sectors:
+                since = of_key.first if of_key.first != of_key.last else None
+                writes.append(_Done(key, of_key.preflush, of_key.last, bio.at, since))
+            else:
+                flushes.completed.append(bio.at)
+    if left := [(key, of_key) for key, of_key in flying.items() if of_key.count]:
         raise EventsDiffer(
-            f"{len(left)} requests never completed, the first submitted in event {left[0].at}: "
-            f"{_shown(left[0].key)}",
+            f"{sum(of_key.count for _, of_key in left)} requests never completed, the first submitted in "
+            f"event {left[0][1].first}: {_shown(left[0][0])}",
             _AGAIN,
         )
     return writes, flushes
@@ -293,7 +325,7 @@ def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done]) -> list[T
     """In the order of the log."""
     waiting: dict[_Key, list[_Done]] = defaultdict(list)
     for done in writes:
-        waiting[done.bio.key].append(done)
+        waiting[done.key].append(done)
     occurrences: dict[_Key, int] = defaultdict(int)
     timed: list[TimedWrite] = []
     for entry in entries:
@@ -304,12 +336,12 @@ def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done]) -> list[T
             raise EventsDiffer(
                 f"entry {entry.index} of the log has no event: {_shown(key)}, occurrence {number}", _AGAIN
             )
-        bio, completed = waiting[key][number].bio, waiting[key][number].completed
-        timed.append(TimedWrite(entry.index, bio.at, completed, bio.fua, bio.preflush))
+        done, fua = waiting[key][number], EntryFlag.FUA in entry.flags
+        timed.append(TimedWrite(entry.index, done.submitted, done.completed, fua, done.preflush, done.since))
     for key, all_of_it in waiting.items():
         if len(all_of_it) != occurrences[key]:
-            extra = all_of_it[occurrences[key]].bio
-            raise EventsDiffer(f"event {extra.at} has no entry in the log: {_shown(key)}", _AGAIN)
+            extra = all_of_it[occurrences[key]].submitted
+            raise EventsDiffer(f"event {extra} has no entry in the log: {_shown(key)}", _AGAIN)
     return timed
 
 
@@ -345,27 +377,67 @@ def _shown(key: _Key) -> str:
 
 # --- true order ------------------------------------------------------------------------------
 
+_ORDERS_MAX = 256
+"""Orders to try: each is a comparison of the whole device."""
 
-def true_orders(entries: Sequence[LogEntry], times: Times) -> list[tuple[int, ...]]:
-    """Orders, as entry numbers, in which the device may have applied the writes: as they were submitted, or,
-    of writes that overlap and were in flight together, as they completed. One order where there are none of
-    these.
+
+def first_difference(
+    entries: Sequence[LogEntry], times: Times, differs: Callable[[Sequence[int]], int | None]
+) -> int | None:
+    """None if the recorded device holds what one order leaves in which it may have applied the writes; else
+    the first byte that differs by the order of submission. `differs` compares the device with the log's
+    entries applied in an order, and returns the first byte that differs.
+
+    Begins with the order of submission. Where a sector differs, each of its writes is put last that was in
+    flight with the one that is: a queue, or a disk, may have turned them round. The order that agrees with
+    most of the device is gone on with first.
     """
+    timed = {w.entry: w for w in times.writes}
     submitted = tuple(w.entry for w in times.writes)
-    if not _overlap_in_flight(entries, times):
-        return [submitted]
-    completed = sorted(times.writes, key=lambda w: w.completed)
-    return list(dict.fromkeys([submitted, tuple(w.entry for w in completed)]))
+    first = differs(submitted)
+    if first is None:
+        return None
+    seen, waiting = {submitted}, [(-first, submitted)]
+    while waiting:
+        byte, order = heapq.heappop(waiting)
+        for other in _turned(order, entries, timed, -byte // SECTOR_BYTES):
+            if other in seen:
+                continue
+            if len(seen) == _ORDERS_MAX:
+                return first
+            seen.add(other)
+            found = differs(other)
+            if found is None:
+                return None
+            heapq.heappush(waiting, (-found, other))
+    return first
 
 
-def _overlap_in_flight(entries: Sequence[LogEntry], times: Times) -> bool:
-    flying: list[TimedWrite] = []
-    for write in times.writes:
-        flying = [w for w in flying if w.completed > write.submitted]
-        if any(_overlap(entries[w.entry], entries[write.entry]) for w in flying):
-            return True
-        flying.append(write)
-    return False
+def _turned(
+    order: Sequence[int], entries: Sequence[LogEntry], timed: Mapping[int, TimedWrite], sector: int
+) -> Iterator[tuple[int, ...]]:
+    """The orders in which another write of the sector is the last."""
+    here = [n for n in order if entries[n].sector <= sector < entries[n].sector + entries[n].sectors]
+    for entry in reversed(here[:-1]):
+        turned = _behind(order, entries, timed, entry, here[-1])
+        if turned is not None:
+            yield turned
+
+
+def _behind(
+    order: Sequence[int], entries: Sequence[LogEntry], timed: Mapping[int, TimedWrite], entry: int, last: int
+) -> tuple[int, ...] | None:
+    """The order with `entry` behind `last`, and what has to come after it behind that; None where `last` has
+    to.
+    """
+    begin, end = order.index(entry), order.index(last)
+    moved, stay = [entry], list[int]()
+    for other in order[begin + 1 : end + 1]:
+        after = any(
+            _overlap(entries[m], entries[other]) and timed[m].completed < timed[other].earliest for m in moved
+        )
+        (moved if after else stay).append(other)
+    return None if last in moved else (*order[:begin], *stay, *moved, *order[end + 1 :])
 
 
 def _overlap(a: LogEntry, b: LogEntry) -> bool:

@@ -20,7 +20,8 @@ class TimedWrite:
 
     `entry`: its number in the log. `preflush`: the disk flushes its cache before it writes the data
     (REQ_PREFLUSH), so the data cannot be durable before everything that had completed when it was submitted.
-    `fua`: it is durable once it completes.
+    `fua`: it is durable once it completes. `submitted`: the latest event that may be its submission; `since`:
+    the earliest, if that is another one.
     """
 
     entry: int
@@ -28,6 +29,12 @@ class TimedWrite:
     completed: int
     fua: bool = False
     preflush: bool = False
+    since: int | None = None
+
+    @property
+    def earliest(self) -> int:
+        """The submission by the reading that has it in flight the longest."""
+        return self.submitted if self.since is None else self.since
 
 
 @dataclass(frozen=True, slots=True)

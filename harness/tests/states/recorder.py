@@ -41,7 +41,10 @@ class Recorder:
         return number
 
     def submit(self, block: int, blocks: int = 1, *, fua: bool = False, preflush: bool = False) -> int:
-        entry = self._entry(block * 8, blocks * 8, EntryFlag(0))
+        return self.submit_sectors(block * 8, blocks * 8, fua=fua, preflush=preflush)
+
+    def submit_sectors(self, sector: int, sectors: int, *, fua: bool = False, preflush: bool = False) -> int:
+        entry = self._entry(sector, sectors, EntryFlag(0))
         self.open[entry] = (self._event(), fua, preflush, False)
         return entry
 
@@ -67,11 +70,14 @@ class Recorder:
 
     @property
     def times(self) -> Times:
+        return self._times(doubt=self.doubt)
+
+    def _times(self, *, doubt: bool) -> Times:
         for entry in sorted(self.open):
             self.complete(entry)
         writes = sorted(self.writes.values(), key=lambda w: w.submitted)
         flushes = sorted(self.flushes, key=lambda f: f.completed)
-        if self.doubt:
+        if doubt:
             bounds = flush_bounds(sorted(f.submitted for f in flushes), [f.completed for f in flushes])
             flushes = [
                 TimedFlush(f.entry, may, f.completed, None if may == must else must)
@@ -79,9 +85,10 @@ class Recorder:
             ]
         return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
 
-    def legal(self, unit_sectors: int = 8) -> LegalStates:
+    def legal(self, unit_sectors: int = 8, *, real: bool = False) -> LegalStates:
+        """`real`: by what really happened, whatever the events tell."""
         log = WriteLog(Path("log"), 512, tuple(self.entries), 0)
-        return LegalStates(log, self.times, unit_sectors)
+        return LegalStates(log, self._times(doubt=self.doubt and not real), unit_sectors)
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -11,17 +12,19 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.model import CrashState, Position
 from harness.states.legal import LegalStates, Moment
-from harness.states.reference import all_cuts, most
+from harness.states.reference import all_cuts
 from harness.tests.states.recorder import Recorder, recorders
 
+Shown: TypeAlias = tuple[tuple[int, int], ...]
 
-def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> tuple[tuple[int, int], ...]:
-    """What each block shows: the last chunk that landed on it."""
+
+def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> Shown:
+    """What each block shows: the entry of the last chunk that landed on it."""
     shown = {}
     writes = {w.entry: w for w in legal._times.writes}
     for number, chunk in enumerate(legal.chunks):
         if writes[chunk.entry].submitted < at and number not in lost:
-            shown[chunk.sector] = number
+            shown[chunk.sector] = chunk.entry
     return tuple(sorted(shown.items()))
 
 
@@ -32,6 +35,23 @@ def subsets(moment: Moment) -> list[frozenset[int]]:
     return found
 
 
+def told_by(legal: LegalStates) -> dict[Shown, set[Position]]:
+    """What the states of the moments show, with their positions."""
+    told: dict[Shown, set[Position]] = defaultdict(set)
+    for moment in legal.moments:
+        for lost in subsets(moment):
+            told[seen_of(legal, moment.at, lost)].add(moment.position)
+    return told
+
+
+def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
+    """What the reference says may be shown, and where."""
+    rule: dict[Shown, set[Position]] = defaultdict(set)
+    for cut in all_cuts(legal, legal._times):
+        rule[seen_of(legal, cut.at, cut.lost)].add(legal._position(cut.at))
+    return rule
+
+
 @given(recorders(doubt=True) | recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
     """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment
@@ -39,13 +59,7 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
     is legal.
     """
     legal = made.legal()
-    told: dict[object, set[Position]] = defaultdict(set)
-    for moment in legal.moments:
-        for lost in subsets(moment):
-            told[seen_of(legal, moment.at, lost)].add(moment.position)
-    rule: dict[object, set[Position]] = defaultdict(set)
-    for cut in all_cuts(legal, made.times):
-        rule[seen_of(legal, cut.at, cut.lost)].add(legal._position(cut.at))
+    told, rule = told_by(legal), ruled_by(legal)
     assert set(told) == set(rule)
     for contents, positions in told.items():
         assert positions <= rule[contents]
@@ -54,26 +68,92 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
 
 
 @given(recorders(doubt=True))
-def test_what_is_legal_by_one_reading_only_is_at_a_moment_that_is_marked(made: Recorder) -> None:
-    """Each state of a moment is legal by both readings of the events; whatever only the other one allows is
-    at a time that ends with an ambiguous moment, under a promise that is no weaker there.
+def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Recorder) -> None:
+    """Each state of a moment is legal by what really happened; and what happened that no moment shows is at
+    a time that ends with an ambiguous moment, under a promise that is no weaker there.
     """
-    legal, times = made.legal(), made.times
-    least = {(c.at, c.lost) for c in all_cuts(legal, times)}
-    other = {(c.at, c.lost) for c in all_cuts(legal, most(times))}
-    assert least <= other
-    ambiguous = [m for m in legal.moments if m.ambiguous]
+    real, legal = made.legal(real=True), made.legal()
+    rule, told = ruled_by(real), told_by(legal)
+    ambiguous = [m.position for m in legal.moments if m.ambiguous]
     assert legal.ambiguous == len(ambiguous)
-    assert bool(ambiguous) == (least != other)
-    for at, _ in other - least:
-        weaker = legal._position(at)
-        assert any(
-            m.at >= at and m.position.begun == weaker.begun and m.position.acked >= weaker.acked
-            for m in ambiguous
-        )
-    for moment in legal.moments:
-        for lost in subsets(moment):
-            assert (moment.at, lost) in least
+    for shown, positions in told.items():
+        assert positions <= rule[shown]
+    for shown, positions in rule.items():
+        for weaker in positions:
+            looked_at = [*told[shown], *ambiguous]
+            assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in looked_at)
+
+
+def together(*, fua: bool = False) -> Recorder:
+    """Two writes to one block, of which the second is submitted before the first completes; then a flush."""
+    made = Recorder()
+    first, second = made.submit(10), made.submit(10, fua=fua)
+    made.complete(second)
+    made.mark("begin 0")
+    made.complete(first)
+    made.complete(made.flush())
+    made.mark("ack 0")
+    return made
+
+
+def shown_at(legal: LegalStates, moment: Moment) -> set[Shown]:
+    return {seen_of(legal, moment.at, lost) for lost in subsets(moment)}
+
+
+def test_of_two_writes_in_flight_together_either_is_last_even_once_both_are_durable() -> None:
+    """Only the second was: the states that a device leaves which applied them the other way were none."""
+    legal = together().legal()
+    end = legal.moments[-1]
+    assert shown_at(legal, end) == {((80, 0),), ((80, 1),)}
+    assert [str(legal.name(end, lost)) for lost in subsets(end)] == ["@t5", "@t5-1"]
+    assert legal.on_disk(CrashState.parse("@t5-1")) == CrashState(2, (1,))
+    assert legal.ambiguous == 0
+
+
+def test_a_volatile_write_in_flight_with_a_durable_one_may_be_last_and_nothing_older_shows() -> None:
+    legal = together(fua=True).legal()
+    (moment,) = (m for m in legal.moments if m.entry == 2)
+    assert shown_at(legal, moment) == {((80, 0),), ((80, 1),)}
+    with pytest.raises(UsageError, match="entry 1 is durable, and nothing that is left was in flight"):
+        legal.on_disk(CrashState.parse("@t2-0,1"))
+
+
+def test_a_later_write_that_is_durable_ends_the_choice_of_order() -> None:
+    made = together()
+    made.write(10)
+    made.complete(made.flush())
+    made.mark("begin 1")
+    legal = made.legal()
+    assert shown_at(legal, legal.moments[-1]) == {((80, 5),)}
+    with pytest.raises(UsageError, match="entry 1 is not a write that a cache could lose then"):
+        legal.on_disk(CrashState.parse("@t8-1"))
+
+
+def test_a_write_that_had_completed_is_never_on_top_of_a_later_one() -> None:
+    made = Recorder()
+    made.write(10)
+    made.write(10)
+    made.complete(made.flush())
+    legal = made.legal()
+    assert shown_at(legal, legal.moments[-1]) == {((80, 1),)}
+    with pytest.raises(UsageError, match="entry 1 is not a write"):
+        legal.on_disk(CrashState.parse("@t3-1"))
+
+
+def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_by_sectors() -> None:
+    """Sectors 80 to 83 and 82 to 85: no set of blocks shows the first on top of the second."""
+    made = Recorder()
+    first, second = made.submit_sectors(80, 4), made.submit_sectors(82, 4)
+    made.complete(first)
+    made.complete(second)
+    made.complete(made.flush())
+    made.mark("end")
+    assert [m.ambiguous for m in made.legal().moments] == [True, True]
+    by_sectors = made.legal(unit_sectors=1)
+    end = by_sectors.moments[-1]
+    assert by_sectors.ambiguous == 0
+    assert {dict(shown)[82] for shown in shown_at(by_sectors, end)} == {first, second}
+    assert all({80: 0, 81: 0, 84: 1, 85: 1}.items() <= dict(s).items() for s in shown_at(by_sectors, end))
 
 
 def two_flushes(*, doubt: bool) -> Recorder:
@@ -128,16 +208,19 @@ def test_a_states_name_rebuilds_it(made: Recorder, data: st.DataObject, unit: in
 
 @given(recorders(), st.data())
 def test_a_state_that_no_honest_disk_can_be_in_is_refused(made: Recorder, data: st.DataObject) -> None:
-    """Whatever subset is asked for, it is refused exactly where the reference has no such cut."""
+    """Whatever subset is asked for, it is refused where the reference has no such cut, and taken where it
+    has.
+    """
     legal = made.legal()
     moment = data.draw(st.sampled_from(legal.moments))
-    free = [n for t in legal._volatile(moment.at) for n in t.chunks]
-    lost = frozenset(n for n in free if data.draw(st.booleans()))
+    losable, buried = legal._losable(moment.at)
+    lost = frozenset(n for n in losable if data.draw(st.booleans()))
     state = legal.name(moment, lost)
-    if any(c.at == moment.at and c.lost == lost for c in all_cuts(legal, made.times)):
-        assert set(legal.on_disk(state).dropped) == lost
-    else:
-        with pytest.raises(UsageError, match="flushes the cache"):
+    cuts = [c.lost for c in all_cuts(legal, made.times) if c.at == moment.at]
+    if lost in cuts:
+        assert set(legal.on_disk(state).dropped) == lost | buried
+    elif seen_of(legal, moment.at, lost | buried) not in {seen_of(legal, moment.at, c) for c in cuts}:
+        with pytest.raises(UsageError, match=r"flushes the cache|is durable"):
             legal.on_disk(state)
 
 

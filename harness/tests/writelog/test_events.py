@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import EventsDiffer
-from harness.model import EntryFlag, LogEntry
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
 from harness.writelog.events import (
     END_MARK,
+    first_difference,
     join,
     no_events,
     read_events,
     times_of,
-    true_orders,
     why_no_events,
 )
 from harness.writelog.times import TimedFlush, TimedWrite, Times
@@ -49,11 +49,12 @@ class Device:
     """dm-log-writes in a device-mapper device, as in drivers/md: `lines` are its events, `entries` its log.
 
     A flush takes the completed writes with it when it is submitted, and puts them and itself into the log
-    when it completes. Flushes complete in the order in which they were submitted, unless they overtake.
+    when it completes. Flushes complete in the order in which they were submitted, unless one `overtakes`.
+    `twins`: equal writes may be in flight together.
     """
 
-    def __init__(self, *, overtakes: bool = False) -> None:
-        self.overtakes = overtakes
+    def __init__(self, *, overtakes: bool = False, twins: bool = False) -> None:
+        self.overtakes, self.twins = overtakes, twins
         self.lines: list[str] = []
         self.entries: list[LogEntry] = []
         self.flying: list[Bio] = []
@@ -66,7 +67,8 @@ class Device:
         fua = fua and letters == "W" and sectors > 0
         preflush = (preflush and letters == "W") or not sectors
         key = (letters, sector, sectors, fua)
-        if sectors and any((b.letters, b.sector, b.sectors, b.fua) == key for b in self.flying):
+        equal = [b for b in self.flying if (b.letters, b.sector, b.sectors, b.fua) == key]
+        if sectors and equal and (not self.twins or preflush or equal[0].preflush):
             return
         bio = Bio(letters, sector, sectors, preflush, fua, len(self.lines))
         self._tell("queue", "F" * preflush, bio, "fsx [] 1")
@@ -150,8 +152,8 @@ _steps = st.lists(
 
 
 @st.composite
-def devices(draw: st.DrawFn, *, overtakes: bool = False) -> Device:
-    device = Device(overtakes=overtakes)
+def devices(draw: st.DrawFn, *, overtakes: bool = False, twins: bool = False) -> Device:
+    device = Device(overtakes=overtakes, twins=twins)
     for number, step in enumerate(draw(_steps)):
         match step:
             case int():
@@ -177,6 +179,18 @@ def test_the_join_finds_the_times_that_the_device_knows(device: Device) -> None:
     assert [m.at for m in times.marks] == device.marks
     assert [device.entries[m.entry].mark for m in times.marks] == [m.text for m in times.marks]
     assert times.events == len(device.lines)
+
+
+@pytest.mark.fuzz
+@given(devices(twins=True))
+def test_the_submission_of_equal_writes_in_flight_together_lies_between_the_bounds(device: Device) -> None:
+    known = {b.entry: b for b in device.done if b.sectors}
+    found = {w.entry: w for w in device.times.writes}
+    assert found.keys() == known.keys()
+    for entry, write in found.items():
+        real = known[entry]
+        assert write.earliest <= real.submitted <= write.submitted < write.completed == real.completed
+        assert (write.fua, write.preflush) == (real.fua, real.preflush)
 
 
 def covered(pairs: list[tuple[int, int]]) -> list[int]:
@@ -374,12 +388,23 @@ def test_an_entry_without_events_is_refused() -> None:
         _ = device.times
 
 
-def test_equal_writes_in_flight_together_are_refused() -> None:
-    text = "".join(
-        f"block_bio_{word}: 254,0 WS 8 + 8 [{last}]\n"
-        for word, last in (("queue", "a"), ("queue", "b"), ("complete", "0"), ("complete", "0"))
+def _equal_writes(letters: str) -> tuple[list[LogEntry], str]:
+    words = (("queue", "a"), ("queue", "b"), ("complete", "0"), ("complete", "0"))
+    lines = [f"block_bio_{word}: 254,0 {letters} 8 + 8 [{last}]\n" for word, last in words]
+    return [LogEntry(i, 8, 8, EntryFlag(0), 0) for i in range(2)], "".join(lines)
+
+
+def test_equal_writes_in_flight_together_may_each_be_the_one_submitted_first() -> None:
+    """Direct I/O does that. They voided the recording, however often it was made again."""
+    entries, text = _equal_writes("WS")
+    assert join(entries, read_events(text)).writes == (
+        TimedWrite(0, 1, 2, since=0),
+        TimedWrite(1, 1, 3, since=0),
     )
-    entries = [LogEntry(i, 8, 8, EntryFlag(0), 0) for i in range(2)]
+
+
+def test_equal_writes_with_a_flush_ahead_of_one_of_them_are_refused() -> None:
+    entries, text = _equal_writes("FWS")
     with pytest.raises(EventsDiffer, match="two equal writes are in flight at once"):
         join(entries, read_events(text))
 
@@ -407,17 +432,65 @@ def test_a_kernel_without_events_gives_no_times_and_says_why() -> None:
     assert why_no_events(_sample().text) == ""
 
 
+def applied(device: Device, order: Sequence[int]) -> dict[int, int]:
+    """What each sector holds: the entry that wrote it last."""
+    entries = (device.entries[n] for n in order)
+    return {s: e.index for e in entries for s in range(e.sector, e.sector + e.sectors)}
+
+
+def told(device: Device, real: Sequence[int], asked: list[tuple[int, ...]] | None = None) -> int | None:
+    """What is found of a device that applied its writes in the order `real`."""
+    holds = applied(device, real)
+
+    def differs(order: Sequence[int]) -> int | None:
+        if asked is not None:
+            asked.append(tuple(order))
+        differing = [s for s, entry in applied(device, order).items() if holds[s] != entry]
+        return min(differing) * SECTOR_BYTES + 7 if differing else None
+
+    return first_difference(device.entries, device.times, differs)
+
+
 def test_writes_are_replayed_as_they_were_submitted() -> None:
     device = _sample()
-    (order,) = true_orders(device.entries, device.times)
+    asked: list[tuple[int, ...]] = []
+    order = [w.entry for w in device.times.writes]
+    assert told(device, order, asked) is None
+    assert asked == [tuple(order)]
     assert [device.entries[n].sector for n in order] == [8, 16, 16, 24]
 
 
-def test_writes_that_overlap_in_flight_may_have_been_applied_either_way() -> None:
+def test_a_device_that_turned_two_writes_round_that_were_not_in_flight_together_is_refused() -> None:
+    device = _sample()
+    a, b, c, d = (w.entry for w in device.times.writes)
+    assert told(device, (a, c, b, d)) == 16 * SECTOR_BYTES + 7
+
+
+def test_each_pair_of_writes_in_flight_together_may_have_been_applied_either_way() -> None:
+    """All had to fit the order of submission, or all that of completion: a queue that turned only some round
+    voided the recording.
+    """
     device = Device()
-    device.submit("W", 8, 8, preflush=False, fua=False)
-    device.submit("W", 8, 16, preflush=False, fua=False)
-    device.advance(1)
+    for sector in (8, 40, 72):
+        device.submit("W", sector, 8, preflush=False, fua=False)
+        device.submit("W", sector, 16, preflush=False, fua=False)
     device.finish()
-    orders = true_orders(device.entries, device.times)
-    assert [[device.entries[n].sectors for n in order] for order in orders] == [[8, 16], [16, 8]]
+    short_1, long_1, short_2, long_2, short_3, long_3 = (w.entry for w in device.times.writes)
+    for real in (
+        (short_1, long_1, short_2, long_2, short_3, long_3),
+        (short_1, long_1, long_2, short_2, short_3, long_3),
+        (long_1, short_1, short_2, long_2, long_3, short_3),
+    ):
+        assert told(device, real) is None
+
+
+@given(devices(twins=True), st.data())
+def test_whatever_order_a_device_may_apply_writes_in_is_found(device: Device, data: st.DataObject) -> None:
+    """Of each two writes that were in flight together, any first."""
+    left, real = list(device.times.writes), list[int]()
+    while left:
+        ready = [w for w in left if not any(v.completed < w.submitted for v in left)]
+        chosen = data.draw(st.sampled_from(ready))
+        left.remove(chosen)
+        real.append(chosen.entry)
+    assert told(device, real) is None

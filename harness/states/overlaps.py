@@ -1,0 +1,129 @@
+"""Writes to one place that were in flight together: a disk may apply them in either order.
+
+Nothing orders two writes of which the second was submitted before the first had completed. A kernel should
+wait for the first (a page under writeback and a locked buffer do), but direct I/O does not, and a kernel
+that forgets to is what is looked for. A flush makes durable what was applied last, whichever that was. So a
+chunk may be what its place shows if nothing that was submitted after it had completed has to have landed
+there: while the two are volatile, and just as well when both are durable, until a later write covers them.
+
+The recorded disk applied them in one order, and a read in between may have told the kernel which. That
+binds no other disk, so it is not kept: the end of a recording has to fit one of these orders
+(`writelog.events`), and crash states have all of them.
+
+In states of chunks the other order needs no word of its own. Chunks are applied in the order of submission,
+so *the earlier one was applied last* looks like *the later one is missing*, and is named like that.
+
+That is so for chunks of the same sectors, which all are by sectors, and by blocks wherever whole blocks are
+written. Of chunks that cover each other in part only, the other order is no state of chunks; it is left
+out, and said to be (`Overlaps.doubts`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from harness.writelog.times import TimedWrite
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What the disk writes as a whole: the sectors of one write within one unit of the device. `number`: of
+    the unit within the write, from 0.
+    """
+
+    entry: int
+    number: int
+    sector: int
+    sectors: int
+
+
+_Extent: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """All chunks of the same sectors, some of which were in flight together, by their numbers, ascending;
+    each with its write.
+    """
+
+    chunks: tuple[int, ...]
+    writes: tuple[TimedWrite, ...]
+
+    def open(self, prefix: int, landed: Set[int]) -> tuple[int, ...]:
+        """Those of the first `prefix` chunks that may be what the place shows, given what has to have
+        landed: none of that was submitted after they had completed. Empty where nothing has to.
+        """
+        count = bisect.bisect_left(self.chunks, prefix)
+        known = list(zip(self.chunks[:count], self.writes, strict=False))
+        newest = max((w.submitted for n, w in known if n in landed), default=None)
+        return () if newest is None else tuple(n for n, w in known if w.completed >= newest)
+
+    def buried(self, prefix: int, landed: Set[int]) -> set[int]:
+        """Those that lie above one that may show, in the order of submission, but cannot show themselves."""
+        shown = self.open(prefix, landed)
+        return {n for n in self.chunks if shown and shown[0] < n < prefix} - set(shown)
+
+    def covers(self, chunk: int, prefix: int, lost: Set[int]) -> bool:
+        """Whether the place may show what it does without the `lost` chunks, although this one landed."""
+        shown = max((n for n in self.chunks if n < prefix and n not in lost), default=None)
+        if shown is None:
+            return False
+        completed = self.writes[self.chunks.index(shown)].completed
+        return completed >= self.writes[self.chunks.index(chunk)].submitted
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """What was in flight together. `doubts`: events from which on more may be legal than chunks can tell, or
+    than is certain: two chunks that differ in their sectors, or of which it is not known.
+    """
+
+    places: tuple[Place, ...]
+    doubts: tuple[int, ...]
+
+
+def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: int) -> Overlaps:
+    """The overlaps among chunks in the order of submission. `writes`: by entry. `unit`: see `LegalStates`."""
+    timed = [writes[chunk.entry] for chunk in chunks]
+    still = [*itertools.accumulate((w.earliest for w in reversed(timed)), min)][::-1]
+    flying: dict[int, list[int]] = defaultdict(list)
+    equal: set[_Extent] = set()
+    ragged: set[_Extent] = set()
+    doubts: set[int] = set()
+    for number, chunk in enumerate(chunks):
+        before = flying[chunk.sector // unit]
+        before[:] = [n for n in before if timed[n].completed > still[number]]
+        for other in before:
+            if timed[other].completed < timed[number].earliest or not _meet(chunks[other], chunk):
+                continue
+            if timed[other].completed < timed[number].submitted:
+                doubts.add(timed[number].submitted)
+            elif _extent(chunks[other]) == _extent(chunk):
+                equal.add(_extent(chunk))
+            else:
+                ragged |= {_extent(chunks[other]), _extent(chunk)}
+                doubts.add(timed[number].submitted)
+        before.append(number)
+    return Overlaps(_places(chunks, timed, equal - ragged), tuple(sorted(doubts)))
+
+
+def _places(chunks: Sequence[Chunk], timed: Sequence[TimedWrite], extents: set[_Extent]) -> tuple[Place, ...]:
+    numbers: dict[_Extent, list[int]] = {extent: [] for extent in sorted(extents)}
+    if numbers:
+        for number, chunk in enumerate(chunks):
+            if (found := numbers.get(_extent(chunk))) is not None:
+                found.append(number)
+    return tuple(Place(tuple(of_it), tuple(timed[n] for n in of_it)) for of_it in numbers.values())
+
+
+def _extent(chunk: Chunk) -> _Extent:
+    return chunk.sector, chunk.sectors
+
+
+def _meet(a: Chunk, b: Chunk) -> bool:
+    return a.sector < b.sector + b.sectors and b.sector < a.sector + a.sectors
