@@ -388,23 +388,24 @@ def test_an_entry_without_events_is_refused() -> None:
         _ = device.times
 
 
-def _equal_writes(letters: str) -> tuple[list[LogEntry], str]:
-    words = (("queue", "a"), ("queue", "b"), ("complete", "0"), ("complete", "0"))
-    lines = [f"block_bio_{word}: 254,0 {letters} 8 + 8 [{last}]\n" for word, last in words]
+def _equal_writes(*letters: str) -> tuple[list[LogEntry], str]:
+    lines = [f"block_bio_queue: 254,0 {of_it} 8 + 8 [a]\n" for of_it in letters]
+    lines += ["block_bio_complete: 254,0 WS 8 + 8 [0]\n"] * 2
     return [LogEntry(i, 8, 8, EntryFlag(0), 0) for i in range(2)], "".join(lines)
 
 
 def test_equal_writes_in_flight_together_may_each_be_the_one_submitted_first() -> None:
     """Direct I/O does that. They voided the recording, however often it was made again."""
-    entries, text = _equal_writes("WS")
+    entries, text = _equal_writes("WS", "WS")
     assert join(entries, read_events(text)).writes == (
         TimedWrite(0, 1, 2, since=0),
         TimedWrite(1, 1, 3, since=0),
     )
 
 
-def test_equal_writes_with_a_flush_ahead_of_one_of_them_are_refused() -> None:
-    entries, text = _equal_writes("FWS")
+@pytest.mark.parametrize("letters", [("FWS", "WS"), ("WS", "FWS")])
+def test_equal_writes_with_a_flush_ahead_of_one_of_them_are_refused(letters: tuple[str, str]) -> None:
+    entries, text = _equal_writes(*letters)
     with pytest.raises(EventsDiffer, match="two equal writes are in flight at once"):
         join(entries, read_events(text))
 
