@@ -60,6 +60,7 @@ HOUR_S = 3600.0
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once.")  # fmt: skip
 @out_option()
+@click.option("--name", default="campaign", show_default=True, help="Part of the directory's name.")
 @click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
               help="Go on with a campaign that was stopped or killed.")  # fmt: skip
 @guarded
@@ -91,7 +92,7 @@ def campaign_command(**given: Any) -> ExitCode:
         plan = msgspec.structs.replace(plan, run=resumable(run, named_here(given)))
         return _carry_out(plan, path, _until_s(plan, path, given["hours"]))
     plan = _plan(given)
-    path = create(plan, given["out"], "campaign")
+    path = create(plan, given["out"], given["name"])
     return _carry_out(plan, path, plan.hours * HOUR_S if plan.hours else None)
 
 

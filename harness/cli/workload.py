@@ -62,7 +62,7 @@ def new_command(name: str, kind: str) -> ExitCode:
     console.say(f"try it:   powercut try {shown}")
     console.say(f"test it:  powercut run -c ext4/ordered,ext4/nobarrier -w {shown}")
     if kind != OPERATIONS:
-        console.say("see it fail before you trust it: ext4/nobarrier must lose what was acknowledged")
+        console.say(f"{place.name}-forgets has to fail, everywhere: see that before you trust the check")
     return ExitCode.CONSISTENT
 
 

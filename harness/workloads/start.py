@@ -36,9 +36,14 @@ summary = "{name}: each line is synced before it counts"{runtime}
 # reads = ["journal"]                                # what `check` reads; everything, unless given
 
 # Each of these is a workload, {name}-KEY: `run` gets the arguments, `check` gets them after $1.
-# [variants.safe]
-# summary = "with fsync"
-# arguments = ["fsync=on"]
+[variants.synced]
+summary = "each line is synced before it is acknowledged"
+arguments = ["synced"]
+
+# It has to fail: it acknowledges what it has not synced. See it fail, then take it out.
+[variants.forgets]
+summary = "no line is synced"
+arguments = ["forget"]
 """
 
 _SHELL_RUN = """\
@@ -48,7 +53,7 @@ _SHELL_RUN = """\
 set -e
 for i in 1 2 3 4 5; do
 	echo "line $i" >>journal
-	sync journal
+	[ "$1" = forget ] || sync journal
 	powercut-ack "line $i"
 done
 """
@@ -75,11 +80,13 @@ Call `powercut-ack TEXT` wherever a user would be told that TEXT is done.
 
 import os
 import subprocess
+import sys
 
 with open("journal", "w") as journal:
     for i in range(1, 6):
         print(f"line {i}", file=journal, flush=True)
-        os.fsync(journal.fileno())
+        if sys.argv[1:] != ["forget"]:
+            os.fsync(journal.fileno())
         subprocess.run(["powercut-ack", f"line {i}"], check=True)
 '''
 

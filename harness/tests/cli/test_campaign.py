@@ -86,3 +86,18 @@ def test_a_new_campaign_keeps_what_was_asked(tmp_path: Path, monkeypatch: pytest
     plan = load_plan(path)
     assert (plan.generators, plan.seed, plan.hours) == (("grown", "random"), 70, 1.5)
     assert (plan.run.fault_models, plan.run.budget.visits) == (("exhaustive",), 9)
+
+
+def test_a_campaign_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    def keep(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
+        made.append(path)
+        return ExitCode.CONSISTENT
+
+    monkeypatch.setattr(module, "_carry_out", keep)
+    assert powercut("campaign", "--out", tmp_path, "--name", "night").exit_code == ExitCode.CONSISTENT
+    assert made[0].name.endswith("-night")
+    refused = powercut("campaign", "--out", tmp_path, "--name", "../night")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "cannot name a run" in refused.stderr

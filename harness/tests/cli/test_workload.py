@@ -29,6 +29,7 @@ def test_a_plain_name_goes_into_the_folder_of_workloads(
     ]
     assert "try it:   powercut try workloads/my-db\n" in done.stdout
     assert "-w workloads/my-db\n" in done.stdout
+    assert "my-db-forgets has to fail" in done.stdout
     again = powercut("new", "my-db")
     assert again.exit_code == ExitCode.USAGE
     assert "is there already" in again.stderr
@@ -74,14 +75,15 @@ def test_output_acknowledgements_and_check_are_shown(tmp_path: Path, tried: dict
     done = powercut("try", place)
     assert done.exit_code == ExitCode.CONSISTENT, done.output
     for line in (
-        "my-db on ext4/ordered, 6.12",
-        "  0: run /workload/my-db/run",
+        "my-db-synced on ext4/ordered, 6.12",
+        "  0: run /workload/my-db/run synced",
         "      opened",
         "  acknowledged 7: line 1, line 2, line 3, line 4, line 5, ...",
         "  1,234 entries in the log; after a clean unmount:",
         "  check of operation 0: exit code 0",
         "      all there",
-        "my-db: PASS in UML",
+        "my-db-synced: PASS in UML",
+        "my-db-forgets: PASS in UML",
     ):
         assert f"{line}\n" in done.stdout
     assert "\x1b" not in done.stdout

@@ -17,9 +17,9 @@ from harness.workloads.start import KINDS, make_workload
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_made_is_a_workload(tmp_path: Path, kind: str) -> None:
     place = make_workload(tmp_path / "deep" / "my-db", kind)
-    (workload,) = select_workloads([str(place)])
-    assert workload.name == "my-db"
-    assert workload.summary.startswith("my-db: ")
+    workload, *others = select_workloads([str(place)])
+    assert workload.name == ("my-db" if kind == "operations" else "my-db-synced")
+    assert [w.name for w in others] == ([] if kind == "operations" else ["my-db-forgets"])
     assert bool(workload.checks) == (kind != "operations")
     assert workload.runtime == ("python" if kind == "python" else "")
 
@@ -71,9 +71,19 @@ def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: P
 
     (tmp_path / "nothing").touch()
     assert ended(place / "check", tmp_path / "nothing").returncode == 0
-    assert ended(place / "run").returncode == 0
+    assert ended(place / "run", "synced").returncode == 0
     assert (tmp_path / "told").read_text().splitlines() == [f"line {i}" for i in range(1, 6)]
     assert ended(place / "check", tmp_path / "told").returncode == 0
     (mount / "journal").write_text("line 1\nline 2\n")
     refused = ended(place / "check", tmp_path / "told")
     assert (refused.returncode, refused.stdout) == (1, "line 3 was acknowledged and is gone\n")
+
+
+@pytest.mark.parametrize(("kind", "syncs"), [("shell", "sync journal"), ("python", "os.fsync(")])
+def test_one_variant_has_to_fail_and_says_so(tmp_path: Path, kind: str, syncs: str) -> None:
+    """A check that nobody has seen fail may be one that cannot: `new` brings what it has to find."""
+    place = make_workload(tmp_path / "my-db", kind)
+    run = (place / "run").read_text()
+    assert "forget" in run.partition(syncs)[0].splitlines()[-1] + run.partition(syncs)[0].splitlines()[-2]
+    forgets = select_workloads([str(place)])[1]
+    assert forgets.operations[0].argv[-1] == "forget"
