@@ -65,7 +65,7 @@ class CaseView:
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """A cell of the matrix, and the case it links to."""
+    """A cell of the matrix, and the finding or case it links to."""
 
     cell: words.Cell
     anchor: str
@@ -219,7 +219,11 @@ def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
 
     def cell(row: str, column: str) -> CellView | None:
         found = matrix.cell(row, column)
-        return CellView(found, views[id(found.example)].anchor) if found else None
+        return CellView(found, target(views[id(found.example)])) if found else None
+
+    def target(view: CaseView) -> str:
+        """The first finding of a case, or the case."""
+        return f"finding-{view.findings[0].finding.id}" if view.findings else view.anchor
 
     return MatrixView(
         matrix.columns, [(row, [cell(row, column) for column in matrix.columns]) for row in matrix.rows]

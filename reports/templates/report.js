@@ -10,9 +10,15 @@
   };
   addEventListener("hashchange", openTarget);
   openTarget();
-  document.querySelectorAll('a[href^="#case-"]').forEach((link) => link.addEventListener("click", () => {
+  document.querySelectorAll('a[href^="#case-"], a[href^="#finding-"]').forEach((link) => link.addEventListener("click", () => {
     reveal(document.getElementById(decodeURIComponent(link.hash.slice(1))));
   }));
+
+  const sideways = () => document.querySelectorAll(".scroll").forEach((box) => {
+    box.classList.toggle("sideways", box.scrollWidth > box.clientWidth + 1);
+  });
+  addEventListener("resize", sideways);
+  sideways();
 
   const button = (text, press) => {
     const made = document.createElement("button");

@@ -15,7 +15,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import report_html
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Coverage, JudgedState
-from harness.summary import Summary, summarise
+from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
 from harness.tests.report.test_machine_readable import HOSTILE, hostile
@@ -182,6 +182,14 @@ def test_the_matrix_is_a_table_with_headers_and_words(page: Page, summary: Summa
         assert word in words
     cells = [attributes for attributes in page.all("td") if attributes.get("class") in ("pass", "fail")]
     assert len(cells) == sum(c.verdict.value in ("pass", "fail") for c in summary.cases)
+
+
+def test_a_cell_of_what_broke_leads_to_its_first_finding(page: Page, summary: Summary) -> None:
+    """It led to the case, of which the findings stand below its drawing."""
+    (broken,) = [c for c in summary.cases if c.verdict is CaseVerdict.FAIL]
+    links = [a["href"] for a in page.all("a") if a.get("href", "").startswith(("#finding-", "#case-"))]
+    assert f"#finding-{broken.findings[0].id}" in links
+    assert "#case-ext4-ordered-append-fsync" in links
 
 
 def test_a_case_that_broke_is_open_and_one_that_kept_is_not(page: Page) -> None:
