@@ -13,13 +13,15 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.host import elf
 from harness.host.trees import files_below
 
 ELF = b"\x7fELF"
-LDD_AT_ONCE = 100
+USUAL = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+"""Where distributions keep libraries."""
 
 _WHERE = (
     "import json, sys, sysconfig; print(json.dumps("
@@ -122,27 +124,74 @@ def _is_used(name: str, tag: str) -> bool:
 
 
 def libraries(programs: Iterable[Path]) -> dict[str, Path]:
-    """The shared libraries that ldd(1) names for files of this host, by their paths. Raises EnvironmentLacks
-    for one that ldd does not find. Not for files from elsewhere: ldd may run them.
+    """The shared libraries that programs or libraries of this host need, by their paths, as ld.so(8) finds
+    them. Nothing is run: what is needed is read from the files. Raises EnvironmentLacks for one that is not
+    there.
     """
     found: dict[str, Path] = {}
-    left = [*programs]
-    while left:
-        batch, left = left[:LDD_AT_ONCE], left[LDD_AT_ONCE:]
-        found |= _ldd(batch)
+    for program in programs:
+        found |= {str(path): path for path in _closure(program).values()}
     return found
 
 
-def _ldd(programs: Sequence[Path]) -> dict[str, Path]:
-    listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False)
-    if missing := re.search(r"^\s+(\S+) => not found", listed.stdout, re.MULTILINE):
-        of = ", ".join(p.name for p in programs[:3])
+def _closure(program: Path) -> dict[str, Path]:
+    """All that one program loads, by name: what has been loaded under a name is not looked for again."""
+    found: dict[str, Path] = {}
+    left: list[tuple[Path, tuple[str, ...]]] = [(program, ())]
+    while left:
+        path, above = left.pop(0)
+        seen = path.stat()
+        needs = _linked(path, seen.st_mtime_ns, seen.st_size)
+        own = tuple(re.sub(r"\$(ORIGIN|\{ORIGIN\})", str(path.resolve().parent), f) for f in needs.folders)
+        inherited = (*own, *above) if needs.for_all else above
+        for name in filter(None, (needs.loader, *needs.libraries)):
+            if PurePosixPath(name).name not in found:
+                library = library_of(name, inherited if needs.for_all else own, path.name)
+                found[PurePosixPath(name).name] = library
+                left.append((library, inherited))
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _linked(path: Path, mtime_ns: int, size: int) -> elf.Linked:
+    """What a file of this host needs; nothing where it is no program for this machine."""
+    try:
+        return elf.linked(path.read_bytes())
+    except ValueError:
+        return elf.Linked()
+
+
+def library_of(name: str, folders: Sequence[str] = (), needed_by: str = "a program of the workload") -> Path:
+    """The path on this host of a library, given by name or path; looked for in `folders` first. Raises
+    EnvironmentLacks if it is missing, or is none: a program may name any file.
+    """
+    if "/" in name:
+        places = [Path(name)]
+    else:
+        known = [*(Path(p) for p in _known().get(name, [])), *(Path(folder, name) for folder in USUAL)]
+        places = [*(Path(folder, name) for folder in folders), *known]
+    path = next((p for p in places if p.is_file() and is_elf(p)), None)
+    if path is None:
         raise EnvironmentLacks(
-            f"this host has no {missing[1]}, which a file that the workload brings needs ({of})",
-            "install it",
+            f"this host has no {name}, which {needed_by} needs",
+            "install it, lay it beside the program, or link the program statically",
         )
-    names = re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listed.stdout, re.MULTILINE)
-    return {name: Path(name) for name in names}
+    return path
+
+
+@functools.cache
+def _known() -> dict[str, list[str]]:
+    """The linker's cache: paths by name, for this architecture; last those for some processors alone."""
+    listed = subprocess.run(
+        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", check=False
+    )
+    found: dict[str, list[str]] = {}
+    for name, path in sorted(
+        re.findall(r"^\s+(\S+) \([^)]*x86-64[^)]*\) => (\S+)$", listed.stdout, re.MULTILINE),
+        key=lambda pair: "hwcaps" in pair[1],
+    ):
+        found.setdefault(name, []).append(path)
+    return found
 
 
 def is_elf(path: Path) -> bool:

@@ -4,27 +4,29 @@ with the static agent, the modules it loads, and the programs that a workload ne
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
 import stat
-import struct
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from harness.errors import EnvironmentLacks, UsageError
-from harness.guests.brought import ELF, host_files, is_elf, libraries, python_files
+from harness.guests.brought import (
+    ELF,
+    USUAL,
+    host_files,
+    is_elf,
+    libraries,
+    library_of,
+    python_files,
+)
+from harness.host.elf import linked
 from harness.kernels.find import read_module
 from harness.model import Workload
-
-_64_BIT_LITTLE = b"\x02\x01"
-_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # p_type: elf(5)
-_NEEDED, _STRINGS = 1, 5  # d_tag
-_USUAL = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")
 _FIRST_ID, _IDS = 1000, 60000
@@ -108,10 +110,10 @@ class Initramfs:
             self.add(name, data, 0o755)
         for name, path in libraries_of(files).items():
             # a loader is named by its path; a library is looked for where this distribution keeps them
-            self.add(name if "/" in name else f"{_USUAL[0]}/{name}", path.read_bytes(), 0o755)
+            self.add(name if "/" in name else f"{USUAL[0]}/{name}", path.read_bytes(), 0o755)
             self._add_libraries([path])
         for name, place in _beside(files).items():
-            self.links[f"{_USUAL[0]}/{name}".lstrip("/")] = place
+            self.links[f"{USUAL[0]}/{name}".lstrip("/")] = place
 
     def _add_shell(self) -> None:
         """A shell, its commands, and what applications call: see `harness.workloads.applications`."""
@@ -245,72 +247,12 @@ def need_brought(workload: Workload) -> None:
     libraries_of(workload.files)
 
 
-# --- what a program of a workload needs ------------------------------------------------------
-#
-# For programs of this host ldd(1) is enough. Files in a workload's directory may come from somebody else,
-# and ldd is unsafe for untrusted files: nothing here executes them.
-
-
 def needed(data: bytes, name: str) -> list[str]:
     """What an ELF file needs to start: its loader by path, and libraries by name. Raises UsageError, with
     `name` as the file's name, if the file is damaged or for another architecture.
     """
-    if data[4:6] != _64_BIT_LITTLE:
-        raise UsageError(f"{name} is not a 64-bit program for this architecture", "build it for the guest")
     try:
-        return [*_needed(data)]
-    except (struct.error, ValueError, IndexError) as e:
-        raise UsageError(f"{name} is a damaged ELF file: {e}", "build it again") from e
-
-
-def _needed(data: bytes) -> Iterator[str]:
-    (headers,) = struct.unpack_from("<Q", data, 0x20)
-    size, count = struct.unpack_from("<HH", data, 0x36)
-    segments = [struct.unpack_from("<IIQQQQ", data, headers + i * size) for i in range(count)]
-    loads = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == _LOAD]
-    for kind, _, offset, _, _, length in segments:
-        if kind == _INTERPRETER:
-            yield data[offset : offset + length].rstrip(b"\0").decode()
-        elif kind == _DYNAMIC:
-            entries = [*struct.iter_unpack("<QQ", data[offset : offset + length])]
-            tables = [value for tag, value in entries if tag == _STRINGS]
-            strings = _offset(tables[0], loads)
-            for tag, value in entries:
-                if tag == _NEEDED:
-                    end = data.index(b"\0", strings + value)
-                    yield data[strings + value : end].decode()
-
-
-def _offset(address: int, loads: list[tuple[int, int, int]]) -> int:
-    """The file offset of an address of the program."""
-    for start, offset, length in loads:
-        if start <= address < start + length:
-            return offset + address - start
-    raise ValueError(f"address {address:#x} is in no segment")
-
-
-def library_of(name: str) -> Path:
-    """The path on this host of a library, given by name or path. Raises EnvironmentLacks if it is missing."""
-    if "/" in name:
-        found = [Path(name)]
-    else:
-        found = [*(Path(p) for p in _known().get(name, [])), *(Path(folder, name) for folder in _USUAL)]
-    path = next((p for p in found if p.is_file()), None)
-    if path is None:
-        raise EnvironmentLacks(
-            f"this host has no {name}, which a program of the workload needs",
-            "install it, lay it beside the program, or link the program statically",
-        )
-    return path
-
-
-@functools.cache
-def _known() -> dict[str, list[str]]:
-    """The linker's cache: paths by name, for this architecture."""
-    listed = subprocess.run(
-        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", check=False
-    )
-    found: dict[str, list[str]] = {}
-    for name, path in re.findall(r"^\s+(\S+) \([^)]*x86-64[^)]*\) => (\S+)$", listed.stdout, re.MULTILINE):
-        found.setdefault(name, []).append(path)
-    return found
+        found = linked(data)
+    except ValueError as e:
+        raise UsageError(f"{name} cannot be started in the guest: {e}", "build it again, for x86-64") from e
+    return [*filter(None, [found.loader]), *found.libraries]

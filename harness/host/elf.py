@@ -1,14 +1,21 @@
-"""Programs of this machine: which files are such, and with which loader they start."""
+"""Programs of this machine: which files are such, with which loader they start, and which libraries they
+need.
+
+Read from the file alone. ldd(1) is "not to be used on untrusted executables" (its manual): it starts the
+loader, which runs code of what it loads.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 # elf(5), 64-bit, little-endian
 _MAGIC = b"\x7fELF\x02\x01"
-_PT_LOAD, _PT_INTERP = 1, 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _HEADER_BYTES = 64
 _OFFSET, _ADDRESS, _FILE_SIZE = 8, 16, 32
 """Where a program header has the segment's offset in the file, its address, and its size in the file."""
@@ -56,6 +63,78 @@ def is_object(path: Path) -> bool:
         head = file.read(_HEADER_BYTES)
     whole = head.startswith(_MAGIC) and len(head) == _HEADER_BYTES
     return whole and struct.unpack_from("<H", head, 16)[0] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """What a program or library needs to start: its loader by path, empty for a library; other libraries by
+    name or path; and the folders in which it has them looked for first, `$ORIGIN` as it stands there.
+    `for_all`: those of the libraries that it needs, too (DT_RPATH).
+    """
+
+    loader: str = ""
+    libraries: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    for_all: bool = False
+
+
+def linked(program: bytes) -> Linked:
+    """Raises ValueError for what is damaged, or no 64-bit program."""
+    if not program.startswith(_MAGIC):
+        raise ValueError("it is not a 64-bit program for this architecture")
+    try:
+        loader = next((_segment(program, h).rstrip(b"\0").decode() for h in _all(program, _PT_INTERP)), "")
+        tags = [pair for h in _all(program, _PT_DYNAMIC) for pair in _pairs(_segment(program, h))]
+        texts = {kind: _texts(program, tags, kind) for kind in (_DT_NEEDED, _DT_RPATH, _DT_RUNPATH)}
+    except (struct.error, IndexError) as e:
+        raise ValueError(str(e)) from e
+    paths = texts[_DT_RUNPATH] or texts[_DT_RPATH]
+    folders = tuple(folder for path in paths for folder in path.split(":") if folder)
+    return Linked(loader, texts[_DT_NEEDED], folders, for_all=not texts[_DT_RUNPATH])
+
+
+def _all(program: bytes, kind: int) -> list[int]:
+    """`_headers`, where all of them have to be there. Raises struct.error."""
+    (table,) = struct.unpack_from("<Q", program, 32)
+    size, count = struct.unpack_from("<HH", program, 54)
+    kinds = {
+        at: struct.unpack_from("<I32xQ", program, at)[0]
+        for at in range(table, table + count * size, size or 1)
+    }
+    return [at for at, found in kinds.items() if found == kind]
+
+
+def _segment(program: bytes, header: int) -> bytes:
+    (offset,) = struct.unpack_from("<Q", program, header + _OFFSET)
+    (size,) = struct.unpack_from("<Q", program, header + _FILE_SIZE)
+    return program[offset : offset + size]
+
+
+def _pairs(dynamic: bytes) -> list[tuple[int, int]]:
+    return [*struct.iter_unpack("<QQ", dynamic)]
+
+
+def _texts(program: bytes, tags: Sequence[tuple[int, int]], kind: int) -> tuple[str, ...]:
+    """The texts that the dynamic section has of a kind."""
+    wanted = [value for tag, value in tags if tag == kind]
+    if not wanted:
+        return ()
+    tables = [value for tag, value in tags if tag == _DT_STRTAB]
+    if not tables:
+        raise ValueError("it has no table of strings")
+    table = _place(program, tables[0])
+    return tuple(program[table + at : program.index(b"\0", table + at)].decode() for at in wanted)
+
+
+def _place(program: bytes, address: int) -> int:
+    """Where in the file an address of the program is."""
+    for header in _all(program, _PT_LOAD):
+        offset, start, size = (
+            struct.unpack_from("<Q", program, header + field)[0] for field in (_OFFSET, _ADDRESS, _FILE_SIZE)
+        )
+        if start <= address < start + size:
+            return int(offset + address - start)
+    raise ValueError(f"address {address:#x} is in no segment")
 
 
 def _headers(program: bytes, kind: int) -> Iterator[int]:
