@@ -62,7 +62,8 @@ pub fn begin() {
         let mut looks = Looks::default();
         loop {
             thread::sleep(BETWEEN_LOOKS);
-            if looks.hangs(Look::now()) && disk_answers() {
+            if looks.hangs(Look::now()) {
+                ask_disks();
                 thread::sleep(BETWEEN_LOOKS);
                 let last = Look::now();
                 if looks.hangs(last) {
@@ -136,10 +137,12 @@ impl Looks {
     }
 }
 
-/// Ask each disk for its serial number, in order with what it has been asked before. One that does not answer keeps
-/// this from returning: nothing is said of the kernel then.
-fn disk_answers() -> bool {
-    disks().all(|disk| fs::read(disk.join("serial")).is_ok())
+/// Ask each disk for its serial number, in order with what it has been asked before, and wait for an answer of any
+/// kind. If one does not answer, this never returns, and nothing is said of the kernel.
+fn ask_disks() {
+    for disk in disks() {
+        let _ = fs::read(disk.join("serial"));
+    }
 }
 
 fn disks() -> impl Iterator<Item = std::path::PathBuf> {
