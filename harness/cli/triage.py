@@ -81,6 +81,12 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
             write_atomically(given["json_file"], encoded + b"\n")
         for line in text_of(found, stores, files):
             console.say(line)
+        if found.waiting:
+            left = plural(found.waiting, "finding")
+            console.say(
+                f"interrupted, {left} not looked at yet; what was recorded is kept: the same command goes on"
+            )
+            return ExitCode.INTERRUPTED
     if found.causes:
         return ExitCode.INCONSISTENT
     return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT

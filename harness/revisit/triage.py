@@ -28,7 +28,7 @@ from harness.host.files import file_hash, json_bytes, valid_text
 from harness.host.progress import Progress
 from harness.model import CaseId, Workload
 from harness.plan import Plan
-from harness.report.words import shown_path
+from harness.report.words import plural, shown_path
 from harness.revisit import experiment
 from harness.revisit.causes import Cause, Member, by_cause
 from harness.revisit.experiment import Bench, Violated, open_bench, violations
@@ -46,11 +46,14 @@ ATTEMPTS = 3
 
 
 class Triage(msgspec.Struct, frozen=True):
-    """What a triage came to. `left_out`: number of findings that were expected, and so not looked at."""
+    """What a triage came to. `left_out`: number of findings that were expected, and so not looked at.
+    `waiting`: of those that it was interrupted before; the causes are those of the others.
+    """
 
     causes: tuple[Cause, ...]
     not_again: tuple[Member, ...]
     left_out: int = 0
+    waiting: int = 0
     schema: int = SCHEMA
 
 
@@ -293,7 +296,9 @@ def triage(
     expected: bool = False,
     tries: Callable[[RunStore, str], contextlib.AbstractContextManager[Tester]] | None = None,
 ) -> Triage:
-    """Shrink the findings of these runs and group them by cause. `expected`: known failures, too."""
+    """Shrink the findings of these runs and group them by cause. `expected`: known failures, too.
+    Interrupted, it groups those that it has looked at; raises KeyboardInterrupt if that is none.
+    """
 
     def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, named, progress)
@@ -303,18 +308,28 @@ def triage(
     members: list[Member] = []
     begun = time.monotonic()
     progress.begin("findings", len(work))
-    for (store, configuration), suspects in _by_mode(work).items():
-        with (tries or laboratory)(store, configuration) as opened:
-            for suspect in suspects:
-                members.append(examined(suspect, shown_path(store.path), store.info.kernel.name, opened))
-                progress.say(
-                    f"[{len(members)}/{len(work)}] {_words(members[-1])}"
-                    f"{_left(time.monotonic() - begun, len(members), len(work))}"
-                )
-                progress.advance("findings", 1)
-    again = [m for m in members if m.minimal or m.reason.startswith("it runs")]
+    try:
+        for (store, configuration), suspects in _by_mode(work).items():
+            with (tries or laboratory)(store, configuration) as opened:
+                for suspect in suspects:
+                    members.append(examined(suspect, shown_path(store.path), store.info.kernel.name, opened))
+                    so_far = plural(len(by_cause([m for m in members if _shown_again(m)])), "cause")
+                    progress.say(
+                        f"[{len(members)}/{len(work)}] {_words(members[-1])}; {so_far} so far"
+                        f"{_left(time.monotonic() - begun, len(members), len(work))}"
+                    )
+                    progress.advance("findings", 1)
+    except KeyboardInterrupt:
+        if not members:
+            raise
+    again = [m for m in members if _shown_again(m)]
     lost = [m for m in members if m not in again]
-    return Triage(tuple(by_cause(again)), tuple(lost), sum(count for *_, count in looked))
+    left_out = sum(count for *_, count in looked)
+    return Triage(tuple(by_cause(again)), tuple(lost), left_out, len(work) - len(members))
+
+
+def _shown_again(member: Member) -> bool:
+    return bool(member.minimal) or member.reason.startswith("it runs")
 
 
 def _by_mode(work: Sequence[tuple[RunStore, Suspect]]) -> dict[tuple[RunStore, str], list[Suspect]]:

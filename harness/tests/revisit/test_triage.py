@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -273,6 +274,31 @@ def test_an_interrupted_triage_says_how_it_goes_on(tmp_path: Path, monkeypatch: 
     done = powercut("triage", run_with(tmp_path, nameless, "random1-4-20"))
     assert done.exit_code == ExitCode.INTERRUPTED
     assert "the same command goes on" in done.output
+
+
+def test_an_interrupted_triage_groups_what_it_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten minutes there was nothing, though most findings had been shrunk."""
+    run = run_with(tmp_path, nameless, "random1-4-20", "random1-12-20")
+    real = module.examined
+    done_with: list[object] = []
+
+    def once(*words: Any) -> Any:
+        if done_with:
+            raise KeyboardInterrupt
+        done_with.append(words)
+        return real(*words)
+
+    monkeypatch.setattr(module, "examined", once)
+    monkeypatch.setattr(module, "Laboratory", lambda *_: FakeTries(nameless))
+    done = powercut("triage", run)
+    assert done.exit_code == ExitCode.INTERRUPTED
+    assert "1 finding, 1 cause\n" in done.stdout
+    assert "1 cause so far" in done.stdout
+    assert "tmpfile foo 0" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "findings not looked at yet; what was recorded is kept: the same command goes on" in said
 
 
 def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:
