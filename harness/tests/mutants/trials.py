@@ -54,15 +54,15 @@ class Ended:
 
 
 class Trees:
-    """Copies of the checkout `root` below `folder`, one for each of `jobs` threads. Cargo's build directory
-    is shared by all, and stays from run to run.
+    """Copies of the checkout `root` below `folder`, one for each of `jobs` threads. Beside each is what cargo
+    builds of it, which stays from run to run. It is not shared: cargo would take what another copy's build
+    has left for its own.
     """
 
     def __init__(self, root: Path, folder: Path, jobs: int) -> None:
         self._root, self._folder, self._jobs = root, folder, jobs
         self._free: list[Path] = []
         self._lock = threading.Semaphore(jobs)
-        self.cargo = folder / "rust"
 
     def make(self) -> None:
         """Copy what git knows or would add, as it is now. A copy that is there is brought up to date, so that
@@ -112,7 +112,7 @@ def unmodified(trees: Trees, wanted: Sequence[Tests], jobs: int) -> list[str]:
 
     def run(tests: Tests) -> str:
         with trees.one() as tree:
-            ended = run_tests(tree, tests, trees.cargo)
+            ended = run_tests(tree, tests)
         return "" if ended.failed is False else f"{tests}: {ended.by}"
 
     with cf.ThreadPoolExecutor(jobs) as threads:
@@ -135,7 +135,7 @@ def try_one(trees: Trees, mutant: Mutant) -> Result:
             if file.suffix == ".py":
                 # of no other version: Python knows what it has compiled by size and time, in whole seconds
                 os.utime(file, (times.st_atime, random.randrange(1 << 30)))  # noqa: S311  # no secret
-            ended = run_tests(tree, mutant.tests, trees.cargo)
+            ended = run_tests(tree, mutant.tests)
         finally:
             file.write_text(before)
             if file.suffix == ".py":  # cargo builds anew what is newer than what it built
@@ -156,7 +156,7 @@ def try_all(
     return results
 
 
-def run_tests(tree: Path, tests: Tests, cargo: Path) -> Ended:
+def run_tests(tree: Path, tests: Tests) -> Ended:
     """Run the tests in a tree until one fails."""
     if tests.paths:
         argv = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--no-header", "--tb=no"]
@@ -166,7 +166,7 @@ def run_tests(tree: Path, tests: Tests, cargo: Path) -> Ended:
             return ended
     for crate in tests.crates:
         argv = ["cargo", "test", "-q", "--locked", "--no-fail-fast", "-p", crate]
-        ended = _cargo_said(*_run(argv, tree, {"CARGO_TARGET_DIR": str(cargo)}))
+        ended = _cargo_said(*_run(argv, tree, {"CARGO_TARGET_DIR": f"{tree}-rust"}))
         if ended.failed is not False:
             return ended
     return Ended(False, "no test failed")

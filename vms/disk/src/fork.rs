@@ -63,3 +63,25 @@ fn by_block(sector: u64, count: u64) -> impl Iterator<Item = (u64, u8)> {
         (block, sectors.fold(0, |bits, i| bits | 1 << i))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blocks that count as read after these sectors were overwritten, and those read: (first, count).
+    fn read_behind(wrote: (u64, u64), read: (u64, u64)) -> Vec<u64> {
+        let mut fork = Fork::of(&Overlay::default());
+        fork.wrote(wrote.0, wrote.1);
+        fork.read(read.0, read.1);
+        fork.end().1
+    }
+
+    #[test]
+    fn a_block_is_read_unless_all_that_was_asked_for_is_overwritten() {
+        assert!(read_behind((0, 8), (3, 2)).is_empty());
+        assert_eq!(read_behind((0, 7), (7, 1)), [0]);
+        assert_eq!(read_behind((1, 7), (0, 1)), [0]);
+        assert_eq!(read_behind((4, 8), (3, 6)), [0]);
+        assert_eq!(read_behind((4, 8), (4, 9)), [1]);
+    }
+}
