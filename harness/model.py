@@ -563,7 +563,7 @@ class Usability:
     its directories, and all that it held removed.
 
     `errors`: calls that failed, other than for lack of space or permission. `lost`: console output, if the
-    kernel died of it in each of several fresh guests. `undecided`: why it was not seen, or not to its end.
+    kernel died or hung of it (`harness.cases.attempts`). `undecided`: why it was not seen, or not to its end.
     """
 
     mount_errno: int = 0
@@ -579,7 +579,7 @@ class Outcome:
     """Everything observed of one crash state, which the oracles judge.
 
     `usable`: None where writing was not tried, because the file system did not come back whole. `lost`:
-    console output, if the kernel died or hung on this state in each of several fresh guests.
+    console output, if the kernel died or hung on this state (`harness.cases.attempts`).
     """
 
     mount_errno: int = 0
