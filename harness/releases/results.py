@@ -70,7 +70,6 @@ class OnKernel(msgspec.Struct, frozen=True):
         """Whether it was run to the end, and left nothing undecided."""
         return (
             bool(self.run)
-            and not self.failed
             and not self.interrupted
             and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -114,6 +115,8 @@ TIMELESS = Coverage(0, -1, 0, 0, "recorded without times")
         ((("exhaustive",), ALIKE), (("exhaustive",), ALL), False),
         ((("exhaustive",), ALIKE), (("exhaustive",), CUT), True),
         ((("exhaustive",), ALIKE), (("exhaustive",), ALIKE), False),
+        ((("exhaustive",), replace(CUT, losses=3)), (("exhaustive",), ALIKE), False),
+        ((("exhaustive",), ALL), (("exhaustive",), ALIKE), True),
         ((("exhaustive",), TIMELESS), (("prefix",), None), True),
         ((("exhaustive",), TIMELESS), (("exhaustive",), ALL), False),
     ],
