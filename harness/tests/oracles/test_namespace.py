@@ -209,7 +209,11 @@ def test_an_equal_fingerprint_alone_is_no_match(monkeypatch: pytest.MonkeyPatch)
 
 
 @settings(max_examples=50, deadline=None)
-@pytest.mark.parametrize("contract", [ORDERED, EACH, variant(namespace="synced", persists="inode")])
+@pytest.mark.parametrize(
+    "contract",
+    [ORDERED, EACH, variant(namespace="synced", persists="inode"), variant(persists="operations")],
+    ids=["ordered", "each", "synced", "wsync"],
+)
 @given(made=plain(), data=st.data())
 def test_what_passes_goes_on_to_pass_while_operations_are_quiet(
     contract: Contract, made: Plain, data: st.DataObject

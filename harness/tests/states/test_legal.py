@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -256,6 +257,14 @@ def test_data_of_a_flushing_write_never_lands_ahead_of_what_it_flushes() -> None
     ]
     with pytest.raises(UsageError, match=f"entry {block} cannot be lost"):
         legal.on_disk(CrashState.parse(f"@t{commit}-{block}"))
+
+
+def test_a_write_that_begins_inside_a_block_is_torn_where_the_device_tears_it() -> None:
+    """At its blocks, as the disk does it (`test_disk_explore`): no write of the tests began in one."""
+    made = Recorder()
+    made.write(0)
+    made.entries[0] = replace(made.entries[0], sector=4, sectors=14)
+    assert [(c.sector, c.sectors) for c in made.legal().chunks] == [(4, 4), (8, 8), (16, 2)]
 
 
 def test_half_of_a_write_ahead_of_a_flush_cannot_be_lost_either() -> None:
