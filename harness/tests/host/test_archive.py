@@ -191,3 +191,17 @@ def test_what_the_machine_itself_has_needs_no_lists(monkeypatch: pytest.MonkeyPa
     assert Archive().listed
     Archive().refresh()
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - names are what is compared
+
+
+@pytest.mark.parametrize(
+    ("said", "offline"),
+    [
+        ("E: Failed to fetch http://m/p  Could not resolve 'm'", True),
+        ("Err:1 http://m Temporary failure resolving 'm'", True),
+        ("E: Failed to fetch http://m/p  404  Not Found", False),
+    ],
+)
+def test_without_a_network_new_lists_are_not_the_next_step(said: str, offline: bool) -> None:
+    """`apt-get update` was, which needs one as well."""
+    done = subprocess.CompletedProcess(["apt-get"], 100, stdout="", stderr=said)
+    assert archive._is_offline(done) is offline

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,3 +175,13 @@ def test_findings_mark_their_crash_point() -> None:
     (marker,) = drawing.markers
     assert marker.x == pytest.approx(LEFT + (WIDTH - LEFT - RIGHT) / 2, abs=0.1)
     assert (marker.kind, marker.title) == ("fail", "@5 fsck: errors\n@5 fsck: errors")
+
+
+def test_the_drawing_counts_states_and_places_in_one_sentence() -> None:
+    """`cut at 32 places: 7 broken` stood beside `190 states, 64 broken`."""
+    broken = [replace(seen(3, Verdict.FAIL), state=CrashState(3, (n,))) for n in (0, 1)]
+    drawing = draw(writes(5), [], [seen(2), seen(3), *broken, seen(4)], [])
+    assert drawing is not None
+    assert drawing.description.endswith(
+        "The power was cut at 3 places in it, in 5 states: some broken at 1, all kept at 2."
+    )
