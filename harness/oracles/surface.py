@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.model import Call, CallError, Check, FsckClass, RunKind, Violation
 from harness.oracles.case import Case
-from harness.oracles.endings import ending, folded, without_time
+from harness.oracles.endings import ending, folded, stalled, without_time
 from harness.oracles.undecided import Undecided
 
 # With these errnos mount(2) reports that it could not try, and says nothing about the disk. Not with EPERM or
@@ -84,7 +84,16 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
     for text, kind in _complaints(case, case.outcome.kernel_log):
-        yield Violation("kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, kind)
+        if stalled([text]):
+            yield Undecided(_slow(text))
+        else:
+            yield Violation(
+                "kernel-log", "kernel", f"the kernel complains: {text}", "no complaint", text, kind
+            )
+
+
+def _slow(line: str) -> str:
+    return f"the kernel went on, but says that something took long, as on a slow host: {line}"
 
 
 def _complaints(case: Case, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -143,7 +152,10 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
         name = _errno_name(seen.unmount_errno)
         yield _unusable("unmount", f"unmount fails with {name}", name, f"unmount: {name}")
     for text, kind in _complaints(case, seen.kernel_log):
-        yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
+        if stalled([text]):
+            yield Undecided(_slow(text))
+        else:
+            yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
 
 
 def _told(console: str, hangs: str, dies: str) -> tuple[str, str]:
