@@ -144,7 +144,8 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
 def _headline(summary: Summary) -> tuple[str, str]:
     """What was tested, and the result."""
     subject, _, answer = words.headline(summary).partition(": ")
-    named = "/" in answer.partition(" ")[0]  # a mode's name stays as it is
+    first = answer.partition(" ")[0]
+    named = "/" in first or first in words.workloads(summary)  # such a name stays as it is
     return subject, answer if named else answer[:1].upper() + answer[1:]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.expectations import parse_expectations
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.report.html import report_html
+from harness.report.html import _headline, report_html
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Coverage, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
@@ -294,3 +294,13 @@ def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
         page = Page(report_html(summarise(store), store, SOURCE))
     assert page.all("header") == [{"class": "unknown"}]
     assert "The run was interrupted before it was complete." in page.text
+
+
+def test_the_name_of_a_workload_stays_as_it_is_in_the_headline(summary: Summary) -> None:
+    """`My-db lost ...` is none of the user's workloads."""
+    broken = summary.cases[7]
+    case = CaseId("ext4", "ordered", "my-db")
+    finding = replace(broken.findings[0], case=case, oracle="program", expectation=None)
+    own = replace(broken, info=replace(broken.info, case=case), findings=(finding,))
+    assert _headline(replace(summary, cases=(own,)))[1].startswith("my-db lost or damaged")
+    assert _headline(replace(summary, cases=summary.cases[:6]))[1].startswith("2 of 2 modes")
