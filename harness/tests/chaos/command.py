@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -212,3 +213,13 @@ def end_processes(trial: Trial) -> None:
     for process in of_trial(trial):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+
+
+def resume_line(directory: Path) -> list[str]:
+    """`run --resume` of a run directory, with what a command line has to name: where recordings come from."""
+    try:
+        plan = json.loads((directory / "plan.json").read_bytes())
+        source = plan.get("recordings")
+    except (OSError, ValueError, AttributeError):  # damaged: the command says so
+        source = None
+    return ["run", "--resume", str(directory), *(["--recordings", str(source)] if source else [])]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.errors import PowercutError
-from harness.tests.chaos.command import Ended, clear, end_processes, look_for_leftovers, start
+from harness.tests.chaos.command import Ended, clear, end_processes, look_for_leftovers, resume_line, start
 from harness.tests.chaos.reference import Reference, Specimen
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
@@ -212,7 +212,7 @@ class _Reader:
 
     def _resume(self) -> None:
         """A resume may decide what was undecided; it must not change what was decided."""
-        ended = self._started(["run", "--resume", self._run])
+        ended = self._started(resume_line(self._run))
         right = self._reference.green.code if self._specimen.name == "open" else self._specimen.code
         if ended and (defect := wrong_code(right, ended.code)):
             self._trial.tell(defect.kind, f"run --resume: {defect.what}")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, start
+from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, resume_line, start
 from harness.tests.chaos.kills import check_run
 from harness.tests.chaos.reference import MIXED, Reference
 from harness.tests.chaos.trial import Trial
@@ -71,7 +71,7 @@ def _resume(trial: Trial, reference: Reference, disk: Path, anew: bool, plant: s
         return
     ended: Ended | None = None
     for _ in range(3):
-        ended = start(trial, ["run", "--resume", runs[0]], plant=plant).wait()
+        ended = start(trial, resume_line(runs[0]), plant=plant).wait()
         if ended is None:
             trial.tell("hang", "--resume after a full disk did not end")
             return

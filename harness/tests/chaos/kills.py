@@ -17,6 +17,7 @@ from harness.tests.chaos.command import (
     end_processes,
     family,
     look_for_leftovers,
+    resume_line,
     start,
 )
 from harness.tests.chaos.reference import MIXED, Reference, Specimen
@@ -96,7 +97,7 @@ class _Attack:
                 directory = self._directory()
                 if ended.code in (0, 1) and directory:
                     return directory
-                self._start(["run", "--resume", directory] if directory else line)
+                self._start(resume_line(directory) if directory else line)
                 resumes += 1
             else:
                 done += self._hit(running)
@@ -108,7 +109,7 @@ class _Attack:
         ended: Ended | None = None
         for _ in range(_UNDISTURBED):
             self._trial.figures["resumed"] += 1
-            self._start(["run", "--resume", directory])
+            self._start(resume_line(directory))
             ended = self._need_running().wait()
             if ended is None:
                 self._trial.tell("hang", f"--resume did not end: {_last_line(directory)}")

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from harness.errors import ExitCode
-from harness.tests.chaos.command import Running, end_processes, look_for_leftovers, start
+from harness.tests.chaos.command import Running, end_processes, look_for_leftovers, resume_line, start
 from harness.tests.chaos.kills import check_run
 from harness.tests.chaos.reference import MIXED, Reference
 from harness.tests.chaos.trial import Trial
@@ -25,7 +25,7 @@ def run_together(trial: Trial, reference: Reference, plant: str = "") -> None:
             return
         time.sleep(trial.random.uniform(0, 1.2))
         others = [
-            start(trial, ["run", "--resume", directory], plant=plant, fresh=trial.random.random() < 0.3)
+            start(trial, resume_line(directory), plant=plant, fresh=trial.random.random() < 0.3)
             for _ in range(trial.random.choice([1, 1, 2]))
         ]
         trial.figures["second processes"] += len(others)

@@ -14,6 +14,7 @@ from harness.report.lines import (
     reproduce,
     resume,
     resume_measurement,
+    resume_study,
     run_again,
     source_of,
     source_words,
@@ -64,6 +65,24 @@ def test_a_reproduce_line_names_them_too(tmp_path: Path) -> None:
         source = source_words(store, "/a run")
     line = reproduce(CASE, CrashState(3), source)
     assert line == "powercut repro ext4-ordered/append-fsync@3 --from '/a run' --kernel /k/bzImage"
+
+
+def test_a_resume_line_names_what_a_plan_alone_may_not() -> None:
+    """Pasted, it was refused: a workload's file, a cluster and another run's recordings have to be named
+    again.
+    """
+    line = resume(plan(workloads=["quick", "/k/mine.toml"], recordings="/k/run", cluster="tls://h:1"), "/RUN")
+    assert line == ("powercut run --resume /RUN -w /k/mine.toml --cluster tls://h:1 --recordings /k/run")
+    assert resume(plan(cluster="local:4"), "/RUN") == "powercut run --resume /RUN"
+    study = resume_study("history", ["debian-6.1", "/k/bzImage"], ["/k/mine.toml"], "/k/run", "/S")
+    assert study == "powercut history --resume /S --kernels /k/bzImage -w /k/mine.toml --from /k/run"
+
+
+def test_a_reproduce_line_names_the_file_of_its_own_workload_alone() -> None:
+    source = source_of(plan(workloads=["/k/append-fsync.toml", "/k/other.toml"]), "/RUN")
+    line = reproduce(CASE, CrashState(3), source)
+    assert line.endswith("--from /RUN -w /k/append-fsync.toml")
+    assert reproduce(CASE, CrashState(3), "it's").endswith("--from it's")  # written by hand
 
 
 def test_a_line_is_right_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

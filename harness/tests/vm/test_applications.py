@@ -131,7 +131,7 @@ def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summar
     assert case.verdict is CaseVerdict.PASS, case.findings
     with RunStore.open(path) as store:
         point = CrashPoint(case.case, CrashState(len(store.timeline(case.case))))
-        with scene(store, point, Named(), "auto") as shown:
+        with scene(store, point, Named(workloads=tuple(store.plan().workloads)), "auto") as shown:
             assert shown.recording.base.stat().st_size == 96 << 20
             assert reproduce(shown).judgement.verdict is Verdict.PASS
 
