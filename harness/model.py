@@ -557,18 +557,42 @@ class CheckResult:
     told: int = 0
 
 
+class DifferenceKind(enum.StrEnum):
+    """How a file differs from what was written; see `Difference`."""
+
+    SHORT_WRITE = "short-write"
+    SIZE = "size"
+    DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that is not what was written to it. `found`: how many bytes write(2) wrote although there was
+    room; the size in bytes that was read back; or the first offset with other data.
+    """
+
+    path: str
+    kind: DifferenceKind
+    found: int
+
+
 @dataclass(frozen=True, slots=True)
 class Usability:
     """What writing to a recovered file system showed: it was mounted again, a file made in its root and in
-    its directories, and all that it held removed.
+    its directories, all that it held removed, and files made again, to be read back after one more mount.
 
-    `errors`: calls that failed, other than for lack of space or permission. `lost`: console output, if the
-    kernel died or hung of it (`harness.cases.attempts`). `undecided`: why it was not seen, or not to its end.
+    `errors`: calls that failed, other than for lack of space where there was none. `remount_errno`: of the
+    mount after the writing. `fsck`: of what was left in the end; None where it was not run. `lost`: console
+    output, if the kernel died or hung of it (`harness.cases.attempts`). `undecided`: why it was not seen, or
+    not to its end.
     """
 
     mount_errno: int = 0
     unmount_errno: int = 0
     errors: tuple[CallError, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    remount_errno: int = 0
+    fsck: FsckResult | None = None
     kernel_log: tuple[str, ...] = ()
     lost: str = ""
     undecided: str = ""

@@ -18,7 +18,7 @@ from harness.cases.repair import repaired
 from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.worker import Ask, Target, Worker
-from harness.model import CrashState, Outcome, Usability
+from harness.model import CrashState, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
 
@@ -164,13 +164,20 @@ class Attempts:
         known = self._use.recall(worker.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
-        answer = UseReads.of(worker, target, self._recording.profile.contract.made_by_mkfs)
+        profile = self._recording.profile
+        check = self._check_emptied if self._memo.sampled(state) and profile.contract.fsck_clean else None
+        answer = UseReads.of(worker, target, profile.contract.made_by_mkfs, check)
         _need_no_stall(answer.result.kernel_log)
         if known is not None:
             self._memo.hold_use(state, known.result, answer.result)
         if self._memo.recalls:
             self._use.remember(worker.disk, answer)
         return answer
+
+    def _check_emptied(self, image: Path) -> tuple[FsckResult, tuple[int, ...] | None]:
+        """fsck of a file system that has been written to and emptied: dear, so only states of the sample."""
+        answer = FsckReads.of(self._recording.profile, image)
+        return answer.result, answer.blocks
 
     def _check(self, worker: Worker, state: CrashState) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""

@@ -149,6 +149,8 @@ class OutcomeMemo:
             seen.mount_errno,
             seen.unmount_errno,
             seen.errors,
+            seen.differences,
+            seen.remount_errno,
             seen.lost,
             self._complaints(seen.kernel_log),
         )

@@ -1,8 +1,9 @@
 """Writing to a recovered file system, and the blocks that were read for it, on which its answer depends.
 
 A file system may recover, read well and satisfy fsck, and then be unable to allocate a block or to remove a
-name. So it is mounted once more, written to, and emptied. The disk then forgets all that (`Disk.fork`), so
-that nothing else sees it.
+name; or it may keep what is written to it in memory alone. So it is mounted once more, written to, and
+emptied, and what was written last is read back after another mount. The disk then forgets all that
+(`Disk.fork`), so that nothing else sees it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.cases.block_answers import BlockAnswers
-from harness.guests.worker import Target, Worker
+from harness.guests.worker import CheckImage, Target, Worker
 from harness.model import FsckClass, Outcome, Usability
 from harness.oracles.surface import could_not_try
 
@@ -25,13 +26,15 @@ class UseReads:
     blocks: tuple[int, ...] | None
 
     @classmethod
-    def of(cls, worker: Worker, target: Target, keep: tuple[str, ...]) -> UseReads:
+    def of(
+        cls, worker: Worker, target: Target, keep: tuple[str, ...], check: CheckImage | None = None
+    ) -> UseReads:
         """Write to the file system that the worker has just recovered, as `target`. `keep`: names in its root
-        that are not removed. Raises as `Worker.use`.
+        that are not removed. `check`: fsck of what is left. Raises as `Worker.use`.
         """
-        result, blocks = worker.use(target, keep)
-        tried = not result.undecided and not could_not_try(result.mount_errno)
-        reliable = tried and not result.unmount_errno
+        result, blocks = worker.use(target, keep, check)
+        tried = not any(map(could_not_try, (result.mount_errno, result.remount_errno)))
+        reliable = tried and not result.undecided and not result.unmount_errno
         return cls(result, blocks if reliable else None)
 
 

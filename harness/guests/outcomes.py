@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from harness.guests import wire
 from harness.guests.wire import WireError
-from harness.model import CallError, FileKind, Outcome, Run, RunKind, Tree, TreeEntry, Usability
+from harness.model import CallError, Difference, FileKind, Outcome, Run, RunKind, Tree, TreeEntry, Usability
 
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
@@ -75,12 +75,17 @@ def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outco
 
 def usability_of(seen: wire.Used) -> Usability:
     """What writing to a recovered file system showed. Raises WireError for what no agent can have seen."""
-    if seen.mount_errno and (seen.errors or seen.unmount_errno or not seen.finished):
+    later = seen.differences or seen.remount_errno or seen.unmount_errno or not seen.finished
+    if seen.mount_errno and (seen.errors or later):
         raise WireError(f"calls that failed, although mount failed with errno {seen.mount_errno}")
+    if seen.remount_errno and seen.unmount_errno:
+        raise WireError("a mount that failed after an unmount that failed")
     return Usability(
         mount_errno=seen.mount_errno,
         unmount_errno=seen.unmount_errno,
         errors=tuple(map(call_error, seen.errors)),
+        differences=tuple(Difference(os.fsdecode(d.path), d.kind, d.found) for d in seen.differences),
+        remount_errno=seen.remount_errno,
         kernel_log=tuple(seen.kernel_log),
         undecided="" if seen.finished else "not everything was tried before the deadline",
     )

@@ -23,9 +23,17 @@ import msgspec
 from msgspec import Meta
 
 from harness.errors import PowercutError
-from harness.model import Call, CrashState, FileKind, OperationFlag, OperationKind, RunKind
+from harness.model import (
+    Call,
+    CrashState,
+    DifferenceKind,
+    FileKind,
+    OperationFlag,
+    OperationKind,
+    RunKind,
+)
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -112,6 +120,12 @@ class CallError(_Part):
     path: bytes
     name: str
     errno: Annotated[int, Meta(ge=1, le=4095)]
+
+
+class Difference(_Part):
+    path: bytes
+    kind: DifferenceKind
+    found: U64
 
 
 class ModuleError(_Part):
@@ -297,6 +311,8 @@ class Used(_Message, tag="used"):
     unmount_errno: Errno
     kernel_log: LogLines
     log_complete: bool
+    differences: Annotated[list[Difference], _up_to("WALK_ERRORS")] = []
+    remount_errno: Errno = 0
 
 
 class Done(_Message, tag="done"):

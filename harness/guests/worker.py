@@ -42,6 +42,7 @@ from harness.model import (
     Check,
     CheckResult,
     CrashState,
+    FsckResult,
     Operation,
     OperationFlag,
     OperationKind,
@@ -110,6 +111,10 @@ RunCheck = Callable[[Check, Sequence[str]], CheckResult]
 
 Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
 """Runs the checks of a recovered tree that is still mounted."""
+
+
+CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
+"""fsck of an image, and the numbers of the blocks that it read; None if these are not known."""
 
 
 class Worker:
@@ -382,10 +387,13 @@ class Worker:
             self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
 
-    def use(self, target: Target, keep: Sequence[str] = ()) -> tuple[Usability, tuple[int, ...]]:
+    def use(
+        self, target: Target, keep: Sequence[str] = (), check: CheckImage | None = None
+    ) -> tuple[Usability, tuple[int, ...] | None]:
         """Write to the file system that `recover` has just recovered, and remove all that it holds but the
-        names `keep` in its root. Returns what happened, and the numbers of the 4 KiB blocks that were read of
-        what recovery had left: it depends on nothing else. The disk then shows again what recovery had left.
+        names `keep` in its root; then `check` what is left, if nothing went wrong. Returns what happened, and
+        the numbers of the 4 KiB blocks that were read of what recovery had left: it depends on nothing else;
+        None if they are not known. The disk then shows again what recovery had left.
 
         Raises GuestLost, also for a guest that does not let go of the file system or cannot have read it;
         GuestError, DiskError.
@@ -401,21 +409,27 @@ class Worker:
                 deadline_s=USE_DEADLINE_S,
             )
             answer = guest.request(request, wire.Used, USE_DEADLINE_S + RECOVER_TIMEOUT_S)
-            blocks, counted = disk.rewind(), disk.stats()
             try:
                 seen = usability_of(answer)
             except wire.WireError as e:
                 raise GuestLost(f"the guest's answer makes no sense: {e.what}", guest.console()) from e
+            read: Sequence[int] | None = ()
+            if check is not None and seen == Usability(kernel_log=seen.kernel_log):
+                disk.image(self.image)
+                result, read = check(self.image)
+                disk.also_read(read or ())
+                seen = dataclasses.replace(seen, fsck=result)
+            blocks, counted = disk.rewind(), disk.stats()
             if not answer.log_complete:
                 raise GuestError("part of the kernel's log was lost")
             if counted.errors:
                 raise DiskError(f"the disk refused {counted.errors} requests")
-            if errno.EBUSY in (seen.mount_errno, seen.unmount_errno):
+            if errno.EBUSY in (seen.mount_errno, seen.remount_errno, seen.unmount_errno):
                 raise GuestLost("something still uses the disk: EBUSY", guest.console())
             if not seen.mount_errno and not blocks:
                 raise GuestLost("the file system was mounted without a read of the disk", guest.console())
             self._spent = bool(seen.unmount_errno)
-            return seen, blocks
+            return seen, None if read is None else blocks
 
     def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
         """Raise if `outcome` may not be that of `state`; mark a guest that is unusable for the next one."""

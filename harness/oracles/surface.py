@@ -6,7 +6,17 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 
-from harness.model import Call, CallError, Check, FsckClass, RunKind, Violation
+from harness.model import (
+    BLOCK_BYTES,
+    Call,
+    CallError,
+    Check,
+    Difference,
+    DifferenceKind,
+    FsckClass,
+    RunKind,
+    Violation,
+)
 from harness.oracles.case import Case
 from harness.oracles.endings import ending, folded, stalled, without_time
 from harness.oracles.undecided import Undecided
@@ -131,7 +141,9 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def usable(case: Case) -> Iterator[Violation | Undecided]:
-    """What came back can be mounted once more, written to, and emptied. Judged where it came back whole."""
+    """What came back can be mounted once more, written to, and emptied, keeps what was written to it, and is
+    sound afterwards. Judged where it came back whole.
+    """
     seen = case.outcome.usable
     if seen is None:
         return
@@ -142,15 +154,17 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
             seen.lost, "writing to it hangs", "the kernel does not survive being written to"
         )
         yield _unusable("kernel", what, seen.lost, signature)
-    if could_not_try(seen.mount_errno):
-        yield Undecided(f"a second mount could not be tried: {_errno_name(seen.mount_errno)}")
-    elif seen.mount_errno:
-        name = _errno_name(seen.mount_errno)
-        yield _unusable("mount", f"a second mount fails with {name}", name, f"mount: {name}")
+    yield from _failed_mount("a second mount", "mount", seen.mount_errno)
     yield from _failed_calls(seen.errors)
+    yield from _differences(seen.differences)
+    yield from _failed_mount("a mount after writing to it", "remount", seen.remount_errno)
     if seen.unmount_errno:
         name = _errno_name(seen.unmount_errno)
         yield _unusable("unmount", f"unmount fails with {name}", name, f"unmount: {name}")
+    if seen.fsck is not None and seen.fsck.classified not in (FsckClass.CLEAN, FsckClass.FAILED):
+        complaint = seen.fsck.complaint or _first_complaint(seen.fsck.output)
+        what = f"fsck finds errors after it was written to and emptied: {complaint}"
+        yield _unusable("file system", what, complaint, f"fsck: {folded(complaint)}")
     for text, kind in _complaints(case, seen.kernel_log):
         if stalled([text]):
             yield Undecided(_slow(text))
@@ -174,6 +188,14 @@ def _unusable(subject: str, what: str, found: str, signature: str) -> Violation:
     return Violation("usable", subject, f"after recovery, {what}", expected, found, signature)
 
 
+def _failed_mount(which: str, word: str, mount_errno: int) -> Iterator[Violation | Undecided]:
+    name = _errno_name(mount_errno)
+    if could_not_try(mount_errno):
+        yield Undecided(f"{which} could not be tried: {name}")
+    elif mount_errno:
+        yield _unusable("mount", f"{which} fails with {name}", name, f"{word}: {name}")
+
+
 def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
     """One violation for each call and errno: a bitmap that is wrong stops the removal of many names."""
     kinds: dict[tuple[str, int], list[CallError]] = {}
@@ -187,6 +209,25 @@ def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
         if len(alike) > 1:
             what += f", and {len(alike) - 1} more like it"
         yield _unusable(first.subject, what, "; ".join(map(str, alike[:5])), f"{call}: {name}")
+
+
+def _differences(found: Sequence[Difference]) -> Iterator[Violation]:
+    """One violation for each kind of difference."""
+    for kind, told in _TOLD.items():
+        alike = [d for d in found if d.kind is kind]
+        if alike:
+            first = alike[0]
+            more = f", and {len(alike) - 1} more like it" if len(alike) > 1 else ""
+            what = f"`{first.path}` {told.format(first.found)}{more}"
+            paths = "; ".join(f"{d.path}: {d.found}" for d in alike[:5])
+            yield _unusable(first.path, what, paths, f"difference: {kind.value}")
+
+
+_TOLD = {
+    DifferenceKind.SHORT_WRITE: f"takes {{}} bytes of a write of {BLOCK_BYTES}, although there is room",
+    DifferenceKind.SIZE: f"has {{}} bytes after another mount, and {BLOCK_BYTES} were written",
+    DifferenceKind.DATA: "holds other data than was written from byte {} on, after another mount",
+}
 
 
 def _first_complaint(output: str) -> str:

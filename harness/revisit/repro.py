@@ -218,7 +218,7 @@ def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) 
 
 def reproduce(shown: Scene) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
-    examiner = Examiner(shown.recording)
+    examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
         outcome = examiner.look(worker, [state], threading.Event()).seen

@@ -22,7 +22,7 @@ from harness.errors import DiskError, GuestError, GuestLost
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Disk
 from harness.guests.wire import WireError
-from harness.guests.worker import Ask, Recovery, Worker
+from harness.guests.worker import Ask, CheckImage, Recovery, Worker
 from harness.model import (
     Call,
     CallError,
@@ -30,6 +30,8 @@ from harness.model import (
     Check,
     CheckResult,
     CrashState,
+    Difference,
+    DifferenceKind,
     FileKind,
     FsckClass,
     FsckResult,
@@ -93,6 +95,7 @@ class FakeWorker:
         self.uses: dict[int, list[Usability | Exception]] = {}
         self.used: list[int] = []
         self.used_blocks: tuple[int, ...] = ()
+        self.checked: list[int] = []
         self.closed = False
 
     def show(self, *_: object) -> FakeDisk:
@@ -112,9 +115,13 @@ class FakeWorker:
             answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
         return Recovery(answer, (0, 0, 0))
 
-    def use(self, _: object, keep: Sequence[str]) -> tuple[Usability, tuple[int, ...]]:
+    def use(
+        self, _: object, keep: Sequence[str], check: CheckImage | None
+    ) -> tuple[Usability, tuple[int, ...]]:
         prefix = self.looked[-1]
         self.used.append(prefix)
+        if check is not None:
+            self.checked.append(prefix)
         answers = self.uses.get(prefix, [Usability()])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
@@ -518,6 +525,36 @@ def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
+    assert "@2" in examiner.doubt
+
+
+def test_what_was_emptied_is_checked_in_states_of_the_sample_alone(recording: Recording) -> None:
+    """fsck saw nothing of what comes of writing; of each state it would be too dear."""
+    for rate, checked in ((1.0, [1, 2]), (0.0, [])):
+        worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+        examiner = Examiner(recording, memo=True, sample_rate=rate)
+        look(examiner, worker, 1)
+        look(examiner, worker, 2)
+        assert (worker.used, worker.checked) == ([1, 2], checked)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Usability(differences=(Difference("f", DifferenceKind.DATA, 0),)),
+        Usability(remount_errno=117),
+    ],
+    ids=["read back", "mounted again"],
+)
+def test_what_is_read_back_and_does_not_repeat_itself_gives_up_the_memo(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, other: Usability
+) -> None:
+    same_blocks(monkeypatch)
+    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    worker.uses, worker.used_blocks = {2: [other]}, (7,)
+    examiner = Examiner(recording, memo=True, sample_rate=1.0)
+    look(examiner, worker, 1)
+    look(examiner, worker, 2)
     assert "@2" in examiner.doubt
 
 

@@ -35,7 +35,7 @@ from harness.guests.guest import CONSOLE_NAME
 from harness.guests.machine import Boot, Machine
 from harness.guests.worker import GuestKit, Worker
 from harness.host.packed import pack
-from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, FileKind, Verdict, Workload
+from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, DifferenceKind, FileKind, Verdict, Workload
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.tests.guests.frontend import Frontend
@@ -71,6 +71,8 @@ class Kind(enum.StrEnum):
     CALL_FAILS_IN_USE = "a call fails while it is written to"
     NOT_MOUNTED_IN_USE = "the second mount fails"
     NOT_UNMOUNTED_IN_USE = "unmount fails after writing"
+    FORGETS_IN_USE = "what was written is not read back"
+    NOT_REMOUNTED_IN_USE = "the mount after writing fails"
     DIES_IN_USE = "the kernel dies while it is written to"
     DIES_ONCE_IN_USE = "the first kernel dies while it is written to"
     HANGS_IN_USE = "the kernel hangs while it is written to"
@@ -201,6 +203,8 @@ class ToyGuest:
         changes: dict[Kind, dict[str, Any]] = {
             Kind.CALL_FAILS_IN_USE: {"errors": [wire.CallError(Call.UNLINK, b"f", "", errno.EUCLEAN)]},
             Kind.NOT_UNMOUNTED_IN_USE: {"unmount_errno": errno.EIO},
+            Kind.FORGETS_IN_USE: {"differences": [wire.Difference(b"f", DifferenceKind.SIZE, 0)]},
+            Kind.NOT_REMOUNTED_IN_USE: {"remount_errno": errno.EUCLEAN},
             Kind.LATE_IN_USE: {"finished": False},
         }
         return msgspec.structs.replace(good, **changes.get(kind, {}))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.guests import wire
-from harness.model import Call, FileKind, OperationFlag, OperationKind, RunKind
+from harness.model import Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind
 
 VECTORS = Path(__file__).resolve().parents[3] / "vms" / "protocol" / "vectors.json"
 
@@ -210,6 +210,8 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             unmount_errno=5,
             kernel_log=["<4>EXT4-fs error"],
             log_complete=True,
+            differences=[wire.Difference(path=b"f", kind=kind, found=300) for kind in DifferenceKind],
+            remount_errno=117,
         ),
     ),
     ("done", "AgentReply", wire.Done()),
@@ -286,7 +288,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
 ]
 
 
-WORDS: list[type[enum.StrEnum]] = [Call, FileKind, OperationFlag, OperationKind, RunKind]
+WORDS: list[type[enum.StrEnum]] = [Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind]
 
 
 def vectors() -> dict[str, Any]:

@@ -5,7 +5,7 @@ are thrown away.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +26,16 @@ from harness.errors import (
 from harness.guests import wire, worker
 from harness.guests.machine import Machine
 from harness.guests.worker import GuestKit, Target, Worker
-from harness.model import Call, CrashState, FileKind, Operation, OperationKind
+from harness.model import (
+    Call,
+    CrashState,
+    DifferenceKind,
+    FileKind,
+    FsckClass,
+    FsckResult,
+    Operation,
+    OperationKind,
+)
 from harness.writelog import Flush, Write, write_log
 
 ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
@@ -56,10 +65,17 @@ class PlayedDisk:
     def stats(self) -> wire.Counted:
         return self.counted
 
-    def fork(self) -> None: ...
+    def fork(self) -> None:
+        self.also: tuple[int, ...] = ()
+
+    def image(self, path: Path) -> str:
+        return ""
+
+    def also_read(self, blocks: Iterable[int]) -> None:
+        self.also += tuple(blocks)
 
     def rewind(self) -> tuple[int, ...]:
-        return self.read_since_fork
+        return (*self.read_since_fork, *self.also)
 
 
 class PlayedGuest:
@@ -196,6 +212,9 @@ def test_what_was_written_to_is_recovered_in_the_same_guest(tmp_path: Path) -> N
         ({"mount_errno": errno.EBUSY}, {}, (3,), GuestLost, "EBUSY"),
         ({"log_complete": False}, {}, (3,), GuestError, "kernel's log was lost"),
         ({"mount_errno": errno.EIO, "unmount_errno": errno.EIO}, {}, (3,), GuestLost, "makes no sense"),
+        ({"mount_errno": errno.EIO, "remount_errno": errno.EIO}, {}, (3,), GuestLost, "makes no sense"),
+        ({"remount_errno": errno.EIO, "unmount_errno": errno.EIO}, {}, (3,), GuestLost, "makes no sense"),
+        ({"remount_errno": errno.EBUSY}, {}, (3,), GuestLost, "EBUSY"),
     ],
 )
 def test_an_answer_that_says_nothing_of_writing_costs_the_guest(
@@ -249,6 +268,36 @@ def test_what_was_not_tried_before_the_deadline_is_undecided(tmp_path: Path) -> 
     played.used = msgspec.structs.replace(USED, finished=False)
     played.worker.recover(played.target, STATE)
     assert "deadline" in played.worker.use(played.target)[0].undecided
+
+
+def test_what_is_left_in_the_end_is_checked_and_what_that_reads_counts(tmp_path: Path) -> None:
+    """fsck saw nothing of what comes of writing to what recovery left."""
+    played = Played(tmp_path)
+    played.worker.recover(played.target, STATE)
+    dirty = FsckResult(FsckClass.DIRTY, 4, "bad")
+    seen, blocks = played.worker.use(played.target, (), lambda image: (dirty, (9, 8)))
+    assert (seen.fsck, blocks) == (dirty, (3, 1, 9, 8))
+    assert played.worker.use(played.target, (), lambda image: (dirty, None)) == (seen, None)
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"errors": [wire.CallError(Call.UNLINK, b"f", "", errno.EUCLEAN)]},
+        {"differences": [wire.Difference(b"f", DifferenceKind.DATA, 0)]},
+        {"remount_errno": errno.EIO},
+        {"unmount_errno": errno.EIO},
+        {"finished": False},
+    ],
+)
+def test_what_went_wrong_already_is_not_checked(tmp_path: Path, used: dict[str, Any]) -> None:
+    def check(image: Path) -> tuple[FsckResult, None]:
+        raise AssertionError("it was checked")
+
+    played = Played(tmp_path)
+    played.used = msgspec.structs.replace(USED, **used)
+    played.worker.recover(played.target, STATE)
+    assert played.worker.use(played.target, (), check)[0].fsck is None
 
 
 class Answers:

@@ -18,6 +18,8 @@ from harness.model import (
     CallError,
     Check,
     CheckResult,
+    Difference,
+    DifferenceKind,
     FsckClass,
     FsckResult,
     Judgement,
@@ -106,6 +108,12 @@ def test_nothing_wrong_passes() -> None:
         (good(usable=Usability(kernel_log=("EXT4-fs error (device vda): bad",))), {"usable"}),
         (good(usable=Usability(kernel_log=("EXT4-fs (vda): mounted filesystem",))), set()),
         (good(usable=Usability(lost="Kernel panic - not syncing\nmore")), {"usable"}),
+        (good(usable=Usability(remount_errno=errno.EUCLEAN)), {"usable"}),
+        (good(usable=Usability(differences=(Difference("f", DifferenceKind.DATA, 0),))), {"usable"}),
+        (good(usable=Usability(fsck=CLEAN)), set()),
+        (good(usable=Usability(fsck=DIRTY)), {"usable"}),
+        (good(usable=Usability(fsck=FsckResult(FsckClass.REPAIRED, 1, "fixed"))), {"usable"}),
+        (good(usable=Usability(fsck=FsckResult(FsckClass.FAILED, 8, "operational error"))), set()),
         (good(usable=Usability(undecided="late", errors=(CallError(Call.WRITE, "f", 5),))), {"usable"}),
     ],
     ids=lambda p: "+".join(sorted(p)) if isinstance(p, set) else "",
@@ -191,6 +199,49 @@ def test_calls_that_fail_alike_are_one_violation() -> None:
         ),
         ("after recovery, `syncfs` fails with EIO", "syncfs: EIO"),
     ]
+
+
+def test_what_was_written_and_is_not_there_is_told_once_for_each_kind() -> None:
+    """Nothing was read back, and what write(2) returned was dropped: both passed."""
+    found = (
+        Difference("a", DifferenceKind.SIZE, 0),
+        Difference("b", DifferenceKind.SIZE, 512),
+        Difference("c", DifferenceKind.SHORT_WRITE, 3000),
+        Difference("d", DifferenceKind.DATA, 1024),
+    )
+    done = judge_alone(good(usable=Usability(differences=found)))
+    assert [(v.summary, v.signature) for v in done.violations] == [
+        (
+            "after recovery, `c` takes 3000 bytes of a write of 4096, although there is room",
+            "difference: short-write",
+        ),
+        (
+            "after recovery, `a` has 0 bytes after another mount, and 4096 were written, and 1 more like it",
+            "difference: size",
+        ),
+        (
+            "after recovery, `d` holds other data than was written from byte 1024 on, after another mount",
+            "difference: data",
+        ),
+    ]
+
+
+def test_what_fsck_finds_after_the_emptying_is_told_with_its_complaint() -> None:
+    """fsck looked only at what recovery had left: what comes of using that went unseen."""
+    found = FsckResult(FsckClass.DIRTY, 4, "e2fsck 1.47\nInode 12 is bad", "Inode 12 is bad")
+    done = judge_alone(good(usable=Usability(fsck=found)))
+    assert [(v.oracle, v.summary, v.signature) for v in done.violations] == [
+        (
+            "usable",
+            "after recovery, fsck finds errors after it was written to and emptied: Inode 12 is bad",
+            "fsck: Inode N is bad",
+        )
+    ]
+
+
+def test_a_mount_after_the_writing_that_could_not_be_tried_is_unknown() -> None:
+    assert verdict_on(good(usable=Usability(remount_errno=errno.ENOMEM))) == (UNKNOWN, set())
+    assert verdict_on(good(usable=Usability(remount_errno=errno.ENOENT))) == (FAIL, {"usable"})
 
 
 def test_an_unmount_that_fails_with_busy_is_unknown_whatever_its_sign() -> None:

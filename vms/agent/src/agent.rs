@@ -414,30 +414,57 @@ impl Agent {
         keep: &[String],
         deadline: Instant,
     ) -> Result<AgentReply, Failure> {
+        let mut user = usable::User::new(MOUNT_POINT, keep, deadline);
+        let (mut unmount_errno, mut remount_errno, mut again) = (0, 0, false);
+        let mounted = self.mount_to_use(device, mount, clock_s)?;
+        if mounted.is_ok() {
+            again = watch::during(Call::Files, || user.write_and_remove());
+            unmount_errno = self.unmount_used();
+        }
+        if again && unmount_errno == 0 {
+            match self.mount_to_use(device, mount, clock_s)? {
+                Ok(()) => {
+                    watch::during(Call::Files, || user.read_back());
+                    unmount_errno = self.unmount_used();
+                }
+                Err(errno) => remount_errno = errno.raw_os_error(),
+            }
+        }
+        forget_devices()?;
+        let (said, used) = (self.kernel_log.drain(), user.end());
+        Ok(AgentReply::Used {
+            mount_errno: mounted.err().map_or(0, Errno::raw_os_error),
+            errors: used.errors,
+            finished: used.finished,
+            unmount_errno,
+            kernel_log: said.lines,
+            log_complete: said.complete,
+            differences: used.differences,
+            remount_errno,
+        })
+    }
+
+    /// Mount a recovered file system that is to be written to.
+    fn mount_to_use(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+    ) -> Result<Result<(), Errno>, Failure> {
         let device = self.prepare(device, mount, clock_s)?;
-        let (mut errors, mut finished, mut unmount_errno) = (Vec::new(), true, 0);
         let mounted = watch::during(Call::Mount, || {
             mounts::mount_device(&device, mount, MountFlags::NOATIME)
         });
         if mounted.is_ok() {
             self.mounted = Mounted::Recovered;
-            let used = watch::during(Call::Files, || {
-                usable::write_and_remove(MOUNT_POINT, keep, deadline)
-            });
-            (errors, finished) = (used.errors, used.finished);
-            unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
-            self.mounted = Mounted::Nothing;
         }
-        forget_devices()?;
-        let said = self.kernel_log.drain();
-        Ok(AgentReply::Used {
-            mount_errno: mounted.err().map_or(0, Errno::raw_os_error),
-            errors,
-            finished,
-            unmount_errno,
-            kernel_log: said.lines,
-            log_complete: said.complete,
-        })
+        Ok(mounted)
+    }
+
+    fn unmount_used(&mut self) -> i32 {
+        let errno = watch::during(Call::Unmount, mounts::unmount_device);
+        self.mounted = Mounted::Nothing;
+        errno
     }
 
     fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {

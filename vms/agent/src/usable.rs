@@ -1,8 +1,8 @@
 //! Writes to a recovered file system, as its users will: makes a file in the root and in each directory, removes
-//! everything, and makes files again of what has become free.
+//! everything, and makes files again of what has become free. After another mount these are read back and removed.
 //!
-//! What fails for want of space or permission is no error. Everything else is, and nothing stops at it: each name is
-//! tried. Symbolic links are not followed.
+//! What fails for want of space is no error where the file system itself says that there is none left (statvfs).
+//! Everything else is, and nothing stops at it: each name is tried. Symbolic links are not followed.
 
 use std::{
     ffi::{CStr, CString},
@@ -11,25 +11,26 @@ use std::{
     time::Instant,
 };
 
-use powercut_protocol::{Call, CallError};
+use powercut_protocol::{Call, CallError, Difference, DifferenceKind};
 use rustix::{
     fs::{
-        fsync, mkdirat, openat, renameat, seek, statx, syncfs, unlinkat, AtFlags, FileType, Mode,
-        OFlags, RawDir, SeekFrom, StatxFlags, CWD,
+        fsync, mkdirat, openat, renameat, seek, statvfs, statx, syncfs, unlinkat, AtFlags,
+        FileType, Mode, OFlags, RawDir, SeekFrom, StatVfs, StatxFlags, CWD,
     },
-    io::{write, Errno},
+    io::{read, write, Errno},
 };
 
 /// Directories in which a file is made. All are removed.
 const DIRECTORIES_MAX: usize = 64;
 /// Files made after the removal: the first of them get the inodes and blocks that were freed first.
-const AGAIN: usize = 8;
+const AGAIN: u8 = 8;
 /// Nested directories: the walk refuses deeper trees.
 const DEPTH_LIMIT: usize = 64;
 /// Errors that are told. One is enough for a verdict.
 const ERRORS_MAX: usize = 100;
-/// What is written into each file: a block.
-const DATA: [u8; 4096] = [b'u'; 4096];
+/// What is written into each file: a block. The first byte of the pattern; that of the files made again counts up.
+const FILL: u8 = b'A';
+const FILE_BYTES: usize = 4096;
 const NEW: &CStr = c".powercut-new";
 const RENAMED: &CStr = c".powercut-renamed";
 const DIRECTORY: &CStr = c".powercut-directory";
@@ -38,59 +39,95 @@ const DIRECTORY: &CStr = c".powercut-directory";
 #[derive(Debug, PartialEq, Eq)]
 pub struct Used {
     pub errors: Vec<CallError>,
+    pub differences: Vec<Difference>,
     /// Whether all was tried before the deadline.
     pub finished: bool,
 }
 
-/// Write to the file system at `root`, and remove all that it holds but the names in `keep`, which are in the root.
-pub fn write_and_remove(root: &str, keep: &[String], deadline: Instant) -> Used {
-    let mut user = User {
-        keep,
-        deadline,
-        errors: Vec::new(),
-        finished: true,
-        filled: 0,
-        left: 0,
-        listing: vec![MaybeUninit::uninit(); 32 << 10],
-    };
-    let mut path = Vec::new();
-    let opened = CString::new(root)
-        .map_err(|_| Errno::INVAL)
-        .and_then(|root| open_directory(CWD, &root));
-    match opened {
-        Ok(root) => {
-            user.fill(&root, &mut path, 0);
-            user.empty(&root, &mut path, 0);
-            if user.left == 0 {
-                user.fill_again(&root, &mut path);
-                user.empty(&root, &mut path, 0);
-            }
-            if user.left == 0 && user.finished && !user.names(&root, &mut path, 0).is_empty() {
-                user.error(Call::Rmdir, &path, Errno::NOTEMPTY);
-            }
-            user.check(Call::Syncfs, &path, syncfs(&root));
-        }
-        Err(errno) => user.error(Call::Openat, &path, errno),
-    }
-    Used {
-        errors: user.errors,
-        finished: user.finished,
-    }
-}
-
-struct User<'a> {
+/// A user of the file system at `root`, in which the names in `keep` stay.
+pub struct User<'a> {
+    root: &'a str,
     keep: &'a [String],
     deadline: Instant,
+    /// Whether the file system says that it has room.
+    has_room: &'a dyn Fn(&str) -> bool,
     errors: Vec<CallError>,
+    differences: Vec<Difference>,
     finished: bool,
     /// Directories in which a file was made.
     filled: usize,
     /// Names that could not be removed.
     left: usize,
+    /// Files that were made again and written whole, each with the byte that fills it.
+    written: Vec<(CString, u8)>,
     listing: Vec<MaybeUninit<u8>>,
 }
 
-impl User<'_> {
+impl<'a> User<'a> {
+    pub fn new(root: &'a str, keep: &'a [String], deadline: Instant) -> Self {
+        User {
+            root,
+            keep,
+            deadline,
+            has_room: &says_it_has_room,
+            errors: Vec::new(),
+            differences: Vec::new(),
+            finished: true,
+            filled: 0,
+            left: 0,
+            written: Vec::new(),
+            listing: vec![MaybeUninit::uninit(); 32 << 10],
+        }
+    }
+
+    /// Write to the file system, remove all that it holds, and make files again. Returns whether they are worth a
+    /// look after another mount, which is `read_back`.
+    pub fn write_and_remove(&mut self) -> bool {
+        let mut path = Vec::new();
+        let Some(root) = self.open_root() else {
+            return false;
+        };
+        self.fill(&root, &mut path, 0);
+        self.empty(&root, &mut path, 0);
+        let emptied = self.left == 0 && self.finished;
+        if emptied {
+            self.fill_again(&root, &mut path);
+        }
+        self.check(Call::Syncfs, &path, syncfs(&root));
+        emptied && self.finished
+    }
+
+    /// Read what was written before the last mount, and remove it.
+    pub fn read_back(&mut self) {
+        let mut path = Vec::new();
+        let Some(root) = self.open_root() else {
+            return;
+        };
+        for (name, fill) in std::mem::take(&mut self.written) {
+            self.compare(&root, &name, fill, &mut path);
+        }
+        self.empty(&root, &mut path, 0);
+        if self.left == 0 && self.finished && !self.names(&root, &mut path, 0).is_empty() {
+            self.error(Call::Rmdir, &path, Errno::NOTEMPTY);
+        }
+        self.check(Call::Syncfs, &path, syncfs(&root));
+    }
+
+    pub fn end(self) -> Used {
+        Used {
+            errors: self.errors,
+            differences: self.differences,
+            finished: self.finished,
+        }
+    }
+
+    fn open_root(&mut self) -> Option<OwnedFd> {
+        let opened = CString::new(self.root)
+            .map_err(|_| Errno::INVAL)
+            .and_then(|root| open_directory(CWD, &root));
+        self.check(Call::Openat, &[], opened)
+    }
+
     /// Make and write a file in this directory and in those below, rename it, and make a directory beside it.
     fn fill(&mut self, directory: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
         if self.filled >= DIRECTORIES_MAX || depth > DEPTH_LIMIT || self.is_late() {
@@ -99,7 +136,7 @@ impl User<'_> {
         self.filled += 1;
         // Listed first: what is made here is not entered.
         let names = self.names(directory, path, depth);
-        if let Some(file) = self.make_file(directory, NEW, path) {
+        if let Some((file, _)) = self.make_file(directory, NEW, FILL, path) {
             self.check_at(Call::Fsync, path, NEW, fsync(&file));
             let renamed = renameat(directory, NEW, directory, RENAMED);
             self.check_at(Call::Rename, path, NEW, renamed);
@@ -124,24 +161,75 @@ impl User<'_> {
                 return;
             }
             let name = CString::new(format!(".powercut-again-{number}")).expect("no NUL");
-            self.make_file(root, &name, path);
+            let fill = FILL + number;
+            if let Some((_, true)) = self.make_file(root, &name, fill, path) {
+                self.written.push((name, fill));
+            }
         }
-        self.check(Call::Syncfs, path, syncfs(root));
     }
 
-    /// Make a file and write a block.
+    /// Make a file and write a block. Returns it, and whether the whole block was written.
     fn make_file(
         &mut self,
         directory: &OwnedFd,
         name: &CStr,
+        fill: u8,
         path: &mut Vec<u8>,
-    ) -> Option<OwnedFd> {
+    ) -> Option<(OwnedFd, bool)> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let made = openat(directory, name, flags, Mode::from_raw_mode(0o644));
         let file = self.check_at(Call::Openat, path, name, made)?;
-        let written = write(&file, &DATA);
-        self.check_at(Call::Write, path, name, written);
-        Some(file)
+        let whole = self.write_block(path, name, fill, |data| write(&file, data));
+        Some((file, whole))
+    }
+
+    /// Write a block by `put`, which is write(2). Returns whether all of it was written, at once or in parts.
+    fn write_block(
+        &mut self,
+        path: &mut Vec<u8>,
+        name: &CStr,
+        fill: u8,
+        mut put: impl FnMut(&[u8]) -> Result<usize, Errno>,
+    ) -> bool {
+        let data = [fill; FILE_BYTES];
+        let mut done = 0;
+        while done < FILE_BYTES {
+            let Some(count) = self.check_at(Call::Write, path, name, put(&data[done..])) else {
+                return false;
+            };
+            // Room for part of a block only is what a full file system has.
+            if count < FILE_BYTES - done && (self.has_room)(self.root) {
+                self.differs(path, name, DifferenceKind::ShortWrite, count);
+            }
+            if count == 0 {
+                return false;
+            }
+            done += count;
+        }
+        true
+    }
+
+    /// Hold a file that was written before the last mount against what was written.
+    fn compare(&mut self, root: &OwnedFd, name: &CStr, fill: u8, path: &mut Vec<u8>) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(root, name, flags, Mode::empty());
+        let Some(file) = self.check_at(Call::Openat, path, name, opened) else {
+            return;
+        };
+        let (mut data, mut size) = ([0; FILE_BYTES + 1], 0);
+        while size < data.len() {
+            let count = read(&file, &mut data[size..]);
+            match self.check_at(Call::Read, path, name, count) {
+                Some(0) => break,
+                Some(count) => size += count,
+                None => return,
+            }
+        }
+        if size != FILE_BYTES {
+            self.differs(path, name, DifferenceKind::Size, size);
+        } else if let Some(at) = data[..size].iter().position(|byte| *byte != fill) {
+            self.differs(path, name, DifferenceKind::Data, at);
+        }
     }
 
     /// Remove everything below this directory, the deepest first.
@@ -262,8 +350,11 @@ impl User<'_> {
     }
 
     fn error(&mut self, call: Call, path: &[u8], errno: Errno) {
-        let no_error = [Errno::NOSPC, Errno::DQUOT, Errno::PERM].contains(&errno);
-        if !no_error && self.errors.len() < ERRORS_MAX {
+        let want_of_space = [Errno::NOSPC, Errno::DQUOT].contains(&errno);
+        if want_of_space && !(self.has_room)(self.root) {
+            return;
+        }
+        if self.errors.len() < ERRORS_MAX {
             self.errors.push(CallError {
                 call,
                 path: path.to_vec(),
@@ -272,6 +363,30 @@ impl User<'_> {
             });
         }
     }
+
+    fn differs(
+        &mut self,
+        directory: &mut Vec<u8>,
+        name: &CStr,
+        kind: DifferenceKind,
+        found: usize,
+    ) {
+        let found = found as u64;
+        let path = below(directory, name, |path| path.clone());
+        self.differences.push(Difference { path, kind, found });
+    }
+}
+
+/// Whether a file system says that a quarter of its blocks and of its inodes is free, and 64 of each. That much is
+/// more than what any keeps for itself, so there is room for a block and a name. No count of inodes: they are made of
+/// blocks as they are needed.
+fn says_it_has_room(root: &str) -> bool {
+    statvfs(root).is_ok_and(|stat| is_roomy(&stat))
+}
+
+fn is_roomy(stat: &StatVfs) -> bool {
+    let ample = |free: u64, all: u64| free >= 64 && free >= all / 4;
+    ample(stat.f_bavail, stat.f_blocks) && (stat.f_files == 0 || ample(stat.f_favail, stat.f_files))
 }
 
 fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -311,7 +426,20 @@ mod tests {
         fn use_it(&self, keep: &[&str], seconds: u64) -> Used {
             let keep: Vec<_> = keep.iter().map(|name| (*name).to_owned()).collect();
             let deadline = Instant::now() + Duration::from_secs(seconds);
-            write_and_remove(self.0.to_str().unwrap(), &keep, deadline)
+            let mut user = User::new(self.0.to_str().unwrap(), &keep, deadline);
+            if user.write_and_remove() {
+                user.read_back();
+            }
+            user.end()
+        }
+
+        /// A user of this directory, which says that it has room.
+        fn user(&self) -> User<'_> {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            User {
+                has_room: &|_| true,
+                ..User::new(self.0.to_str().unwrap(), &[], deadline)
+            }
         }
 
         fn names(&self) -> Vec<String> {
@@ -357,11 +485,10 @@ mod tests {
 
     #[test]
     fn what_fails_is_told_with_its_path_once() {
-        let used = write_and_remove(
-            "/no/such/directory",
-            &[],
-            Instant::now() + Duration::from_secs(60),
-        );
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut user = User::new("/no/such/directory", &[], deadline);
+        assert!(!user.write_and_remove());
+        let used = user.end();
         let error = CallError {
             call: Call::Openat,
             path: Vec::new(),
@@ -371,11 +498,14 @@ mod tests {
         assert_eq!((used.errors, used.finished), (vec![error], true));
     }
 
-    /// procfs lets nobody make or remove a name there: ENOENT for the file, EPERM for the names.
+    /// procfs lets nobody make or remove a name there: ENOENT for the file, EPERM for the names. EPERM was taken for
+    /// an immutable file, which no workload makes.
     #[test]
-    fn what_fails_for_want_of_permission_to_remove_is_no_error() {
+    fn what_must_not_be_removed_is_an_error() {
         let deadline = Instant::now() + Duration::from_secs(60);
-        let used = write_and_remove("/proc/self/ns", &[], deadline);
+        let mut user = User::new("/proc/self/ns", &[], deadline);
+        assert!(!user.write_and_remove());
+        let used = user.end();
         let told: Vec<_> = used
             .errors
             .iter()
@@ -383,8 +513,114 @@ mod tests {
             .collect();
         let expected = (Call::Openat, NEW.to_bytes(), Errno::NOENT.raw_os_error());
         assert_eq!(told.first(), Some(&expected));
-        assert!(!told
+        assert!(told.contains(&(Call::Unlink, b"mnt", Errno::PERM.raw_os_error())));
+    }
+
+    /// Any ENOSPC was taken for a full disk.
+    #[test]
+    fn want_of_space_is_an_error_where_there_is_space() {
+        let scratch = Scratch::new("space");
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            let mut full = scratch.user();
+            full.has_room = &|_| false;
+            full.error(Call::Mkdir, b"d", errno);
+            full.error(Call::Mkdir, b"d", Errno::IO);
+            let told: Vec<_> = full.end().errors.iter().map(|e| e.errno).collect();
+            assert_eq!(told, [Errno::IO.raw_os_error()]);
+            let mut roomy = scratch.user();
+            roomy.error(Call::Mkdir, b"d", errno);
+            assert_eq!(roomy.end().errors[0].errno, errno.raw_os_error());
+        }
+    }
+
+    #[test]
+    fn there_is_room_where_a_quarter_of_blocks_and_inodes_is_free() {
+        let mut stat = statvfs("/proc").unwrap();
+        let mut room = |blocks: (u64, u64), inodes: (u64, u64)| {
+            (stat.f_bavail, stat.f_blocks) = blocks;
+            (stat.f_favail, stat.f_files) = inodes;
+            is_roomy(&stat)
+        };
+        assert!(room((4000, 16_000), (1000, 4000)));
+        assert!(room((4000, 16_000), (0, 0)), "inodes are made as needed");
+        assert!(!room((3999, 16_000), (1000, 4000)));
+        assert!(!room((4000, 16_000), (999, 4000)));
+        assert!(!room((63, 100), (1000, 4000)), "too little to say");
+    }
+
+    /// The count that write(2) returned was dropped.
+    #[test]
+    fn a_short_write_is_told_unless_the_disk_is_full() {
+        let scratch = Scratch::new("short");
+        let short = |room: bool| {
+            let mut user = scratch.user();
+            user.has_room = if room { &|_| true } else { &|_| false };
+            let mut given = Vec::new();
+            let whole = user.write_block(&mut Vec::new(), c"f", b'x', |data| {
+                given.push(data.len());
+                Ok(data.len().min(3000))
+            });
+            assert_eq!((whole, given), (true, vec![4096, 1096]));
+            user.end()
+        };
+        let difference = Difference {
+            path: b"f".to_vec(),
+            kind: DifferenceKind::ShortWrite,
+            found: 3000,
+        };
+        assert_eq!(short(true).differences, [difference]);
+        assert_eq!(short(false).differences, []);
+    }
+
+    #[test]
+    fn a_write_that_ends_early_is_not_read_back() {
+        let scratch = Scratch::new("early");
+        let mut user = scratch.user();
+        user.has_room = &|_| false;
+        let mut left = [Ok(3000), Err(Errno::NOSPC)].into_iter();
+        assert!(!user.write_block(&mut Vec::new(), c"f", b'x', |_| left.next().unwrap()));
+        assert!(!user.write_block(&mut Vec::new(), c"f", b'x', |_| Ok(0)));
+        let used = user.end();
+        assert_eq!((used.errors, used.differences), (vec![], vec![]));
+    }
+
+    /// Nothing was read back: data that never reached the disk, or another file's, went unseen.
+    #[test]
+    fn what_was_written_is_read_back_and_then_removed() {
+        let scratch = Scratch::new("back");
+        fs::write(scratch.0.join("f"), "text").unwrap();
+        let mut user = scratch.user();
+        assert!(user.write_and_remove());
+        let again: Vec<_> = (0..AGAIN)
+            .map(|number| scratch.0.join(format!(".powercut-again-{number}")))
+            .collect();
+        let held: Vec<_> = again.iter().map(|path| fs::read(path).unwrap()).collect();
+        assert!(held.iter().all(|data| data.len() == FILE_BYTES));
+        let own: std::collections::BTreeSet<_> = held.iter().collect();
+        assert_eq!(own.len(), held.len(), "each file has data of its own");
+        fs::remove_file(&again[1]).unwrap();
+        fs::write(&again[2], &held[2][..100]).unwrap();
+        fs::write(&again[3], [held[3].as_slice(), b"more"].concat()).unwrap();
+        let mut other = held[4].clone();
+        other[512..].copy_from_slice(&held[5][512..]);
+        fs::write(&again[4], other).unwrap();
+        user.read_back();
+        let used = user.end();
+        let told: Vec<_> = used
+            .differences
             .iter()
-            .any(|(_, _, errno)| *errno == Errno::PERM.raw_os_error()));
+            .map(|d| (d.path.last().copied().unwrap(), d.kind, d.found))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (b'2', DifferenceKind::Size, 100),
+                (b'3', DifferenceKind::Size, 4097),
+                (b'4', DifferenceKind::Data, 512),
+            ]
+        );
+        let missing: Vec<_> = used.errors.iter().map(|e| (e.call, e.errno)).collect();
+        assert_eq!(missing, [(Call::Openat, Errno::NOENT.raw_os_error())]);
+        assert_eq!(scratch.names(), Vec::<String>::new());
     }
 }

@@ -90,7 +90,8 @@ impl Device {
         self.in_data = !self.in_data;
     }
 
-    /// Count blocks that a program on the host saw in the image as read.
+    /// Count blocks that a program on the host saw in the image as read; in a fork, those that the guest has not
+    /// overwritten whole since.
     ///
     /// # Errors
     /// If a block lies past the end.
@@ -101,6 +102,12 @@ impl Device {
                 block: *past,
                 blocks: last,
             });
+        }
+        if let Some(fork) = &mut self.fork {
+            for block in blocks {
+                fork.read(block * BLOCK_SECTORS, BLOCK_SECTORS);
+            }
+            return Ok(());
         }
         self.in_data = false;
         for block in blocks {
@@ -422,6 +429,22 @@ pub mod tests {
         assert_eq!(blocks, [0], "the fork's reads are not the state's");
         device.guest_read(16, &mut sector);
         assert_eq!(device.reads().len(), 2, "and later ones are again");
+    }
+
+    /// A fork's image is checked by a program on the host, whose answer depends on what it reads there.
+    #[test]
+    fn what_a_program_reads_of_a_forks_image_is_the_forks_unless_it_was_overwritten_whole() {
+        let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        device.switch(&prefix(1)).unwrap();
+        device.guest_read(0, &mut [0; 512]);
+        device.fork();
+        device.write(0, &[b'Y'; 512]);
+        device.write(8, &[b'Z'; 4096]);
+        device.also_read(&[2, 1, 0]).unwrap();
+        assert_eq!(device.rewind().unwrap(), [2, 0]);
+        assert_eq!(device.reads().len(), 1, "none of it is the state's");
+        device.also_read(&[1]).unwrap();
+        assert_eq!(device.reads().len(), 2, "but what is read later is");
     }
 
     #[test]

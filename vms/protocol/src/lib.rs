@@ -12,10 +12,10 @@ mod names;
 pub mod pattern;
 
 pub use frame::{chain, decode, receive, send, FrameError};
-pub use names::{Call, FileKind, OperationFlag, OperationKind, RunKind};
+pub use names::{Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +82,8 @@ pub enum AgentRequest {
     /// Unmount what `Recover` left mounted.
     Unmount {},
     /// Write to a recovered file system that was unmounted: mount it again, make and write a file in its root and
-    /// in its directories, then remove all that is there but the names in `keep`, and unmount.
+    /// in its directories, then remove all that is there but the names in `keep`, make files again, and unmount.
+    /// Mount it once more, read them back, remove them, and unmount.
     Use {
         device: String,
         mount: MountSpec,
@@ -145,13 +146,17 @@ pub enum AgentReply {
     Used {
         /// 0, or the errno of mount(2).
         mount_errno: i32,
-        /// What failed, but for want of space or permission.
+        /// What failed, but for want of space where there is none.
         errors: Vec<CallError>,
         /// Whether all was tried before the deadline.
         finished: bool,
+        /// Of the last unmount.
         unmount_errno: i32,
         kernel_log: Vec<String>,
         log_complete: bool,
+        differences: Vec<Difference>,
+        /// Of the mount after the writing.
+        remount_errno: i32,
     },
     Done {},
     /// The request could not be carried out; the agent lives on and holds nothing mounted.
@@ -195,6 +200,17 @@ pub struct CallError {
     /// The extended attribute concerned, or the name that a directory or list holds twice; else empty.
     pub name: String,
     pub errno: i32,
+}
+
+/// A file that was written and is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Relative to the mount point, raw bytes.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    pub kind: DifferenceKind,
+    /// Bytes that were written, the size in bytes that was read back, or the first offset that differs.
+    pub found: u64,
 }
 
 /// A module that the kernel refused.

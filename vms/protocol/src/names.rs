@@ -169,3 +169,13 @@ words! {
         Request,
     }
 }
+
+words! {
+    /// How a file differs from what was written.
+    DifferenceKind {
+        /// write(2) wrote less than it was given, although there was room.
+        ShortWrite,
+        Size,
+        Data,
+    }
+}

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use powercut_protocol::{
-    decode, limits, AgentReply, AgentRequest, Call, DiskReply, DiskRequest, FileKind,
-    OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
+    decode, limits, AgentReply, AgentRequest, Call, DifferenceKind, DiskReply, DiskRequest,
+    FileKind, OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
 };
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -152,6 +152,7 @@ fn words_limits_and_version_are_those_of_the_host() {
     assert_eq!(vectors.limits, ours.collect());
     let ours = [
         ("Call", words(Call::ALL)),
+        ("DifferenceKind", words(DifferenceKind::ALL)),
         ("FileKind", words(FileKind::ALL)),
         ("OperationFlag", words(OperationFlag::ALL)),
         ("OperationKind", words(OperationKind::ALL)),
