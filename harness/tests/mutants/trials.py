@@ -207,9 +207,9 @@ def _cargo_said(code: int | None, said: str) -> Ended:
         return Ended(True, f"the time limit of {TIMEOUT_S:.0f} s")
     if "error: could not compile" in said:
         return Ended(None, "it does not compile")
-    first = re.search(r"^(?:test (\S+) \.\.\. FAILED|---- (\S+) stdout ----|    (\S+)$)", said, re.MULTILINE)
-    if code == CARGO_FAILED:
-        return Ended(True, next(filter(None, first.groups()), "a test") if first else "a test")
+    first = re.search(r"^(?:test (\S+) \.\.\. FAILED|    (\w+(?:::\w+)+)$)", said, re.MULTILINE)
+    if code == CARGO_FAILED and first:
+        return Ended(True, first[1] or first[2])
     return Ended(None if code else False, f"cargo ended with {code}: {_last_line(said)}")
 
 

@@ -49,6 +49,22 @@ def test_an_unknown_state_can_be_decided_later(store: RunStore) -> None:
     assert store.judged_states(CASE, decided_only=True) == {"@3"}
     assert store.counts(CASE).unknown == 0
     assert store.unknown_reasons(CASE) == ()
+    store.finish()
+    RunStore.open(store.path).close()  # its digests hold
+
+
+def test_findings_have_different_names_unless_they_are_the_same() -> None:
+    """Evidence, folders and links go by that name."""
+    asked = [(CASE, "o", "s"), (CASE, "o", "t"), (CASE, "p", "s"), (OTHER, "o", "s")]
+    assert len({finding_id(*one) for one in asked}) == len(asked)
+    assert finding_id(CASE, "o", "s") == finding_id(CASE, "o", "s")
+
+
+def test_states_that_nobody_looked_at_are_of_one_content_each(store: RunStore) -> None:
+    """Their contents have no hash: all of them counted as one."""
+    unknown = Judgement(unknown=("guest lost",))
+    put(store, *(JudgedState(CrashState(prefix), "", unknown) for prefix in (1, 2)))
+    assert store.counts(CASE).contents == 2
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing(store: RunStore) -> None:
