@@ -18,8 +18,8 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState, Step
-from harness.summary import CaseVerdict, Summary, exit_code, shell_code, summarise, worst
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, JudgedState, Step
+from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.symptoms import Symptom
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
 from harness.tests.store.samples import CASE, INFO, OTHER
@@ -389,3 +389,12 @@ def test_a_run_that_was_stopped_as_asked_has_a_code_of_its_own_unless_it_found_s
     summary = summary_of(tmp_path, {CASE: (DONE, [seen])}, stopped="the time given, 5 min, is up")
     assert shell_code(summary) is code
     assert summary.interrupted
+
+
+def test_failed_states_without_a_finding_are_no_pass() -> None:
+    """A case that lost its violations would have failed states, no finding, and PASS."""
+    info = CaseInfo(CASE, generated=1, distinct=1)
+    counts = Counts(generated=1, distinct=1, failed=1, contents=1)
+    case = CaseSummary(info, CaseStatus.DONE, "", 0.0, counts, (), (), {})
+    assert case.undecided == "1 states failed, but there are 0 findings"
+    assert case.verdict is CaseVerdict.UNKNOWN

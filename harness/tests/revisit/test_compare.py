@@ -109,3 +109,14 @@ def test_crash_points_of_two_recordings_are_not_the_same(stores: tuple[RunStore,
     put(two, {0: OK}, log_hash="other")
     with pytest.raises(UsageError, match="different recordings"):
         compare(one, two)
+
+
+def test_two_unknown_do_not_agree(stores: tuple[RunStore, RunStore]) -> None:
+    """They are one word, and "0 differences" of what neither run had decided."""
+    for store in stores:
+        put(store, {0: OK, 1: LOST})
+        put(store, {2: OK}, OTHER)
+        store.set_case_status(OTHER, CaseStatus.UNKNOWN, "why")
+    found = compare(*stores)
+    assert not found.differences
+    assert found.undecided == (f"{CASE}@1: UNKNOWN in both", f"{OTHER}: undecided in both")
