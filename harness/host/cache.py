@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import InUse
+from harness.errors import EnvironmentLacks, InUse
 
 _PARTED = (
     "kernels",
@@ -42,10 +42,17 @@ _holding = threading.Lock()
 def cache_dir(*parts: str) -> Path:
     """A directory below the user's cache, made on first use.
 
-    `$POWERCUT_CACHE`, else `$XDG_CACHE_HOME/powercut`, else `~/.cache/powercut`.
+    `$POWERCUT_CACHE`, else `$XDG_CACHE_HOME/powercut`, else `~/.cache/powercut`. Raises EnvironmentLacks
+    where none of them can be had: a container's user has no home directory, or one that is not writable.
     """
-    path = _top().joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path = _top().joinpath(*parts)
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as e:  # RuntimeError: Path.home() without HOME and an entry in passwd
+        raise EnvironmentLacks(
+            f"no directory for the cache: {e}",
+            "name one that this user may write to: export POWERCUT_CACHE=DIR",
+        ) from e
     return path
 
 
