@@ -502,3 +502,8 @@ def test_events_that_overwrote_the_log_void_the_recording(tmp_path: Path) -> Non
     """They were put where the log seemed to end, while the kernel still wrote its last entries."""
     with pytest.raises(WriteLogError, match="no room for the log, "):
         finish(tmp_path, lambda *_: None, text=_bios(0, 1), offset=3200)
+
+
+def test_a_log_that_does_not_give_the_disk_in_any_order_voids_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(LogDiffers, match="first difference at byte 7"):
+        finish(tmp_path, lambda *_: 7, text=_bios(0, 1))
