@@ -63,6 +63,16 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """The 4 KiB blocks that a visit read of its state, in the order of first reading. `data`: those of them that
+    were read for files' contents alone.
+    """
+
+    blocks: tuple[int, ...]
+    data: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A remembered outcome that a moment may have.
 
@@ -79,13 +89,16 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """`wanted`: states to visit, each from another unknown end of the memo's tree. As long as there are any,
-    the rest counts only part of the moment. `cut`: branches that were not followed; 0: `leaves` are complete.
+    """A moment as far as it is known. `wanted`: states to visit, each from another unknown end of the memo's
+    tree. `waits`: what an earlier moment of the same request wants may tell more of this one, or the answer had
+    no room for it. With either of them the rest counts only part of the moment. `cut`: branches that were not
+    followed; 0: `leaves` are complete.
     """
 
     wanted: tuple[CrashState, ...]
     leaves: tuple[Leaf, ...]
     cut: int
+    waits: bool = False
 
 
 class Disk:
@@ -249,43 +262,52 @@ class Disk:
             found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
         return found
 
+    def reads(self) -> Reads:
+        """What was read since the `switch`. Refused if nothing was: the guest saw its own cache."""
+        were = self._ask(wire.Reads(), wire.WereRead)
+        return Reads(tuple(were.blocks), tuple(were.data))
+
+    def learn(self, state: CrashState, reads: Reads, outcome: int) -> int | None:
+        """As `remember`, for a state that another disk with the same base image and log showed, and what was read
+        of it there.
+        """
+        request = wire.Learn(
+            state=wire.State.of(state), blocks=list(reads.blocks), data=list(reads.data), outcome=outcome
+        )
+        return self._ask(request, wire.Remembered).earlier
+
     def explore(
         self,
-        choices: Choices,
+        moments: Sequence[Choices | CrashState],
         *,
         losses: int,
         separate_data: bool = False,
         wanted_max: int = EXPLORED_MAX,
         leaves_max: int = EXPLORED_MAX,
-    ) -> Explored:
-        """Which outcomes the states of a moment may have, as far as the remembered visits tell, and which
-        states have to be visited to know more. Needs a device opened with an order.
+    ) -> list[Explored]:
+        """Which outcomes the states of each moment may have, as far as the remembered visits tell, and which
+        states have to be visited to know more. A state is a moment without choices; others need a device opened
+        with an order. `wanted_max` and `leaves_max` are for all moments together.
 
-        Visit each wanted state, `remember` its outcome, and ask again, until none is wanted: then `leaves`
-        are all outcomes of the moment within `losses`, each once.
+        Visit each wanted state, let the disk `learn` its outcome, and ask again, until none is wanted: then
+        `leaves` are all outcomes of the moment within `losses`, each once. No two wanted states, of one moment or of
+        several, agree in all that is known to matter: their visits may be made at the same time.
 
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or a block
-        of too many contents (more than 65,536).
+        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or, if it is the
+        first moment's, a block of too many contents (more than 65,536).
         """
         request = wire.Explore(
-            prefix=choices.prefix,
-            absent=list(choices.absent),
-            volatile=list(choices.volatile),
+            moments=[_moment(m) for m in moments],
             losses=losses,
             separate_data=separate_data,
             wanted_max=wanted_max,
             leaves_max=leaves_max,
         )
-        found = self._ask(request, wire.Explored)
-        leaves = (
-            Leaf(leaf.outcome, choices.state(leaf.choice.kept, leaf.choice.except_), leaf.data, leaf.losses)
-            for leaf in found.leaves
-        )
-        wanted = (choices.state(choice.kept, choice.except_) for choice in found.wanted)
-        return Explored(tuple(wanted), tuple(leaves), found.cut)
+        found = self._ask(request, wire.Explored).moments
+        return [_explored(m, e) for m, e in zip(moments, found, strict=True)]
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
         """16 bytes for each 4 KiB block as the guest sees it now: equal exactly when the contents are."""
@@ -346,3 +368,22 @@ def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
     """`states` in messages of bounded size."""
     for start in range(0, len(states), _STATES_PER_REQUEST):
         yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]
+
+
+def _moment(moment: Choices | CrashState) -> wire.Moment:
+    if isinstance(moment, CrashState):
+        return wire.Moment(state=wire.State.of(moment))
+    state = wire.State(prefix=moment.prefix, dropped=list(moment.absent))
+    return wire.Moment(state=state, volatile=list(moment.volatile))
+
+
+def _explored(moment: Choices | CrashState, found: wire.ExploredMoment) -> Explored:
+    def state(choice: wire.Choice) -> CrashState:
+        return moment if isinstance(moment, CrashState) else moment.state(choice.kept, choice.except_)
+
+    return Explored(
+        tuple(state(choice) for choice in found.wanted),
+        tuple(Leaf(leaf.outcome, state(leaf.choice), leaf.data, leaf.losses) for leaf in found.leaves),
+        found.cut,
+        found.waits,
+    )

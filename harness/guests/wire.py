@@ -198,6 +198,18 @@ class Leaf(_Part):
     losses: U64
 
 
+class Moment(_Part):
+    state: State
+    volatile: Annotated[list[U64], _up_to("DROPPED")] = []
+
+
+class ExploredMoment(_Part):
+    wanted: Annotated[list[Choice], _up_to("STATES")]
+    leaves: Annotated[list[Leaf], _up_to("STATES")]
+    cut: U64
+    waits: bool
+
+
 # --- host to agent ---------------------------------------------------------------------------
 
 
@@ -400,10 +412,19 @@ class Rewind(_Message, tag="rewind"):
     pass
 
 
+class Reads(_Message, tag="reads"):
+    pass
+
+
+class Learn(_Message, tag="learn"):
+    state: State
+    blocks: Annotated[list[U64], _up_to("BLOCKS")]
+    data: Annotated[list[U64], _up_to("BLOCKS")]
+    outcome: U64
+
+
 class Explore(_Message, tag="explore"):
-    prefix: U64
-    absent: Annotated[list[U64], _up_to("DROPPED")]
-    volatile: Annotated[list[U64], _up_to("DROPPED")]
+    moments: Annotated[list[Moment], _up_to("STATES")]
     losses: U64
     separate_data: bool
     wanted_max: U64
@@ -420,6 +441,8 @@ DiskRequest: TypeAlias = (
     | Stats
     | AlsoRead
     | Remember
+    | Reads
+    | Learn
     | Recall
     | BlockHashes
     | Fork
@@ -485,10 +508,13 @@ class Rewound(_Message, tag="rewound"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
+class WereRead(_Message, tag="were_read"):
+    blocks: Annotated[list[U64], _up_to("BLOCKS")]
+    data: Annotated[list[U64], _up_to("BLOCKS")]
+
+
 class Explored(_Message, tag="explored"):
-    wanted: Annotated[list[Choice], _up_to("STATES")]
-    leaves: Annotated[list[Leaf], _up_to("STATES")]
-    cut: U64
+    moments: Annotated[list[ExploredMoment], _up_to("STATES")]
 
 
 class DiskFailed(_Message, tag="failed"):
@@ -506,6 +532,7 @@ DiskReply: TypeAlias = (
     | Counted
     | Noted
     | Remembered
+    | WereRead
     | Recalled
     | BlocksHashed
     | Rewound

@@ -241,6 +241,12 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("stats", "DiskRequest", wire.Stats()),
     ("also read", "DiskRequest", wire.AlsoRead(blocks=[0, 128, 1 << 20, 1 << 33])),
     ("remember", "DiskRequest", wire.Remember(outcome=1 << 63)),
+    ("reads", "DiskRequest", wire.Reads()),
+    (
+        "learn",
+        "DiskRequest",
+        wire.Learn(state=_STATES[0], blocks=[0, 16_383], data=[16_383], outcome=300),
+    ),
     ("recall", "DiskRequest", wire.Recall(states=_STATES)),
     ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
     ("fork", "DiskRequest", wire.Fork()),
@@ -249,9 +255,10 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "explore",
         "DiskRequest",
         wire.Explore(
-            prefix=300,
-            absent=[3, 256],
-            volatile=[7, 299],
+            moments=[
+                wire.Moment(state=wire.State(prefix=300, dropped=[3, 256]), volatile=[7, 299]),
+                wire.Moment(state=wire.State(prefix=301, torn_sectors=3)),
+            ],
             losses=2,
             separate_data=True,
             wanted_max=16,
@@ -272,6 +279,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("noted", "DiskReply", wire.Noted()),
     ("remembered first", "DiskReply", wire.Remembered(earlier=None)),
     ("remembered again", "DiskReply", wire.Remembered(earlier=7)),
+    ("were read", "DiskReply", wire.WereRead(blocks=[0, 16_383], data=[16_383])),
     ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
     ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
     ("rewound", "DiskReply", wire.Rewound(blocks=[0, 16_383, 1 << 33])),
@@ -279,9 +287,15 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "explored",
         "DiskReply",
         wire.Explored(
-            wanted=[wire.Choice(kept=True), wire.Choice(kept=False, except_=[7, 299])],
-            leaves=[wire.Leaf(outcome=1 << 40, choice=wire.Choice(kept=False), data=True, losses=1)],
-            cut=70_000,
+            moments=[
+                wire.ExploredMoment(
+                    wanted=[wire.Choice(kept=True), wire.Choice(kept=False, except_=[7, 299])],
+                    leaves=[wire.Leaf(outcome=1 << 40, choice=wire.Choice(kept=False), data=True, losses=1)],
+                    cut=70_000,
+                    waits=False,
+                ),
+                wire.ExploredMoment(wanted=[], leaves=[], cut=0, waits=True),
+            ]
         ),
     ),
     ("disk failed", "DiskReply", wire.DiskFailed(what="entry 3 of 4: truncated")),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.errors import DiskError
 from harness.guests import disk as disk_module
-from harness.guests.disk import Disk, Explored, Order
+from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
 from harness.tests.needs import needed
@@ -134,7 +134,7 @@ def _trace(content: bytes) -> tuple[bytes, ...]:
 
 def _explore(shared: Disk, chunks: list[tuple[int, bytes]], moment: Choices, losses: int) -> Explored:
     """Visit until nothing is wanted; outcomes are remembered by number, which is what recovery came to."""
-    while (explored := shared.explore(moment, losses=losses, wanted_max=3)).wanted:
+    while (explored := shared.explore([moment], losses=losses, wanted_max=3)[0]).wanted:
         for state in explored.wanted:
             shared.switch(state)
             blocks, outcome = _recover(_replayed(chunks, state))
@@ -173,6 +173,54 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
         for leaf, content in zip(explored.leaves, found, strict=True):
             assert leaf.outcome == _recover(content)[1]
             assert leaf.losses == traces[_trace(content)]
+
+
+@real
+@given(data=st.data(), steps=logs)
+def test_several_moments_at_once_have_the_outcomes_of_each_alone(
+    shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
+) -> None:
+    """Wanted states of several moments are visited side by side, by disks that know nothing of each other. No two of
+    them may tell the same, and none may be missed: a prefix among them is a moment without choices.
+    """
+    order = data.draw(orders(steps))
+    chunks = _chunks(steps, order)
+    shared.open(base, _log(tmp_path, steps), order)
+    asked: list[Choices | CrashState] = [
+        *data.draw(st.lists(moments(len(chunks)), min_size=1, max_size=4)),
+        *map(CrashState, data.draw(st.lists(st.integers(0, len(chunks)), max_size=3))),
+    ]
+    for _ in range(1000):
+        explored = shared.explore(asked, losses=9, wanted_max=data.draw(st.sampled_from([1, 3, 50])))
+        wanted = [state for one in explored for state in one.wanted]
+        if not wanted:
+            break
+        for state in wanted:
+            blocks, outcome = _recover(_replayed(chunks, state))
+            assert shared.learn(state, Reads(blocks), outcome) is None, "two wanted states read the same"
+    else:
+        pytest.fail("it never ends")
+    assert not any(one.waits for one in explored)
+    for moment, one in zip(asked, explored, strict=True):
+        states = [moment] if isinstance(moment, CrashState) else _every_state(moment)
+        expected = {_trace(_replayed(chunks, state)) for state in states}
+        assert {_trace(_replayed(chunks, leaf.state)) for leaf in one.leaves} == expected
+
+
+def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: Path) -> None:
+    """The outcomes of a case are in one place, whichever guest was at the state."""
+    path = _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
+    with Disk() as other:
+        for disk in (shared, other):
+            disk.open(base, path)
+        other.switch(CrashState(1))
+        with pytest.raises(DiskError, match="nothing was read"):
+            other.reads()
+        other.also_read([0])
+        shared.switch(CrashState(0))  # what it shows does not matter
+        assert shared.learn(CrashState(1), other.reads(), 7) is None
+    assert shared.recall([CrashState(n) for n in range(3)]) == [None, 7, 7]
+    assert shared.learn(CrashState(2), Reads((0, 1)), 8) == 7
 
 
 def test_compare_follows_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
@@ -227,4 +275,4 @@ def test_outcomes_outlive_an_open_that_keeps_them(shared: Disk, tmp_path: Path, 
 def test_a_moment_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
     with pytest.raises(DiskError, match="without an order"):
-        shared.explore(Choices(1, (), (0,)), losses=1)
+        shared.explore([Choices(1, (), (0,))], losses=1)

@@ -102,25 +102,36 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             let hashes = device.view().block_hashes(&blocks)?;
             Ok(DiskReply::BlocksHashed { hashes })
         }
+        DiskRequest::Reads {} => {
+            let (blocks, data) = device.was_read()?;
+            Ok(DiskReply::WereRead { blocks, data })
+        }
+        DiskRequest::Learn {
+            state,
+            blocks,
+            data,
+            outcome,
+        } => {
+            let earlier = device.learn(&state, &blocks, &data, outcome)?;
+            Ok(DiskReply::Remembered { earlier })
+        }
         DiskRequest::Explore {
-            prefix,
-            absent,
-            volatile,
+            moments,
             losses,
             separate_data,
             wanted_max,
             leaves_max,
-        } => Ok(device
-            .explore(&explore::Request {
-                prefix,
-                absent,
-                volatile,
-                losses,
-                separate_data,
-                wanted_max,
-                leaves_max,
-            })?
-            .into()),
+        } => Ok(DiskReply::Explored {
+            moments: device.explore_all(
+                &moments,
+                &explore::Bounds {
+                    losses,
+                    separate_data,
+                    wanted_max,
+                    leaves_max,
+                },
+            )?,
+        }),
     }
 }
 

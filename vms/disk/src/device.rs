@@ -1,16 +1,16 @@
 //! One device: what the guest sees, what was read, and the files that mirror it.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
-use powercut_protocol::{State, Stats};
+use powercut_protocol::{ExploredMoment, Moment, State, Stats};
 
 use crate::{
     error::DiskError,
-    explore::{self, Explored},
+    explore::{self, Bounds},
     fork::Fork,
     image::Images,
     log::Order,
-    memo::{Memo, ReadSet},
+    memo::{Memo, Read, ReadSet},
     view::View,
     Answer, BLOCK_SECTORS, SECTOR_BYTES,
 };
@@ -96,13 +96,7 @@ impl Device {
     /// # Errors
     /// If a block lies past the end.
     pub fn also_read(&mut self, blocks: &[u64]) -> Answer<()> {
-        let last = self.view.sectors().div_ceil(BLOCK_SECTORS);
-        if let Some(past) = blocks.iter().find(|block| **block >= last) {
-            return Err(DiskError::BehindEnd {
-                block: *past,
-                blocks: last,
-            });
-        }
+        self.need_inside(blocks)?;
         if let Some(fork) = &mut self.fork {
             for block in blocks {
                 fork.read(block * BLOCK_SECTORS, BLOCK_SECTORS);
@@ -114,6 +108,17 @@ impl Device {
             self.note(block * BLOCK_SECTORS, BLOCK_SECTORS);
         }
         Ok(())
+    }
+
+    fn need_inside(&self, blocks: &[u64]) -> Answer<()> {
+        let last = self.view.sectors().div_ceil(BLOCK_SECTORS);
+        match blocks.iter().find(|block| **block >= last) {
+            None => Ok(()),
+            Some(past) => Err(DiskError::BehindEnd {
+                block: *past,
+                blocks: last,
+            }),
+        }
     }
 
     /// Add to the read set the blocks of which these sectors show anything of the state.
@@ -173,12 +178,54 @@ impl Device {
             .recall(|block| self.view.index.content(&recipe, block)))
     }
 
-    /// The outcomes and the unknown ends of a moment; see [`explore::explore`].
+    /// The blocks that were read since the last switch, and those of them that were read for data alone.
     ///
     /// # Errors
-    /// If the moment does not fit the log, or something has more than its limit.
-    pub fn explore(&self, request: &explore::Request) -> Answer<Explored> {
-        explore::explore(&self.view.index, &self.memo, request)
+    /// If nothing at all was read.
+    pub fn was_read(&self) -> Answer<(Vec<u64>, Vec<u64>)> {
+        if !self.looked_at {
+            return Err(DiskError::NothingReadYet);
+        }
+        let reads = self.reads.reads();
+        let blocks = reads.iter().map(|read| read.block).collect();
+        let data = reads.iter().filter(|read| read.data).map(|read| read.block);
+        Ok((blocks, data.collect()))
+    }
+
+    /// Keep `outcome` for `state`, of which another device read `blocks`, some of them for `data` alone; see
+    /// [`Memo::remember`].
+    ///
+    /// # Errors
+    /// If the state does not fit the log, or a block lies past the end.
+    pub fn learn(
+        &mut self,
+        state: &State,
+        blocks: &[u64],
+        data: &[u64],
+        outcome: u64,
+    ) -> Answer<Option<u64>> {
+        self.need_inside(blocks)?;
+        let data: HashSet<&u64> = data.iter().collect();
+        let read = |block: &u64| Read {
+            block: *block,
+            data: data.contains(block),
+        };
+        let reads: Vec<Read> = blocks.iter().map(read).collect();
+        let index = &self.view.index;
+        let recipe = index.recipe(state)?;
+        let reads = self
+            .memo
+            .relevant(&reads, |block| index.slot(block).is_some());
+        let content = |block| index.content(&recipe, block);
+        Ok(self.memo.remember(&reads, content, outcome))
+    }
+
+    /// The outcomes and the unknown ends of moments; see [`explore::explore_all`].
+    ///
+    /// # Errors
+    /// If a moment does not fit the log, or something has more than its limit.
+    pub fn explore_all(&self, moments: &[Moment], bounds: &Bounds) -> Answer<Vec<ExploredMoment>> {
+        explore::explore_all(&self.view.index, &self.memo, moments, bounds)
     }
 
     /// What was read since the last switch.

@@ -47,6 +47,8 @@ pub enum DiskError {
     BehindEnd { block: u64, blocks: u64 },
     #[error("outcome {0} cannot be remembered: nothing was read since the switch, so the guest looked at its own cache")]
     NothingRead(u64),
+    #[error("nothing was read since the switch, so the guest looked at its own cache")]
+    NothingReadYet,
     #[error("there was no fork since the last switch")]
     NotForked,
     #[error("{} is the base image or the write log itself", .0.display())]

@@ -13,12 +13,9 @@
 //! *Data blocks* (see `Explore`): a path may follow a default in all of them. Which one is chosen at the first
 //! data block whose content differs between the two; from there on the other one counts as out of reach.
 
-use std::{
-    collections::{HashMap, HashSet},
-    rc::Rc,
-};
+use std::{collections::HashMap, rc::Rc};
 
-use powercut_protocol::{limits, Choice, DiskReply, Leaf, State};
+use powercut_protocol::{limits, Choice, ExploredMoment, Leaf, State};
 
 use crate::{
     error::ExploreError,
@@ -40,61 +37,99 @@ const OUT_OF_REACH: u64 = u64::MAX;
 const LOST: usize = 0;
 const KEPT: usize = 1;
 
-/// A request, as in `DiskRequest::Explore`.
+/// What is asked of all moments together, as in `DiskRequest::Explore`.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
-    pub prefix: u64,
-    pub absent: Vec<u64>,
-    pub volatile: Vec<u64>,
+pub struct Bounds {
     pub losses: u64,
     pub separate_data: bool,
     pub wanted_max: u64,
     pub leaves_max: u64,
 }
 
-/// The answer, as in `DiskReply::Explored`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Explored {
-    pub wanted: Vec<Choice>,
-    pub leaves: Vec<Leaf>,
-    pub cut: u64,
+/// What moments have to share: each unknown end of the tree wants one state, whichever moment came there first.
+struct Shared<'a> {
+    index: &'a Index,
+    memo: &'a Memo,
+    bounds: &'a Bounds,
+    /// Ends of the tree from which a state is wanted, by the test and the content that nobody had there: the number
+    /// of the moment that came there first.
+    ends: HashMap<(Place, u128), usize>,
+    /// The number of the moment that is looked at.
+    number: usize,
+    wanted: u64,
+    leaves: u64,
+    /// Chunks that the answer names.
+    named: usize,
 }
 
-impl From<Explored> for DiskReply {
-    fn from(explored: Explored) -> Self {
-        let Explored {
-            wanted,
-            leaves,
-            cut,
-        } = explored;
-        DiskReply::Explored {
-            wanted,
-            leaves,
-            cut,
-        }
+impl Shared<'_> {
+    fn has_enough_wanted(&self) -> bool {
+        self.wanted >= self.bounds.wanted_max
+    }
+
+    fn has_enough_leaves(&self) -> bool {
+        self.leaves >= self.bounds.leaves_max
     }
 }
 
-/// Answer a request by what `memo` knows.
+/// Say of each moment what `memo` knows. Moments for which the answer has no room wait; the first one has all of it.
+///
+/// Visits to wanted states never come to the same place of the tree, since their ends differ: so they may be made in
+/// any order, or at once.
 ///
 /// # Errors
-/// If the moment does not fit the log, or something has more than its limit.
-pub fn explore(index: &Index, memo: &Memo, request: &Request) -> Answer<Explored> {
-    let moment = Moment::of(index, request)?;
-    let mut walk = Walk {
+/// If a moment does not fit the log, or the first one has more of something than its limit.
+pub fn explore_all(
+    index: &Index,
+    memo: &Memo,
+    moments: &[powercut_protocol::Moment],
+    bounds: &Bounds,
+) -> Answer<Vec<ExploredMoment>> {
+    if bounds.wanted_max == 0 {
+        return Err(ExploreError::NoneWanted.into());
+    }
+    check_limit("moments", moments.len() as u64, limits::STATES)?;
+    check_limit("wanted states", bounds.wanted_max, limits::STATES)?;
+    check_limit("leaves", bounds.leaves_max, limits::STATES)?;
+    let mut shared = Shared {
         index,
         memo,
-        request,
-        moment,
-        known: HashMap::new(),
-        frames: Vec::new(),
-        ends: HashSet::new(),
-        leaf_at: HashMap::new(),
+        bounds,
+        ends: HashMap::new(),
+        number: 0,
+        wanted: 0,
+        leaves: 0,
         named: 0,
-        explored: Explored::default(),
     };
-    walk.run()?;
-    Ok(walk.explored)
+    let mut answer: Vec<ExploredMoment> = Vec::new();
+    for asked in moments {
+        let moment = Moment::of(index, asked)?;
+        let full = shared.has_enough_wanted() || shared.has_enough_leaves();
+        if full && !answer.is_empty() {
+            answer.push(waiting());
+            continue;
+        }
+        let (leaves, named) = (shared.leaves, shared.named);
+        shared.number = answer.len();
+        match Walk::of(&mut shared, moment).run() {
+            Ok(explored) => answer.push(explored),
+            Err(_) if !answer.is_empty() => {
+                // with the whole answer for itself it may have room
+                (shared.leaves, shared.named) = (leaves, named);
+                answer.push(waiting());
+                shared.wanted = bounds.wanted_max;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answer)
+}
+
+fn waiting() -> ExploredMoment {
+    ExploredMoment {
+        waits: true,
+        ..ExploredMoment::default()
+    }
 }
 
 /// A request's chunks, checked against the log.
@@ -106,24 +141,22 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(index: &Index, request: &Request) -> Answer<Self> {
+    fn of(index: &Index, asked: &powercut_protocol::Moment) -> Answer<Self> {
+        let kept = index.recipe(&asked.state)?;
+        if asked.volatile.is_empty() {
+            return Ok(Moment {
+                kept,
+                volatile: HashMap::new(),
+            });
+        }
         if !index.in_chunks() {
             return Err(ExploreError::NoOrder.into());
         }
-        if request.wanted_max == 0 {
-            return Err(ExploreError::NoneWanted.into());
-        }
-        check_limit("wanted states", request.wanted_max, limits::STATES)?;
-        check_limit("leaves", request.leaves_max, limits::STATES)?;
-        let recipe = |dropped: &Vec<u64>| {
-            index.recipe(&State {
-                prefix: request.prefix,
-                dropped: dropped.clone(),
-                torn_sectors: None,
-            })
-        };
-        let kept = recipe(&request.absent)?;
-        let lost = recipe(&request.volatile)?;
+        let lost = index.recipe(&State {
+            prefix: asked.state.prefix,
+            dropped: asked.volatile.clone(),
+            torn_sectors: None,
+        })?;
         let mut volatile: HashMap<u64, Vec<u32>> = HashMap::new();
         for number in lost.lacking() {
             if kept.lacks(number) {
@@ -349,27 +382,33 @@ fn nearer(deviations: [u64; 2]) -> usize {
     }
 }
 
-struct Walk<'a> {
-    index: &'a Index,
-    memo: &'a Memo,
-    request: &'a Request,
+struct Walk<'w, 's> {
+    shared: &'w mut Shared<'s>,
     moment: Moment,
     known: HashMap<u64, Rc<Block>>,
     /// The blocks with several contents on the current path, in order.
     frames: Vec<Frame>,
-    /// Ends of the tree from which a state is wanted: the test, and the content that nobody had there.
-    ends: HashSet<(Place, u128)>,
     /// In `explored.leaves`, by the place of the outcome.
     leaf_at: HashMap<Place, usize>,
-    named: usize,
-    explored: Explored,
+    explored: ExploredMoment,
 }
 
-impl Walk<'_> {
+impl<'w, 's> Walk<'w, 's> {
+    fn of(shared: &'w mut Shared<'s>, moment: Moment) -> Self {
+        Walk {
+            shared,
+            moment,
+            known: HashMap::new(),
+            frames: Vec::new(),
+            leaf_at: HashMap::new(),
+            explored: ExploredMoment::default(),
+        }
+    }
+
     /// Depth first, with `frames` as the stack.
-    fn run(&mut self) -> Answer<()> {
-        self.descend(self.memo.root(), [0, 0])?;
-        while !self.has_enough_wanted() {
+    fn run(mut self) -> Answer<ExploredMoment> {
+        self.descend(self.shared.memo.root(), [0, 0])?;
+        while !self.shared.has_enough_wanted() {
             let Some(frame) = self.frames.last_mut() else {
                 break;
             };
@@ -385,30 +424,23 @@ impl Walk<'_> {
                 continue; // a data block of neither default: a state of its own
             }
             let (place, hash) = (frame.place, frame.block.contents[content]);
-            if nearest > self.request.losses || self.has_enough_leaves() {
+            if nearest > self.shared.bounds.losses || self.shared.has_enough_leaves() {
                 self.explored.cut += 1;
                 continue;
             }
-            match self.memo.follow(place, hash) {
+            match self.shared.memo.follow(place, hash) {
                 Some(next) => self.descend(next, deviations)?,
                 None => self.want(place, hash, deviations, None)?,
             }
         }
-        Ok(())
-    }
-
-    fn has_enough_wanted(&self) -> bool {
-        self.explored.wanted.len() as u64 >= self.request.wanted_max
-    }
-
-    fn has_enough_leaves(&self) -> bool {
-        self.explored.leaves.len() as u64 >= self.request.leaves_max
+        self.explored.waits |= !self.frames.is_empty() && self.explored.wanted.is_empty();
+        Ok(self.explored)
     }
 
     /// Go on from `place` to the next block with several contents, or to the end.
     fn descend(&mut self, mut place: Place, deviations: [u64; 2]) -> Answer<()> {
         loop {
-            let read = match self.memo.at(place) {
+            let read = match self.shared.memo.at(place) {
                 Found::Nothing => return self.want(place, 0, deviations, None),
                 Found::Outcome(outcome) => return self.reach(place, outcome, deviations),
                 Found::Test(read) => read,
@@ -422,7 +454,7 @@ impl Walk<'_> {
                         number: read.block,
                         block,
                         place,
-                        data: read.data && self.request.separate_data,
+                        data: read.data && self.shared.bounds.separate_data,
                         deviations,
                         next: 0,
                     });
@@ -430,7 +462,7 @@ impl Walk<'_> {
                 }
             };
             let hash = block.contents[content];
-            match self.memo.follow(place, hash) {
+            match self.shared.memo.follow(place, hash) {
                 Some(next) => place = next,
                 None => return self.want(place, hash, deviations, None),
             }
@@ -443,9 +475,9 @@ impl Walk<'_> {
         }
         let kept = &self.moment.kept;
         let volatile = self.moment.volatile.get(&number);
-        let block = Rc::new(match (volatile, self.index.slot(number)) {
-            (Some(chunks), Some(slot)) => Block::folded(self.index, kept, slot, chunks)?,
-            _ => Block::fixed(self.index.content(kept, number)),
+        let block = Rc::new(match (volatile, self.shared.index.slot(number)) {
+            (Some(chunks), Some(slot)) => Block::folded(self.shared.index, kept, slot, chunks)?,
+            _ => Block::fixed(self.shared.index.content(kept, number)),
         });
         self.known.insert(number, Rc::clone(&block));
         Ok(block)
@@ -465,10 +497,19 @@ impl Walk<'_> {
         deviations: [u64; 2],
         other: Option<(usize, usize)>,
     ) -> Answer<()> {
-        if !self.has_enough_wanted() && self.ends.insert((place, content)) {
-            let choice = self.choice(nearer(deviations), other)?;
-            self.explored.wanted.push(choice);
+        if self.shared.has_enough_wanted() {
+            self.explored.waits = true;
+            return Ok(());
         }
+        let number = self.shared.number;
+        if let Some(first) = self.shared.ends.get(&(place, content)) {
+            self.explored.waits |= *first != number;
+            return Ok(());
+        }
+        self.shared.ends.insert((place, content), number);
+        let choice = self.choice(nearer(deviations), other)?;
+        self.explored.wanted.push(choice);
+        self.shared.wanted += 1;
         Ok(())
     }
 
@@ -481,10 +522,11 @@ impl Walk<'_> {
                 let leaf = &mut self.explored.leaves[*known];
                 (leaf.data, leaf.losses) = (false, deviations[default]);
             }
-            None if self.has_enough_leaves() => self.explored.cut += 1,
+            None if self.shared.has_enough_leaves() => self.explored.cut += 1,
             None => {
                 let choice = self.choice(default, None)?;
                 self.leaf_at.insert(place, self.explored.leaves.len());
+                self.shared.leaves += 1;
                 self.explored.leaves.push(Leaf {
                     outcome,
                     choice,
@@ -506,17 +548,18 @@ impl Walk<'_> {
         let default = nearer(deviations);
         let chosen = self.frames[at].next - 1;
         for content in 0..self.frames[at].block.contents.len() {
-            if content == chosen || self.has_enough_wanted() {
+            if content == chosen || self.shared.has_enough_wanted() {
                 continue;
             }
             let (place, found) = self.walk_with(at, content, default)?;
             match found {
                 Ok(_) if self.leaf_at.contains_key(&place) => {}
-                _ if self.has_enough_leaves() => self.explored.cut += 1,
+                _ if self.shared.has_enough_leaves() => self.explored.cut += 1,
                 Ok(outcome) => {
                     let choice = self.choice(default, Some((at, content)))?;
                     self.leaf_at.insert(place, self.explored.leaves.len());
-                    self.explored.leaves.push(Leaf {
+                    self.shared.leaves += 1;
+                self.explored.leaves.push(Leaf {
                         outcome,
                         choice,
                         data: true,
@@ -539,7 +582,7 @@ impl Walk<'_> {
     ) -> Answer<(Place, Result<u64, u128>)> {
         let mut place = self.frames[changed].place;
         loop {
-            let number = match self.memo.at(place) {
+            let number = match self.shared.memo.at(place) {
                 Found::Nothing => return Ok((place, Err(0))),
                 Found::Outcome(outcome) => return Ok((place, Ok(outcome))),
                 Found::Test(read) => read.block,
@@ -551,7 +594,7 @@ impl Walk<'_> {
                 self.chosen(number).unwrap_or(block.defaults[default])
             };
             let hash = block.contents[content];
-            match self.memo.follow(place, hash) {
+            match self.shared.memo.follow(place, hash) {
                 Some(next) => place = next,
                 None => return Ok((place, Err(hash))),
             }
@@ -570,8 +613,8 @@ impl Walk<'_> {
             except.extend(exceptions.into_iter().map(u64::from));
         }
         except.sort_unstable();
-        self.named += except.len();
-        if self.named > NAMED_MAX {
+        self.shared.named += except.len();
+        if self.shared.named > NAMED_MAX {
             return Err(ExploreError::TooLong { limit: NAMED_MAX }.into());
         }
         Ok(Choice {

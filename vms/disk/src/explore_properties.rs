@@ -2,24 +2,65 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use powercut_protocol::{limits, Choice, Leaf, State};
+use powercut_protocol::{limits, Choice, ExploredMoment as Explored, Leaf, Moment, State};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     device::Device,
-    explore::{Explored, Request},
+    explore::Bounds,
     log::{
         build::{log_bytes, Scratch, Step},
         Order,
     },
     properties::{Change, Random, SECTORS},
-    BLOCK_SECTORS, SECTOR_BYTES,
+    Answer, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
 /// Blocks that the guest reads for metadata; those behind them are read for data.
 const METADATA_BLOCKS: u64 = 3;
 /// Every subset of them is looked at.
 const VOLATILE_MAX: usize = 7;
+
+/// What is asked about one moment.
+#[derive(Clone, Debug, Default)]
+struct Request {
+    prefix: u64,
+    absent: Vec<u64>,
+    volatile: Vec<u64>,
+    losses: u64,
+    separate_data: bool,
+    wanted_max: u64,
+    leaves_max: u64,
+}
+
+impl Request {
+    fn moment(&self) -> Moment {
+        Moment {
+            state: State {
+                prefix: self.prefix,
+                dropped: self.absent.clone(),
+                torn_sectors: None,
+            },
+            volatile: self.volatile.clone(),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            losses: self.losses,
+            separate_data: self.separate_data,
+            wanted_max: self.wanted_max,
+            leaves_max: self.leaves_max,
+        }
+    }
+}
+
+impl Device {
+    fn explore(&self, request: &Request) -> Answer<Explored> {
+        let mut found = self.explore_all(&[request.moment()], &request.bounds())?;
+        Ok(found.remove(0))
+    }
+}
 
 /// A device with an order, and the same as a list of chunks.
 struct Made {

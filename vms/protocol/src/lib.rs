@@ -307,6 +307,29 @@ pub struct Choice {
     pub except: Vec<u64>,
 }
 
+/// A moment at which the power may fail: see [`DiskRequest::Explore`]. Where nothing is volatile, one state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// `dropped`: what has not landed.
+    pub state: State,
+    pub volatile: Vec<u64>,
+}
+
+/// A moment as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExploredMoment {
+    /// States to visit and remember, each from another end of what is known. As long as there are any,
+    /// or others to wait for, `leaves` and `cut` count only part of the moment.
+    pub wanted: Vec<Choice>,
+    /// The outcomes of the moment, each once.
+    pub leaves: Vec<Leaf>,
+    /// Branches that were not followed, because they deviate too often or there were `leaves_max` leaves
+    /// already. 0: every state of the moment has the outcome of a leaf (but for combinations of data).
+    pub cut: u64,
+    /// It has an end from which an earlier moment wants a state, or there was no room left in the answer.
+    pub waits: bool,
+}
+
 /// A remembered outcome that a moment may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaf {
@@ -362,6 +385,16 @@ pub enum DiskRequest {
     /// Keep the outcome of this state, a number that the host chose, with the contents of all blocks
     /// that were read since the `Switch`, until an `Open` that does not keep them. Refused if nothing was read.
     Remember { outcome: u64 },
+    /// Which blocks were read since the `Switch`. Refused if nothing was.
+    Reads {},
+    /// As `Remember`, for any state, of which another disk with the same base image and log says what was read
+    /// (`DiskReply::WereRead`). What this device shows does not matter.
+    Learn {
+        state: State,
+        blocks: Vec<u64>,
+        data: Vec<u64>,
+        outcome: u64,
+    },
     /// Outcomes of states that agree with a remembered one on every block that was read there.
     Recall { states: Vec<State> },
     /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
@@ -371,7 +404,8 @@ pub enum DiskRequest {
     Fork {},
     /// Show the device again as it was at the `Fork`.
     Rewind {},
-    /// Explore the states of a moment by what visits have read so far. Needs a device with an order.
+    /// Explore the states of moments by what visits have read so far. Needs a device with an order, unless nothing
+    /// is volatile: then a moment is one state.
     ///
     /// Of the first `prefix` chunks, those in `absent` have not landed; each of those in `volatile` may have
     /// landed or not, independently; all others have. A state chooses for every volatile chunk, and two states
@@ -384,10 +418,10 @@ pub enum DiskRequest {
     /// With `separate_data`, blocks that visits read only in the walk's data phase are not combined: a path
     /// follows one default in all of them, and each of their other contents is a state of its own, which
     /// differs from that path in this block alone.
+    ///
+    /// `wanted_max` and `leaves_max` are for all moments together.
     Explore {
-        prefix: u64,
-        absent: Vec<u64>,
-        volatile: Vec<u64>,
+        moments: Vec<Moment>,
         losses: u64,
         separate_data: bool,
         wanted_max: u64,
@@ -426,6 +460,12 @@ pub enum DiskReply {
         /// If the two mean different things, the outcome depends on more than what was read.
         earlier: Option<u64>,
     },
+    /// The 4 KiB blocks that were read since the `Switch`, before the guest had overwritten them, in the order of
+    /// first reading. `data`: those that were read in the walk's data phase alone.
+    WereRead {
+        blocks: Vec<u64>,
+        data: Vec<u64>,
+    },
     Recalled {
         /// One per state; none if no remembered state agrees.
         outcomes: Vec<Option<u64>>,
@@ -442,14 +482,8 @@ pub enum DiskReply {
     },
     /// The same for the same request and the same remembered visits.
     Explored {
-        /// States to visit and remember, each from another end of what is known. As long as there are any,
-        /// `leaves` and `cut` count only part of the moment.
-        wanted: Vec<Choice>,
-        /// The outcomes of the moment, each once.
-        leaves: Vec<Leaf>,
-        /// Branches that were not followed, because they deviate too often or there were `leaves_max` leaves
-        /// already. 0: every state of the moment has the outcome of a leaf (but for combinations of data).
-        cut: u64,
+        /// In the order of the request.
+        moments: Vec<ExploredMoment>,
     },
     Failed {
         what: String,
