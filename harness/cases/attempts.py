@@ -17,6 +17,7 @@ from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.repair import repaired
 from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
+from harness.guests.disk import Reads
 from harness.guests.worker import Ask, Target, Worker
 from harness.model import CrashState, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
@@ -31,6 +32,16 @@ class Unseen:
     """A state that could not be observed, and why."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """What came of a visit. `reads`: what the outcome depends on, so that other states may have it as well;
+    None where that is not known, or nobody may rely on it.
+    """
+
+    seen: Outcome | Unseen
+    reads: Reads | None = None
 
 
 class _LostInUse(Exception):
@@ -92,8 +103,8 @@ class Attempts:
        An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
        costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
-    4. The memo receives only complete outcomes: after fsck, from a visit in which nothing went wrong and each
-       mount could be tried.
+    4. Only a complete outcome has reads: after fsck, from a visit in which nothing went wrong and each mount
+       could be tried.
     """
 
     def __init__(self, recording: Recording, memo: OutcomeMemo) -> None:
@@ -103,10 +114,8 @@ class Attempts:
         self._use = UseAnswers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
 
-    def see(
-        self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event
-    ) -> Outcome | Unseen:
-        """The outcome of `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
+    def see(self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
+        """Visit `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
         losses: list[_Loss] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
@@ -116,15 +125,15 @@ class Attempts:
             except _LostInUse as e:
                 loss = _Loss(e.error, e.seen)
             except PowercutError as e:
-                return Unseen(e.what)
+                return Visited(Unseen(e.what))
             except Exception as e:  # whatever was raised, it costs this state and no other
                 worker.close()
-                return Unseen(reason_of(e))
+                return Visited(Unseen(reason_of(e)))
             worker.close()
             losses.append(loss)
             if loss.end and loss.kind in self._known_ends:
-                return loss.outcome
-        return self._conclude(losses)
+                return Visited(loss.outcome)
+        return Visited(self._conclude(losses))
 
     def _conclude(self, losses: Sequence[_Loss]) -> Outcome | Unseen:
         """What losses of guests say of a state."""
@@ -136,7 +145,7 @@ class Attempts:
             self._known_ends |= kinds
         return losses[-1].outcome
 
-    def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Outcome:
+    def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Visited:
         target, shown = self._recording.target, self._recording.on_disk(state)
         repair = self._recording.profile.repair
         if repair is not None:
@@ -146,18 +155,29 @@ class Attempts:
         fsck = self._check(worker, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
-            if not could_not_try(outcome.mount_errno):
-                self._memo.remember(worker, state, outcome, fsck)
-            return outcome
+            tried = not could_not_try(outcome.mount_errno)
+            return Visited(outcome, self._reads(worker, fsck) if tried else None)
         try:
             used = self._write(worker, state, target)
         except (GuestLost, DiskError) as e:
             raise _LostInUse(outcome, e) from e
         except PowercutError as e:
-            return dataclasses.replace(outcome, usable=Usability(undecided=e.what))
-        outcome = dataclasses.replace(outcome, usable=used.result)
-        self._memo.remember(worker, state, outcome, fsck, used.blocks)
-        return outcome
+            return Visited(dataclasses.replace(outcome, usable=Usability(undecided=e.what)))
+        return Visited(
+            dataclasses.replace(outcome, usable=used.result), self._reads(worker, fsck, used.blocks)
+        )
+
+    def _reads(self, worker: Worker, fsck: FsckReads, used: Sequence[int] | None = ()) -> Reads | None:
+        """What guest and fsck read of the state that the worker's disk shows. `used`: what was read while it
+        was written to; None: nobody may rely on that.
+        """
+        if not self._memo.recalls or used is None:
+            return None
+        if fsck.blocks is None:
+            self._memo.turn_off()  # what this fsck reads cannot be known
+            return None
+        worker.disk.also_read((*fsck.blocks, *used))
+        return worker.disk.reads()
 
     def _write(self, worker: Worker, state: CrashState, target: Target) -> UseReads:
         """Write to the recovered file system; not done if the answer for the same blocks is known."""

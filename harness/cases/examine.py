@@ -3,7 +3,7 @@
 `run` does this thousands of times, `repro` once. It has three parts:
 
 - `attempts`: recovers a state in guests, and decides what the loss of a guest means;
-- `outcome_memo`: recalls outcomes without a guest, and holds the doubt about them;
+- `outcome_memo`: owns the outcomes, recalls them without a guest, and holds the doubt about them;
 - `checks`: the workload's own checks, each run once for a content.
 
 Two caches know results by contents: fsck's (`fsck_reads.FsckAnswers`) and the checks'
@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.cases.attempts import Attempts, Unseen, reason_of
+from harness.cases.attempts import Attempts, Unseen, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
+from harness.guests.disk import Reads
 from harness.guests.worker import Worker
-from harness.model import CrashState, Judgement, Outcome, Position
+from harness.model import CheckResult, CrashState, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
 from harness.plan import SAMPLE_RATE
 from harness.store.records import How, JudgedState
@@ -29,10 +30,15 @@ from harness.store.records import How, JudgedState
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is known of a content, and whether it came from the memo."""
+    """What is known of a content, and whether it came from the memo. `number`: the outcome's in the memo;
+    None where the memo does not own it. `reads`: what it depends on, for the memo to learn; None where that
+    is not known, or nobody may rely on it.
+    """
 
     seen: Outcome | Unseen
     recalled: bool = False
+    number: int | None = None
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,8 @@ def _ignore(_: str) -> None:
 
 
 class Examiner:
-    """Looks at the crash states of one recording and judges them. Shared by all threads.
+    """Looks at the crash states of one recording and judges them. Shared by all threads. `close` it, if it
+    has a memo.
 
     `memo`: whether outcomes may be recalled. `sample_rate`: the share of the states that could be recalled
     but are recovered in a guest anyway, to test the memo. `doubt`: about the memo, from an earlier part of
@@ -83,10 +90,10 @@ class Examiner:
     ) -> None:
         self.recording = recording
         profile = recording.profile
-        self._memo = OutcomeMemo(recording, sample_rate=sample_rate, doubt=doubt, on_doubt=on_doubt)
+        self.memo = OutcomeMemo(recording, sample_rate=sample_rate, doubt=doubt, on_doubt=on_doubt)
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
-            self._memo.turn_off()
-        self._attempts = Attempts(recording, self._memo)
+            self.memo.turn_off()
+        self._attempts = Attempts(recording, self.memo)
         self._checks = Checks(recording)
         self._judge = Judge(
             profile.contract,
@@ -95,78 +102,106 @@ class Examiner:
             error_patterns=tuple(profile.console.errors),
             oracles={name: oracle for name, oracle in ORACLES.items() if not oracles or name in oracles},
         )
-        self._judgements: dict[tuple[Position, int], tuple[Outcome, Judgement]] = {}
-        self._passed: dict[tuple[tuple[int, ...], int], tuple[Outcome, int]] = {}
+        self._checked: dict[tuple[int, tuple[CheckResult, ...]], int] = {}
+        self._judgements: dict[tuple[Position, int], Judgement] = {}
+        self._passed: dict[tuple[tuple[int, ...], int], int] = {}
 
-    @property
-    def doubt(self) -> str:
-        """Why the memo's answers cannot be relied on, or empty. It is stored before it is returned."""
-        return self._memo.doubt
+    def close(self) -> None:
+        """End what the memo runs. Whoever still looks at a state starts it again."""
+        self.memo.close()
 
-    @property
-    def recalls(self) -> bool:
-        """Whether outcomes may be recalled; if not, no state is known to have the outcome of another."""
-        return self._memo.recalls
-
-    def outcome(self, number: int) -> Outcome:
-        """The outcome of which the disk knows this number. Raises DiskError for one that is not known."""
-        return self._memo.outcome(number)
-
-    def same(self, a: Outcome, b: Outcome) -> bool:
-        """Whether two outcomes agree in all that oracles judge."""
-        return self._memo.same(a, b)
-
-    def known(self, outcome: int, state: CrashState) -> Look | None:
-        """The look at a state of which the disk knows the outcome's number; None if it has to be looked at
-        all the same, since it is sampled or the workload has checks of its own.
-        """
-        if self._checks or self._memo.sampled(state):
-            return None
-        return Look(self._memo.outcome(outcome), recalled=True)
+    # --- outcomes -----------------------------------------------------------------------------
 
     def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
         """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
         failure makes these states Unseen.
         """
         try:
-            return self._look(worker, states, stop)
-        except Exception as e:  # see Attempts, invariant 2: the memo and the checks may have defects, too
+            number = self.memo.recall(states[0])
+            known = None if number is None else self.known(number, worker.machine_name, states)
+            if known is not None:
+                return known
+            look = self.visit(worker, states, stop)
+            self.learn(states[0], look, number)
+        except Exception as e:  # see Attempts, invariant 2: the memo may have defects, too
+            return Look(Unseen(reason_of(e)))
+        return look
+
+    def visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        """Recover the content of these states in a guest. Never raises, as `look`. The memo does not know of
+        it before `learn`.
+        """
+        try:
+            return self._visit(worker, states, stop)
+        except Exception as e:  # see Attempts, invariant 2: the checks may have defects, too
             worker.close()
             return Look(Unseen(reason_of(e)))
 
-    def _look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        machine, state = worker.machine_name, states[0]
-        self._checks.try_once(machine, lambda control, ask: self._attempts.see(worker, control, ask, stop))
-        question = self._checks.question(machine, states)
-        recalled = self._memo.recall(worker, state)
-        if recalled is not None:
-            recalled = self._checks.known(question, recalled)
-        if recalled is not None and not self._memo.sampled(state):
-            return Look(self._checks.trusted(recalled), recalled=True)
-        ask = self._checks.ask(question) if self._checks else None
-        seen = self._attempts.see(worker, state, ask, stop)
-        if isinstance(seen, Unseen):
-            return Look(seen)
-        if recalled is not None:
-            self._memo.hold(state, recalled, seen)
-        return Look(self._checks.trusted(seen))
+    def _visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        machine = worker.machine_name
+        self._checks.try_once(
+            machine, lambda control, ask: self._attempts.see(worker, control, ask, stop).seen
+        )
+        ask = self._checks.ask(self._checks.question(machine, states)) if self._checks else None
+        visited: Visited = self._attempts.see(worker, states[0], ask, stop)
+        if isinstance(visited.seen, Unseen):
+            return Look(visited.seen)
+        outcome = self._checks.trusted(visited.seen)
+        return Look(outcome, number=self.memo.keep(outcome), reads=visited.reads)
 
-    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
-        """The oracles' judgement of `seen`, had the power failed at `state`."""
+    def learn(self, state: CrashState, look: Look, expected: int | None = None) -> int | None:
+        """Let the memo learn what a visit to this state showed, if anybody may rely on it. `expected`: the
+        number of the outcome that the memo knew for it; another one is doubt. Returns the number of the
+        outcome under which the state is known, else None. Raises DiskError.
+        """
+        if look.number is None or not self.memo.recalls:
+            return None
+        if expected is not None and isinstance(look.seen, Outcome):
+            self.memo.hold(state, self.memo.outcome(expected), look.seen)
+        if look.reads is None or not self.memo.recalls:
+            return None
+        return self.memo.learn(state, look.reads, look.number)
+
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look | None:
+        """The look at states of which the memo knows the outcome's number; None if they have to be visited
+        all the same, since they are sampled, or a check of the workload has to run. `machine`: that would
+        visit.
+        """
+        if self.memo.sampled(states[0]):
+            return None
+        outcome = self.memo.outcome(number)
+        if not self._checks:
+            return Look(outcome, recalled=True, number=number)
+        answered = self._checks.known(self._checks.question(machine, states), outcome)
+        if answered is None:
+            return None
+        trusted = self._checks.trusted(answered)
+        key = (number, trusted.checks)
+        if key not in self._checked:
+            self._checked[key] = self.memo.keep(trusted)
+        number = self._checked[key]
+        return Look(self.memo.outcome(number), recalled=True, number=number)
+
+    # --- judgement ----------------------------------------------------------------------------
+
+    def judge(self, state: CrashState, look: Look) -> Judgement:
+        """The oracles' judgement of what a look showed, had the power failed at `state`."""
+        seen, number = look.seen, look.number
         if isinstance(seen, Unseen):
             return Judgement(unknown=(seen.reason,))
         position = self.recording.position(state)
-        stretch = (self._judge.stretch(position), id(seen))
-        if stretch in self._passed and self._passed[stretch][1] <= position.begun:
+        if number is None:
+            return self._judge.judge(position, seen)
+        stretch = (self._judge.stretch(position), number)
+        if self._passed.get(stretch, position.begun + 1) <= position.begun:
             return _PASSED
-        key = (position, id(seen))
+        key = (position, number)
         known = self._judgements.get(key)
         if known is None:
-            known = (seen, self._judge.judge(position, seen))  # holds `seen`: its id is not reused
-            self._judgements[key] = known
-            if known[1] == _PASSED:
-                self._passed[stretch] = (seen, position.begun)
-        return known[1]
+            known = self._judgements[key] = self._judge.judge(position, seen)
+            if known == _PASSED:
+                self._passed[stretch] = position.begun
+        return known
 
 
 def judge_group(examiner: Examiner, group: Group, look: Look) -> JudgedGroup:
@@ -177,7 +212,7 @@ def judge_group(examiner: Examiner, group: Group, look: Look) -> JudgedGroup:
         JudgedState(
             state,
             group.content_hash,
-            examiner.judge(state, look.seen),
+            examiner.judge(state, look),
             how if state == first else How.SAME_CONTENT,
         )
         for state in group.states

@@ -1,17 +1,19 @@
-"""Exploration: all legal crash states of one recording, as far as a budget goes.
+"""The engine: one loop that visits crash states, judges what comes back, and reports it.
 
-The disk branches only where a visit read a block that may hold different contents (`Disk.explore`); it asks
-for the states that it knows no outcome of, a guest recovers them, and the disk asks again, until every
-branch ends in a known outcome. Choices are counted against two defaults, everything volatile lost and
-everything kept: depth 0 looks at these two of every moment, depth 1 at what differs from one of them in one
-block, and so on to the end.
+A case is a sequence of *crash times*. At each of them, some blocks may have landed or not; a state of the
+log's own order (`@417`) is a crash time without choices. The memo is asked for states of which it knows no
+outcome (`explore`); stations visit them; each visit is reported, then learned; the memo is asked again, until
+every branch ends in a known outcome. So the log's own order and all legal states are looked at in the same
+way, and differ in the choices only.
 
-A moment may have more states than can ever be looked at: XFS at unmount has some 20 blocks in flight, and
-recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome,
-and all of DRAWN states that are drawn at random have it as well, the moment counts as *alike* and is left.
+Choices are counted against two defaults, everything volatile lost and everything kept: pass 0 looks at these
+two of every crash time, pass 1 at what differs from one of them in one block, and so on to the end. What a
+budget does not apply to is looked at in pass 0: less would be no answer. What the budget cuts off is counted
+and said: see `Coverage`.
 
-Every outcome of a moment is judged once, at that moment's place in the history. Depth 0 is looked at whatever
-the budget: less would be no answer. What the budget cuts off beyond it is counted and said: see `Coverage`.
+A crash time may have more states than can ever be looked at: XFS at unmount has some 20 blocks in flight, and
+recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
+all of DRAWN states that are drawn at random have it as well, the crash time counts as *alike* and is left.
 """
 
 from __future__ import annotations
@@ -19,250 +21,442 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.cases.attempts import ATTEMPTS, Unseen
 from harness.cases.examine import Examiner, Group, JudgedGroup, Look, judge_group
-from harness.errors import DiskError
 from harness.guests.disk import Explored, Leaf
 from harness.guests.worker import Worker
 from harness.model import CrashState
 from harness.plan import Budget
-from harness.states import LegalStates, Moment
+from harness.states import Choices, LegalStates, Moment
 from harness.store.records import Coverage
 
-WANTED_MAX = 64
-"""States to visit per request. Each comes from another unknown end of the tree."""
-VISITS_MAX = 3
-"""How often one state is visited, should a disk process that knew its outcome be lost."""
+BATCH_MAX = 64
+"""States that are visited before the memo is asked again. Each comes from another unknown end of its tree."""
+WINDOW = 32
+"""Crash times that the memo is asked about at once. Enough for many stations; what the first ones tell
+answers the next ones.
+"""
 PAIRS = 2
-"""The depth up to which every state of an alike moment is looked at."""
+"""The depth up to which every state of an alike crash time is looked at."""
 TOO_MANY = 600
 """Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
 DRAWN = 1024
 """States drawn, each chunk lost or kept with equal chance. An outcome that takes certain contents of six
 blocks of two contents escapes all of them with a chance of 1 in 10 million, one that takes eight with 2 %.
 """
+WAIT_S = 0.2
 
 Report = Callable[[Sequence[JudgedGroup]], None]
-"""Takes states that were looked at and judged; called in the station's thread."""
+"""Takes states that were looked at and judged; called in a station's thread, one at a time."""
 
 
 @dataclass(slots=True)
-class _Spent:
-    """What an exploration has used of its budget."""
+class CrashTime:
+    """A time at which the power may fail. `ask`: its states, as the disk takes them; one state where nothing
+    is left to choose. `group`: that state's names. `begins`: the pass that looks at it first.
 
-    budget: Budget
-    begun: float = field(default_factory=time.monotonic)
-    visits: int = 0
-
-    @property
-    def all(self) -> bool:
-        return self.budget.is_spent(self.visits, time.monotonic() - self.begun)
-
-
-@dataclass(slots=True)
-class _Open:
-    """A moment that is not exhausted. `cut`: branches not followed at the depth that was looked at last.
-    `lost`: states that no guest came back from; what lies behind them is not known. `alike`: see the module.
+    Below: how far it is known. `cut`: branches that were not followed in the last pass. `blind`: states that
+    were visited and told nothing of others, so that what lies behind them is not known. `alike`: see the
+    module. `outcomes`: what was reported of it, by number. `visited`: its states that were.
     """
 
-    moment: Moment
+    ask: Choices | CrashState
+    group: Group | None = None
+    moment: Moment | None = None
+    begins: int = 0
     cut: int = 1
-    lost: int = 0
+    blind: int = 0
     alike: bool = False
-    reported: set[int] = field(default_factory=set)
-    visited: dict[int, Look] = field(default_factory=dict)
-    drawn: dict[int, Look] = field(default_factory=dict)
-    tried: dict[CrashState, int] = field(default_factory=dict)
+    told: bool = False
+    outcomes: set[int] = field(default_factory=set)
+    visited: set[CrashState] = field(default_factory=set)
+
+
+def listed(groups: Iterable[Group], begins: int = 0) -> list[CrashTime]:
+    """Crash times without choices. The states of a group are those of the log's own order, as the disk takes
+    them.
+    """
+    return [CrashTime(group.states[0], group, begins=begins) for group in groups]
+
+
+def legal_times(legal: LegalStates) -> list[CrashTime]:
+    """The crash times of all legal states."""
+    return [CrashTime(moment.choices, moment=moment) for moment in legal.moments]
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A content to be visited, at its crash time. `expected`: the outcome that the memo knows for it."""
+
+    time: CrashTime
+    group: Group
+    expected: int | None = None
+    seen: JudgedGroup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A state that the memo told of. `number`: its outcome's, if that is known. `look`: None where it has to
+    be visited.
+    """
+
+    time: CrashTime
+    states: tuple[CrashState, ...]
+    shown: CrashState
+    number: int | None = None
+    look: Look | None = None
 
 
 class Exploration:
-    """Explores in one station's thread. Deterministic for a budget in states.
+    """Looks at the crash states of one recording. Any number of stations may `work` on it at once, and what
+    is looked at, under which names, and in which order it is reported, does not depend on their number.
+    Deterministic for a budget in states.
 
-    What goes wrong with a state is reported as its UNKNOWN, and what could lie behind it stays open. `run`
-    raises DiskError where no disk process answers.
+    Invariants:
+
+    1. Every visit is reported, whatever came of it and whether or not the memo may keep it, before anything
+       that
+       was concluded from it. `coverage` refuses to answer if one was not.
+    2. A visit is reported before another one is planned by what it told.
+    3. An outcome that the memo tells is reported once for each crash time that has it.
+    4. No coverage is exhaustive if a state was visited that told nothing of others.
     """
 
     def __init__(
-        self, examiner: Examiner, worker: Worker, budget: Budget, stop: threading.Event, report: Report
+        self,
+        examiner: Examiner,
+        times: Sequence[CrashTime],
+        machine: str,
+        budget: Budget,
+        stop: threading.Event,
+        report: Report,
     ) -> None:
-        assert examiner.recording.legal is not None  # noqa: S101 - the caller's contract; tells mypy
-        self._legal: LegalStates = examiner.recording.legal
-        self._examiner, self._worker, self._stop, self._report = examiner, worker, stop, report
-        self._spent = _Spent(budget)
-        self._separate = examiner.recording.profile.contract.data != "journal"
+        """`machine`: the kind of guest that visits."""
+        self._examiner, self._times, self._machine = examiner, times, machine
+        self._budget, self._stop, self._report = budget, stop, report
+        contract, checks = examiner.recording.profile.contract, examiner.recording.workload.checks
+        # A block of data alone decides nothing but the judgement of its own bytes, unless the journal holds
+        # data, or a check of the workload reads several of them.
+        self._separate = contract.data != "journal" and not checks
+        self._begun = time.monotonic()
+        self._changed = threading.Condition()
+        self._pass = 0
+        self._left = [t for t in times if t.begins == 0]
+        self._drawn: list[tuple[CrashTime, list[CrashTime]]] = []
+        self._batch: list[_Visit] = []
+        self._queue: deque[_Visit] = deque()
+        self._reported = 0
+        self._visits = 0
+        self._visits_told = 0
+        self._recalled: list[_Found] = []
+        self._plain: deque[tuple[int, Group, CrashTime]] | None = None
+        self._ended = False
+        self._complete = False
+        self._why = ""
 
-    def run(self) -> Coverage:
-        """Look at everything, or as much as the budget allows."""
-        moments = [_Open(m) for m in self._legal.moments]
-        left, losses = moments, 0
-        while left:
-            done = self._deepen(left, losses)
-            left = [o for o in left if o.cut]
-            if not self._examiner.recalls and not self._examiner.doubt:
-                return self._defaults()
-            if not done:
-                return self._coverage(moments, losses - 1, self._why())
-            losses += 1
-        if any(o.lost for o in moments):
-            return self._coverage(moments, losses - 1, "states of which every guest was lost")
-        return self._coverage(moments, None, "")
+    # --- stations -----------------------------------------------------------------------------
 
-    def _defaults(self) -> Coverage:
-        """Without a memo no two states are known to be alike: look at the two defaults of each moment, and
-        at equal contents once.
+    def work(self, worker: Worker) -> None:
+        """Visit states with this worker until there are none left. Raises DiskError where no disk process
+        answers for the memo, in one of the threads that work.
         """
-        moments = self._legal.moments
-        states = [
-            self._legal.name(m, lost)
-            for m in moments
-            for lost in (m.choices.absent, (*m.choices.absent, *m.choices.volatile))
-        ]
-        states = list(dict.fromkeys(states))
-        disk = self._worker.show(self._examiner.recording.target)
-        groups: dict[str, list[CrashState]] = {}
-        for state, content in zip(states, disk.hashes([self._legal.on_disk(s) for s in states]), strict=True):
-            groups.setdefault(content, []).append(state)
-        done = True
-        for content, of_it in groups.items():
-            if done := not self._stop.is_set():
-                look = self._examiner.look(self._worker, of_it, self._stop)
-                self._spent.visits += 1
-                self._report([judge_group(self._examiner, Group(content, tuple(of_it)), look)])
-        why = "what fsck or a repair program reads cannot be followed, so no two states are known to be alike"
-        volatile = sum(1 for m in moments if m.choices.volatile)
-        return Coverage(len(moments), 0 if done else -1, volatile, self._spent.visits, why)
+        while (visit := self._take()) is not None:
+            look = self._examiner.visit(worker, visit.group.states, self._stop)
+            self._put(visit, judge_group(self._examiner, visit.group, look))
 
-    def _deepen(self, left: Sequence[_Open], losses: int) -> bool:
-        """Look at every state of these moments with at most `losses` deviations. False: not at all of
-        them.
+    @property
+    def visits(self) -> int:
+        """How many were planned by now."""
+        return self._visits
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to visit, so that `coverage` may be asked."""
+        return self._ended
+
+    def reopen(self) -> bool:
+        """Whether stations have to work on it again: after its end, somebody found the memo in doubt, and it
+        had answered something.
         """
-        return all(
-            not self._over(losses) and self._moment(one, losses) and (losses != PAIRS or self._compare(one))
-            for one in left
-        )
+        with self._changed:
+            if self._plain is None and self._recalled and self._examiner.memo.doubt:
+                self._ended = False
+            return not self._ended
 
-    def _over(self, losses: int) -> bool:
-        beyond_budget = losses > 0 and self._spent.all
-        return beyond_budget or self._stop.is_set() or not self._examiner.recalls
-
-    def _moment(self, one: _Open, losses: int) -> bool:
-        """As `_deepen`, for one moment."""
-        while True:
-            found = self._explore(one.moment, losses)
-            self._tell(one, found.leaves)
-            one.cut, one.lost = found.cut, len(found.wanted)
-            named = [self._name(one.moment, s) for s in found.wanted]
-            wanted = [s for s in named if one.tried.get(s, 0) < VISITS_MAX]
-            if not wanted:
-                return True
-            for state in wanted:
-                if self._over(losses):
-                    return False
-                self._visit(one, state)
-
-    def _explore(self, moment: Moment, losses: int) -> Explored:
-        """Ask the disk; another one, should it be lost. Raises DiskError when that did not help."""
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                disk = self._worker.show(self._examiner.recording.target)
-                return disk.explore(
-                    moment.choices, losses=losses, separate_data=self._separate, wanted_max=WANTED_MAX
-                )
-            except DiskError:
-                self._worker.close()
-                if attempt == ATTEMPTS or self._stop.is_set():
+    def _take(self) -> _Visit | None:
+        """The next state to visit; waits for what others visit, if that decides it. None: no more."""
+        with self._changed:
+            while not (self._ended or self._stop.is_set()):
+                if self._queue:
+                    return self._queue.popleft()
+                if self._reported < len(self._batch):
+                    self._changed.wait(WAIT_S)
+                    continue
+                try:
+                    self._plan()
+                except BaseException:
+                    self._ended = True
                     raise
-        raise AssertionError("the loop returns or raises")
+                finally:
+                    self._changed.notify_all()
+            return None
 
-    def _name(self, moment: Moment, state: CrashState) -> CrashState:
-        """The name of a state that the disk told, in chunks."""
-        return self._legal.name(moment, state.dropped)
+    def _put(self, visit: _Visit, seen: JudgedGroup) -> None:
+        """Take what a visit showed. Visits are reported and learned in the order of the plan."""
+        with self._changed:
+            visit.seen = seen
+            while self._reported < len(self._batch):
+                first = self._batch[self._reported]
+                if first.seen is None:
+                    break
+                self._reported += 1
+                self._take_in(first, first.seen)
+            self._changed.notify_all()
 
-    def _visit(self, one: _Open, state: CrashState) -> None:
-        """Recover a state in a guest. Its outcome is reported as a leaf, once the disk knows it."""
-        one.tried[state] = one.tried.get(state, 0) + 1
-        self._spent.visits += 1
-        look = self._examiner.look(self._worker, [state], self._stop)
-        if isinstance(look.seen, Unseen):
-            one.tried[state] = VISITS_MAX
-            self._report([judge_group(self._examiner, Group("", (state,)), look)])
-        elif not look.recalled:
-            one.visited[id(look.seen)] = look
+    def _take_in(self, visit: _Visit, seen: JudgedGroup) -> None:
+        state, time_ = visit.group.states[0], visit.time
+        time_.visited.add(state)
+        time_.told = True
+        try:
+            number = self._examiner.learn(state, seen.look, visit.expected)
+        except BaseException:
+            self._ended = True
+            raise
+        finally:
+            self._report([seen])
+            self._visits_told += 1
+        if number is not None:
+            time_.outcomes.add(number)
 
-    # --- alike moments ------------------------------------------------------------------------
+    # --- planning -----------------------------------------------------------------------------
 
-    def _compare(self, one: _Open) -> bool:
-        """Find out whether a moment with too many states is alike. False: the budget or a stop ended that."""
-        if one.cut <= TOO_MANY or one.lost:
-            return True
-        first, *others = (self._examiner.outcome(number) for number in one.reported)
-        if not all(self._examiner.same(first, other) for other in others):
-            return True
-        alike, states = True, self._drawn(one.moment)
-        hashes = self._worker.show(self._examiner.recording.target).hashes(
-            [self._legal.on_disk(state) for state in states]
+    def _plan(self) -> None:
+        """Make the next batch, or end."""
+        self._batch, self._reported = [], 0
+        while not (self._batch or self._ended or self._stop.is_set()):
+            if self._plain is not None or not self._examiner.memo.recalls:
+                self._plan_plainly()
+            elif self._left:
+                self._plan_by_memo()
+            else:
+                self._next_pass()
+        self._visits += len(self._batch)
+        self._queue = deque(self._batch)
+
+    def _end(self, *, complete: bool, why: str = "") -> None:
+        self._ended, self._complete, self._why = True, complete, why
+
+    def _is_late(self) -> bool:
+        """Whether the budget's time is up; it does not apply to pass 0."""
+        return self._pass > 0 and self._budget.is_spent(-1, time.monotonic() - self._begun)
+
+    def _room(self) -> int:
+        """How many states may be visited next."""
+        if self._pass == 0 or self._budget.visits is None:
+            return BATCH_MAX
+        return max(0, min(BATCH_MAX, self._budget.visits - self._visits))
+
+    def _end_by_budget(self) -> None:
+        for one in self._left:
+            one.cut = max(one.cut, 1)  # nobody knows what else it has
+        self._batch = []
+        self._end(complete=False, why=f"the budget: {self._budget.text}")
+
+    def _plan_by_memo(self) -> None:
+        """Ask of the first crash times. What the memo tells of them is reported even if nothing more may be
+        visited.
+        """
+        if self._is_late():
+            self._end_by_budget()
+            return
+        window, room = self._left[:WINDOW], self._room()
+        found: list[_Found] = []
+        done: set[int] = set()
+        explored = self._examiner.memo.explore(
+            [t.ask for t in window], losses=self._pass, separate_data=self._separate, wanted_max=max(1, room)
         )
-        for state, content in zip(states, hashes, strict=True):
-            if self._over(PAIRS):
-                return False
-            look = self._examiner.look(self._worker, [state], self._stop)
-            self._spent.visits += not look.recalled
-            self._report([judge_group(self._examiner, Group(content, (state,)), look)])
-            one.drawn[id(look.seen)] = look
-            alike &= not isinstance(look.seen, Unseen) and self._examiner.same(first, look.seen)
-        if alike:
-            one.alike, one.cut = True, 0
-        return True
+        for one, told in zip(window, explored, strict=True):
+            known, unknown = list(self._known(one, told.leaves)), list(self._unknown(one, told))
+            found += [*known, *unknown]
+            one.cut, one.blind = told.cut, len(told.wanted) - len(unknown)
+            if not unknown and not told.waits:
+                done.add(id(one))
+        self._left = [t for t in window if id(t) not in done] + self._left[WINDOW:]
+        self._go_to(found)
+        if self._batch and not room:
+            self._left += [v.time for v in self._batch]
+            self._end_by_budget()
 
-    def _drawn(self, moment: Moment) -> list[CrashState]:
-        """The states to draw at a moment, the same in every run."""
-        choices, chance = moment.choices, random.Random(moment.entry)  # noqa: S311  # no secret
-        found = []
+    def _known(self, one: CrashTime, leaves: Sequence[Leaf]) -> Iterator[_Found]:
+        """The outcomes of a crash time that were not reported for it yet."""
+        for leaf in leaves:
+            if leaf.outcome in one.outcomes:
+                continue
+            one.outcomes.add(leaf.outcome)
+            states = self._names(one, leaf.state)
+            look = self._examiner.known(leaf.outcome, self._machine, states)
+            yield _Found(one, states, leaf.state, leaf.outcome, look)
+
+    def _unknown(self, one: CrashTime, told: Explored) -> Iterator[_Found]:
+        """The states of a crash time that have to be visited, and were not yet."""
+        for shown in told.wanted:
+            states = self._names(one, shown)
+            if states[0] not in one.visited:
+                yield _Found(one, states, shown)
+
+    def _names(self, one: CrashTime, shown: CrashState) -> tuple[CrashState, ...]:
+        """The names of a state that the disk told."""
+        if one.group is not None:
+            return one.group.states
+        assert one.moment is not None  # noqa: S101 - the one or the other, see `CrashTime`; tells mypy
+        return (self._legal.name(one.moment, shown.dropped),)
+
+    @property
+    def _legal(self) -> LegalStates:
+        legal = self._examiner.recording.legal
+        assert legal is not None  # noqa: S101 - only legal states have choices; tells mypy
+        return legal
+
+    def _go_to(self, found: Sequence[_Found]) -> None:
+        """Report what the memo tells, and plan visits to the rest."""
+        unhashed = [f for f in found if f.time.group is None]
+        hashes = self._examiner.memo.hashes([f.shown for f in unhashed]) if unhashed else []
+        contents = {id(f): content for f, content in zip(unhashed, hashes, strict=True)}
+        recalled: list[JudgedGroup] = []
+        for one in found:
+            group = one.time.group or Group(contents[id(one)], one.states)
+            if one.look is None:
+                self._batch.append(_Visit(one.time, group, one.number))
+            else:
+                one.time.told = True
+                self._recalled.append(one)
+                recalled.append(judge_group(self._examiner, group, one.look))
+        if recalled:
+            self._report(recalled)
+
+    # --- passes, and what is drawn ------------------------------------------------------------
+
+    def _next_pass(self) -> None:
+        if (
+            self._pass == PAIRS
+            and not self._drawn
+            and (too_many := [t for t in self._times if self._is_large(t)])
+        ):
+            self._drawn = [(one, self._draw(one)) for one in too_many]
+            self._left = [t for _, drawn in self._drawn for t in drawn]
+            return
+        for one, drawn in self._drawn:
+            if self._are_alike(one, drawn):
+                one.alike, one.cut = True, 0
+        self._drawn = []
+        self._pass += 1
+        unfinished = [t for t in self._times if t.begins >= self._pass or t.cut]
+        self._left = [t for t in unfinished if t.begins <= self._pass]
+        if not unfinished:
+            blind = any(t.blind for t in self._times)
+            self._end(complete=not blind, why=_BLIND if blind else "")
+
+    def _is_large(self, one: CrashTime) -> bool:
+        """Whether a crash time has more states than can be looked at, and all that was seen of it came back
+        the same.
+        """
+        if one.cut <= TOO_MANY or one.blind or not one.outcomes:
+            return False
+        first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
+        return all(self._examiner.memo.same(first, other) for other in others)
+
+    def _draw(self, one: CrashTime) -> list[CrashTime]:
+        """States of a crash time drawn at random, the same in every run, as crash times without choices."""
+        assert one.moment is not None  # noqa: S101 - it has choices; tells mypy
+        choices, chance = one.moment.choices, random.Random(one.moment.entry)  # noqa: S311  # no secret
+        names = []
         for _ in range(DRAWN):
             lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
-            found.append(self._legal.name(moment, (*choices.absent, *lost)))
-        return found
+            names.append(self._legal.name(one.moment, (*choices.absent, *lost)))
+        shown = [self._legal.on_disk(name) for name in names]
+        hashes = self._examiner.memo.hashes(shown)
+        return [
+            CrashTime(state, Group(content, (name,)))
+            for name, state, content in zip(names, shown, hashes, strict=True)
+        ]
 
-    # --- leaves -------------------------------------------------------------------------------
+    def _are_alike(self, one: CrashTime, drawn: Sequence[CrashTime]) -> bool:
+        if any(t.blind or not t.outcomes for t in drawn):
+            return False
+        numbers = {number for t in (one, *drawn) for number in t.outcomes}
+        first, *others = (self._examiner.memo.outcome(number) for number in numbers)
+        return all(self._examiner.memo.same(first, other) for other in others)
 
-    def _tell(self, one: _Open, leaves: Sequence[Leaf]) -> None:
-        """Judge and report the leaves that are new."""
-        new = [leaf for leaf in leaves if leaf.outcome not in one.reported]
-        one.reported.update(leaf.outcome for leaf in new)
-        new = [leaf for leaf in new if id(self._examiner.outcome(leaf.outcome)) not in one.drawn]
-        if not new:
-            return
-        states = [self._name(one.moment, leaf.state) for leaf in new]
-        hashes = self._worker.disk.hashes([leaf.state for leaf in new])
-        looks = [self._look(one, leaf, state) for leaf, state in zip(new, states, strict=True)]
-        self._report(
-            [
-                judge_group(self._examiner, Group(content, (state,)), look)
-                for state, content, look in zip(states, hashes, looks, strict=True)
-            ]
-        )
+    # --- without a memo -----------------------------------------------------------------------
 
-    def _look(self, one: _Open, leaf: Leaf, state: CrashState) -> Look:
-        """What was seen of a leaf: at this moment, at another one, or in a guest once more."""
-        if (visited := one.visited.get(id(self._examiner.outcome(leaf.outcome)))) is not None:
-            return visited
-        known = self._examiner.known(leaf.outcome, state)
-        if known is not None:
-            return known
-        look = self._examiner.look(self._worker, [state], self._stop)
-        self._spent.visits += not look.recalled
-        return look
+    def _plan_plainly(self) -> None:
+        """Without a memo no two states are known to be alike: look at the defaults of each crash time, at
+        equal contents once, and again at what a memo in doubt had answered.
+        """
+        if self._plain is None:
+            self._plain = deque(self._by_content())
+        while self._plain and len(self._batch) < max(1, self._room()):
+            self._pass = self._plain[0][0]
+            if self._is_late() or not self._room():
+                break
+            _, group, one = self._plain.popleft()
+            self._batch.append(_Visit(one, group))
+        if not self._batch:
+            cut = bool(self._plain)
+            why = f"the budget: {self._budget.text}" if cut else self._examiner.memo.doubt or _NO_MEMO
+            self._end(complete=False, why=why)
 
-    def _coverage(self, moments: Sequence[_Open], losses: int | None, why: str) -> Coverage:
-        alike = sum(o.alike for o in moments)
+    def _by_content(self) -> list[tuple[int, Group, CrashTime]]:
+        """What to visit, by the pass that does: each content once, with all of its states."""
+        again = self._recalled if self._examiner.memo.doubt else []
+        found = [_Found(f.time, f.states, f.shown) for f in again]
+        for one in self._times:
+            if isinstance(one.ask, CrashState):
+                found += [] if one.told else [_Found(one, self._names(one, one.ask), one.ask)]
+            else:
+                defaults = dict.fromkeys([one.ask.state(False), one.ask.state(True)])
+                named = [_Found(one, self._names(one, shown), shown) for shown in defaults]
+                found += [f for f in named if f.states[0] not in one.visited]
+        hashes = self._examiner.memo.hashes([f.shown for f in found]) if found else []
+        contents: dict[str, dict[CrashState, _Found]] = {}
+        for one_, content in zip(found, hashes, strict=True):
+            contents.setdefault(content, {}).update(dict.fromkeys(one_.states, one_))
+        plain = []
+        for content, states in contents.items():
+            begins = min(f.time.begins for f in states.values())
+            plain.append((begins, Group(content, tuple(states)), next(iter(states.values())).time))
+            for f in states.values():
+                f.time.told = True
+        return sorted(plain, key=lambda p: p[0])
+
+    # --- coverage -----------------------------------------------------------------------------
+
+    def coverage(self) -> Coverage | None:
+        """How far the case was looked at; None: without choices, at all of it. Ask once it has `ended`."""
+        visited = self._visits - len(self._queue)
+        if self._visits_told != visited:
+            raise RuntimeError(f"{visited} states were visited, {self._visits_told} of them reported")
+        if not any(t.moment for t in self._times):
+            left = len(self._plain or ()) + sum(1 for t in self._times if not t.told)
+            return Coverage(0, -1, left, self._visits, self._why) if left else None
+        if self._plain is not None:
+            return self._of_defaults(len(self._plain))
+        alike, ambiguous = sum(t.alike for t in self._times), self._legal.ambiguous
+        losses = None if self._complete and not ambiguous else self._pass - 1
         if alike:
             losses = PAIRS if losses is None else min(losses, PAIRS)
-        left = sum(o.cut + o.lost for o in moments)
-        return Coverage(len(moments), losses, left, self._spent.visits, why, alike, alike * DRAWN)
+        left = sum(t.cut + t.blind for t in self._times) + ambiguous
+        why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
+        return Coverage(len(self._times), losses, left, self._visits, why, alike, alike * DRAWN)
 
-    def _why(self) -> str:
-        """Why the exploration ends before its end."""
-        return self._examiner.doubt or f"the budget: {self._spent.budget.text}"
+    def _of_defaults(self, left: int) -> Coverage:
+        volatile = sum(1 for t in self._times if t.moment and t.moment.choices.volatile)
+        return Coverage(len(self._times), -1 if left else 0, volatile + left, self._visits, self._why)
+
+
+_BLIND = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
+_AMBIGUOUS = "at {} crash times the events do not tell which of two flushes completed first"
+_NO_MEMO = "what fsck or a repair program reads cannot be followed, so no two states are known to be alike"

@@ -1,4 +1,4 @@
-"""The memo: recalls outcomes of crash states by the blocks of the disk that were read."""
+"""The memo: owns the outcomes of a recording, and knows which crash states have them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from harness.cases.fsck_reads import FsckReads
 from harness.cases.recording import Recording
 from harness.errors import DiskError
-from harness.guests.worker import Worker
+from harness.guests.disk import Disk, Explored, Reads
 from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
+from harness.states import Choices
+
+RESTARTS = 3
+"""Disk processes that are tried for one question."""
+
+T = TypeVar("T")
 
 
 class OutcomeMemo:
-    """Recovery, walk and fsck are assumed to be deterministic: a state has the outcome of an earlier one if
-    the two agree in every block that was read there, and no guest is needed. Each disk process keeps the
-    numbers and the contents of those blocks under a number; the outcomes of these numbers are here.
+    """Every outcome of a recording has its number here, which is its key everywhere else.
+
+    Recovery, walk and fsck are assumed to be deterministic: a state has the outcome of an earlier one if the
+    two agree in every block that was read there, and no guest is needed. A disk process of the memo's own,
+    which no guest uses, keeps a tree of the visits by the blocks that they read (`learn`), and says of any
+    states what it knows (`explore`). Should it be lost, another one learns all of them again.
 
     The assumption is tested: a share of the states that could be recalled is recovered in a guest anyway
-    (`sampled`, then `hold`). A difference is *doubt*: it ends the memo of this recording.
+    (`sampled`), and `learn` compares. A difference is *doubt*: it ends the memo of this recording.
 
     Thread-safe. Invariants:
 
-    1. Only outcomes from a guest are remembered, never recalled ones.
-    2. Nothing is recalled after doubt, nor after an fsck whose reads could not be traced. Both are final.
-    3. Doubt is stored before it is visible: `on_doubt` has returned when `doubt` first returns it, and when
-       the look that found it returns. (If `on_doubt` raises, `doubt` still returns it.)
-    4. Callers may hold recalled answers when doubt arises. They have to revoke those; see
+    1. Whether an outcome may be recalled decides nothing else: who visits a state reports it first.
+    2. Only outcomes from a guest are learned, never recalled ones.
+    3. Nothing is recalled after doubt, nor after an fsck whose reads could not be traced. Both are final.
+    4. Doubt is stored before it is visible: `on_doubt` has returned when `doubt` first returns it, and when
+       the `learn` that found it returns. (If `on_doubt` raises, `doubt` still returns it.)
+    5. Callers may hold recalled answers when doubt arises. They have to revoke those; see
        `harness.cases.casework`.
     """
 
@@ -42,11 +52,19 @@ class OutcomeMemo:
         self._sample_rate = sample_rate
         self._errors = [re.compile(p) for p in recording.profile.console.errors]
         self._outcomes: list[Outcome] = []
+        self._learned: list[tuple[CrashState, Reads, int]] = []
         self._adding = threading.Lock()
+        self._asking = threading.Lock()
+        self._disk: Disk | None = None
         self._doubting = threading.Lock()
         self._doubt = doubt
         self._on_doubt = on_doubt
         self._recalls = not doubt
+
+    def close(self) -> None:
+        """End the disk process. The memo may be used on: another one is started."""
+        with self._asking:
+            self._end_disk()
 
     def turn_off(self) -> None:
         """Recall nothing from now on, for a reason other than doubt."""
@@ -63,49 +81,82 @@ class OutcomeMemo:
         with self._doubting:
             return self._doubt
 
-    # --- answers ------------------------------------------------------------------------------
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def keep(self, outcome: Outcome) -> int:
+        """Own an outcome. Returns its number."""
+        with self._adding:
+            self._outcomes.append(outcome)
+            return len(self._outcomes) - 1
 
     def outcome(self, number: int) -> Outcome:
-        """The outcome of which the disk knows this number. Raises DiskError for one that is not known."""
+        """The outcome of that number. Raises DiskError for one that is not known."""
         if not 0 <= number < len(self._outcomes):
             raise DiskError(f"outcome {number} was recalled, and {len(self._outcomes)} are known")
         return self._outcomes[number]
 
-    def recall(self, worker: Worker, state: CrashState) -> Outcome | None:
+    # --- which states have them ---------------------------------------------------------------
+
+    def learn(self, state: CrashState, reads: Reads, number: int) -> int:
+        """From now on, states that agree with this one in what a visit read of it have this outcome. Returns
+        the number of the outcome that they have: another one, if that was known before. The two are compared.
+        Raises DiskError.
+        """
+        shown = self._recording.on_disk(state)
+        earlier = self._ask(lambda disk: disk.learn(shown, reads, number))
+        if earlier is None or earlier == number:
+            self._learned.append((shown, reads, number))
+            return number
+        self.hold(state, self.outcome(earlier), self.outcome(number))
+        return earlier
+
+    def explore(
+        self, moments: Sequence[Choices | CrashState], *, losses: int, separate_data: bool, wanted_max: int
+    ) -> list[Explored]:
+        """As `Disk.explore`; states are named as the disk takes them."""
+        return self._ask(
+            lambda disk: disk.explore(
+                moments, losses=losses, separate_data=separate_data, wanted_max=wanted_max
+            )
+        )
+
+    def recall(self, state: CrashState) -> int | None:
         """The outcome of an earlier state that agrees with this one in every block read there, if any."""
         if not self._recalls:
             return None
-        try:
-            disk = worker.show(self._recording.target)
-            (number,) = disk.recall([self._recording.on_disk(state)])
-            return None if number is None else self.outcome(number)
-        except DiskError:
-            worker.close()
-            return None
+        shown = self._recording.on_disk(state)
+        (number,) = self._ask(lambda disk: disk.recall([shown]))
+        return number
 
-    def remember(
-        self,
-        worker: Worker,
-        state: CrashState,
-        outcome: Outcome,
-        fsck: FsckReads,
-        used: Sequence[int] | None = (),
-    ) -> None:
-        """Keep the outcome of the state that the worker's disk shows, by the blocks that were read for it.
-        `used`: those that were read while it was written to; None: nobody may rely on this outcome.
-        """
-        if not self._recalls or used is None:
-            return
-        if fsck.blocks is None:
-            self.turn_off()  # what this fsck reads cannot be known
-            return
-        with self._adding:
-            number = len(self._outcomes)
-            self._outcomes.append(outcome)
-        worker.disk.also_read((*fsck.blocks, *used))
-        earlier = worker.disk.remember(number)
-        if earlier is not None:
-            self.hold(state, self._outcomes[earlier], outcome)
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        """Of the contents of states, named as the disk takes them."""
+        return self._ask(lambda disk: disk.hashes(states))
+
+    def _ask(self, question: Callable[[Disk], T]) -> T:
+        """Ask the disk; another one, should it be lost. Raises DiskError when that did not help."""
+        with self._asking:
+            for left in reversed(range(RESTARTS)):
+                try:
+                    return question(self._the_disk())
+                except DiskError:
+                    self._end_disk()
+                    if not left:
+                        raise
+            raise AssertionError("the loop returns or raises")
+
+    def _the_disk(self) -> Disk:
+        if self._disk is None:
+            self._disk = Disk()
+            target = self._recording.target
+            self._disk.open(target.base, target.log, target.order)
+            for shown, reads, number in self._learned:
+                self._disk.learn(shown, reads, number)
+        return self._disk
+
+    def _end_disk(self) -> None:
+        disk, self._disk = self._disk, None
+        if disk is not None:
+            disk.close()
 
     # --- doubt --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A budget for the states of the log's own order: which contents are looked at, and in which order.
+"""A budget for the states of the log's own order: which contents are looked at first, and in which order.
 
 Those at persistence points come first, whatever the budget. Then come the others, evenly spread over the log,
 closer and closer together.
@@ -6,11 +6,10 @@ closer and closer together.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator, Sequence
 
 from harness.cases.examine import Group
+from harness.cases.exploration import CrashTime, listed
 from harness.model import CrashState, History, OperationFlag, OperationKind
 from harness.plan import Budget
 
@@ -26,37 +25,17 @@ _PERSIST = frozenset(
 _PERSIST_FLAGS = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFlag.SYNC_RANGE})
 
 
-class Selection:
-    """What to look at of one case. `groups`: in this order. Its clock begins when it is made.
-
-    The choice by a number of states is the same in every run; that by time depends on the machine. Any thread
-    may call `take`.
+def in_turn(groups: Sequence[Group], history: History, budget: Budget) -> list[CrashTime]:
+    """The contents as crash times, in the order in which they are looked at: in that of the log, which is
+    quicker since neighbours differ little, unless a budget may end before all of them were.
     """
-
-    def __init__(self, groups: Sequence[Group], history: History, budget: Budget) -> None:
-        self._budget = budget
-        self._begun = time.monotonic()
-        self._lock = threading.Lock()
-        places = _at_persistence(history)
-        first = [g for g in groups if any(_is_prefix(s) and s.prefix in places for s in g.states)]
-        self._first = {g.content_hash for g in first}
-        others = list(_spread([g for g in groups if g.content_hash not in self._first]))
-        if budget.visits is not None:
-            others = others[: max(0, budget.visits - len(first))]
-        self.groups = [*first, *others]
-        if budget.seconds is None:  # neighbours differ little, which is quicker
-            chosen = {g.content_hash for g in self.groups}
-            self.groups = [g for g in groups if g.content_hash in chosen]
-        self._taken: set[str] = set()
-
-    def take(self, group: Group) -> bool:
-        """Whether to look at this content now: the budget is not used up, or does not apply to it."""
-        with self._lock:
-            spent = self._budget.is_spent(-1, time.monotonic() - self._begun)
-            if spent and group.content_hash not in self._first | self._taken:
-                return False
-            self._taken.add(group.content_hash)
-            return True
+    if budget == Budget():
+        return listed(groups)
+    places = _at_persistence(history)
+    first = [g for g in groups if any(_is_prefix(s) and s.prefix in places for s in g.states)]
+    known = {g.content_hash for g in first}
+    others = _spread([g for g in groups if g.content_hash not in known])
+    return [*listed(first), *listed(others, begins=1)]
 
 
 def _is_prefix(state: CrashState) -> bool:

@@ -53,7 +53,7 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
             recording = record(worker, profile, workload, case, base, kept, scratch)
             outputs = tuple(worker.outputs)
             examiner = Examiner(recording)
-            seen = examiner.look(worker, [recording.end], threading.Event()).seen
+            look = examiner.visit(worker, [recording.end], threading.Event())
         told = recording.history.acknowledgements
         return Tried(
             workload,
@@ -61,8 +61,8 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
             outputs,
             tuple(a.text for a in told),
             len(recording.write_log.entries),
-            seen,
-            examiner.judge(recording.end, seen),
+            look.seen,
+            examiner.judge(recording.end, look),
         )
     finally:
         folder.remove()

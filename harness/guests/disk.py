@@ -64,8 +64,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The 4 KiB blocks that a visit read of its state, in the order of first reading. `data`: those of them that
-    were read for files' contents alone.
+    """The 4 KiB blocks that a visit read of its state, in the order of first reading. `data`: those of them
+    that were read for files' contents alone.
     """
 
     blocks: tuple[int, ...]
@@ -90,9 +90,9 @@ class Leaf:
 @dataclass(frozen=True, slots=True)
 class Explored:
     """A moment as far as it is known. `wanted`: states to visit, each from another unknown end of the memo's
-    tree. `waits`: what an earlier moment of the same request wants may tell more of this one, or the answer had
-    no room for it. With either of them the rest counts only part of the moment. `cut`: branches that were not
-    followed; 0: `leaves` are complete.
+    tree. `waits`: what an earlier moment of the same request wants may tell more of this one, or the answer
+    had no room for it. With either of them the rest counts only part of the moment. `cut`: branches that were
+    not followed; 0: `leaves` are complete.
     """
 
     wanted: tuple[CrashState, ...]
@@ -268,8 +268,8 @@ class Disk:
         return Reads(tuple(were.blocks), tuple(were.data))
 
     def learn(self, state: CrashState, reads: Reads, outcome: int) -> int | None:
-        """As `remember`, for a state that another disk with the same base image and log showed, and what was read
-        of it there.
+        """As `remember`, for a state that another disk with the same base image and log showed, and what was
+        read of it there.
         """
         request = wire.Learn(
             state=wire.State.of(state), blocks=list(reads.blocks), data=list(reads.data), outcome=outcome
@@ -286,18 +286,18 @@ class Disk:
         leaves_max: int = EXPLORED_MAX,
     ) -> list[Explored]:
         """Which outcomes the states of each moment may have, as far as the remembered visits tell, and which
-        states have to be visited to know more. A state is a moment without choices; others need a device opened
-        with an order. `wanted_max` and `leaves_max` are for all moments together.
+        states have to be visited to know more. A state is a moment without choices; others need a device
+        opened with an order. `wanted_max` and `leaves_max` are for all moments together.
 
         Visit each wanted state, let the disk `learn` its outcome, and ask again, until none is wanted: then
-        `leaves` are all outcomes of the moment within `losses`, each once. No two wanted states, of one moment or of
-        several, agree in all that is known to matter: their visits may be made at the same time.
+        `leaves` are all outcomes of the moment within `losses`, each once. No two wanted states, of one
+        moment or of several, agree in all that is known to matter: their visits may be made at the same time.
 
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or, if it is the
-        first moment's, a block of too many contents (more than 65,536).
+        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or, if it is
+        the first moment's, a block of too many contents (more than 65,536).
         """
         request = wire.Explore(
             moments=[_moment(m) for m in moments],

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cases.casework import enumerate_states, group_by_content, look_at
 from harness.cases.examine import Examiner, JudgedGroup
-from harness.cases.exploration import Exploration
-from harness.cases.recording import Recording, by_times, make_base, record
+from harness.cases.exploration import Exploration, legal_times, listed
+from harness.cases.listing import groups_of
+from harness.cases.recording import by_times, make_base, record
 from harness.cases.settle import settle
 from harness.filesystems.profiles import Profile
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.model import CaseId, CrashState, Operation, Violation, Workload
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout
 from harness.trust import Named, chosen_kernel
@@ -82,29 +82,22 @@ def violations(
     recording = record(bench.recorder, profile, workload, case, bench.base, kept, bench.directory)
     if bench.plan.unit_sectors is not None:
         recording, _ = by_times(recording, bench.plan.unit_sectors)
+    examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
     try:
-        examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
-        if recording.legal is not None:
-            return _among_legal(bench, examiner, enough)
-        return _among_listed(bench, examiner, recording, enough)
+        return _among(bench, examiner, enough)
     finally:
+        examiner.close()
         recording.log.unlink()
 
 
-def _among_listed(bench: Bench, examiner: Examiner, recording: Recording, enough: Enough) -> list[Violated]:
-    states = enumerate_states(bench.plan.fault_models, recording)
-    hashes = bench.judge.show(recording.target).hashes(states)
-    found: list[Violated] = []
-    for group in group_by_content(states, hashes):
-        found += _violated(look_at(examiner, bench.judge, group, threading.Event()))
-        if any(enough(violation) for _, violation in found):
-            break
-    return found
-
-
-def _among_legal(bench: Bench, examiner: Examiner, enough: Enough) -> list[Violated]:
-    """Among all legal states, within the run's budget."""
+def _among(bench: Bench, examiner: Examiner, enough: Enough) -> list[Violated]:
+    """Among the states that the run looked at, within its budget for legal ones."""
     stop, found = threading.Event(), []
+    legal, budget = examiner.recording.legal, Budget()
+    if legal is not None:
+        times, budget = legal_times(legal), bench.plan.budget
+    else:
+        times = listed(groups_of(bench.plan.fault_models, examiner))
 
     def report(seen: Sequence[JudgedGroup]) -> None:
         for violated in map(_violated, seen):
@@ -112,7 +105,7 @@ def _among_legal(bench: Bench, examiner: Examiner, enough: Enough) -> list[Viola
             if any(enough(violation) for _, violation in violated):
                 stop.set()
 
-    Exploration(examiner, bench.judge, bench.plan.budget, stop, report).run()
+    Exploration(examiner, times, bench.judge.machine_name, budget, stop, report).work(bench.judge)
     return found
 
 

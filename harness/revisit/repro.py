@@ -221,12 +221,12 @@ def reproduce(shown: Scene) -> Reproduction:
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        outcome = examiner.look(worker, [state], threading.Event()).seen
+        look = examiner.visit(worker, [state], threading.Event())
     return Reproduction(
         shown.point,
         shown.kernel,
-        outcome,
-        examiner.judge(state, outcome),
+        look.seen,
+        examiner.judge(state, look),
         shown.recorded_on,
         shown.record_anew,
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness import run
-from harness.cases.casework import group_by_content
+from harness.cases.listing import group_by_content
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.progress import Lines

@@ -15,13 +15,15 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unseen
-from harness.cases.casework import Casework, EnoughDone, enumerate_states
+from harness.cases.casework import Casework, EnoughDone
 from harness.cases.examine import Look
+from harness.cases.listing import enumerate_states
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
+from harness.guests.disk import Explored, Leaf
 from harness.guests.worker import Worker
 from harness.model import (
     CaseId,
@@ -78,25 +80,50 @@ class Script:
 
 
 class FakeWorker:
-    """`show` is what tells contents apart."""
+    """A machine's name."""
 
     def __init__(self, script: Script, machine_name: str) -> None:
         self.script, self.machine_name = script, machine_name
-
-    def show(self, *_: object) -> FakeWorker:
-        return self
 
     def require_hope(self) -> None:
         if self.script.hopeless:
             raise NeverBoots("3 guests in a row did not come up")
 
-    def hashes(self, states: Sequence[CrashState]) -> list[str]:
-        return [f"{self.script.holds(s.prefix)}" for s in states]
-
     def kill(self) -> None:
         """No guest to end."""
 
     close = stop = kill
+
+
+class FakeMemo:
+    """Knows what was learned, and from the start what the script says is recalled. A prefix has its own
+    number.
+    """
+
+    def __init__(self, script: Script, doubt: str) -> None:
+        self.script, self.doubt, self.recalls = script, doubt, not doubt
+        self.learned = set(script.recalled)
+
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        return [f"{self.script.holds(s.prefix)}" for s in states]
+
+    def explore(self, moments: Sequence[CrashState], *, wanted_max: int, **_: object) -> list[Explored]:
+        found = []
+        for state in moments:
+            if state.prefix in self.learned:
+                found.append(Explored((), (Leaf(state.prefix, state, False, 0),), 0))
+            elif wanted_max:
+                wanted_max -= 1
+                found.append(Explored((state,), (), 0))
+            else:
+                found.append(Explored((), (), 0, waits=True))
+        return found
+
+    def outcome(self, number: int) -> Outcome:
+        return Outcome(kernel_log=("uml",), fsck=FSCK)
+
+    def close(self) -> None:
+        """No disk process to end."""
 
 
 class FakeExaminer:
@@ -105,24 +132,39 @@ class FakeExaminer:
     def __init__(
         self, recording: Recording, script: Script, doubt: str, on_doubt: Callable[[str], None]
     ) -> None:
-        self.recording, self.script, self.doubt, self.on_doubt = recording, script, doubt, on_doubt
-        self.recalls = not doubt
+        self.recording, self.script, self.on_doubt = recording, script, on_doubt
+        self.memo = FakeMemo(script, doubt)
 
-    def look(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+    def close(self) -> None:
+        self.memo.close()
+
+    def visit(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Look:
         script, prefix = self.script, states[0].prefix
-        script.looks.append((worker.machine_name, prefix))
-        if len(script.looks) == script.doubts_at:
-            self.recalls, self.doubt = False, "two outcomes"
-            self.on_doubt(self.doubt)
+        self._looked(worker.machine_name, prefix)
         if prefix in script.lost:
             return Look(Unseen("the guest was lost"))
-        seen = Outcome(kernel_log=(worker.machine_name,), fsck=FSCK)
-        return Look(seen, recalled=prefix in script.recalled and self.recalls)
+        return Look(Outcome(kernel_log=(worker.machine_name,), fsck=FSCK), number=prefix)
 
-    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
-        if isinstance(seen, Unseen):
-            return Judgement(unknown=(seen.reason,))
-        machine = seen.kernel_log[0] + ("" if not self.doubt else ", doubted")
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look:
+        self._looked(machine, number)
+        return Look(self.memo.outcome(number), recalled=True, number=number)
+
+    def _looked(self, machine: str, prefix: int) -> None:
+        self.script.looks.append((machine, prefix))
+        if len(self.script.looks) == self.script.doubts_at:
+            self.memo.recalls, self.memo.doubt = False, "two outcomes"
+            self.on_doubt(self.memo.doubt)
+
+    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
+        if look.number is None or not self.memo.recalls:
+            return None
+        self.memo.learned.add(state.prefix)
+        return state.prefix
+
+    def judge(self, state: CrashState, look: Look) -> Judgement:
+        if isinstance(look.seen, Unseen):
+            return Judgement(unknown=(look.seen.reason,))
+        machine = look.seen.kernel_log[0] + ("" if not self.memo.doubt else ", doubted")
         return Judgement(tuple(map(violation, self.script.says(state.prefix, machine))))
 
 
@@ -186,7 +228,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         def examiner(recording: Recording, **given: Any) -> FakeExaminer:
             return FakeExaminer(recording, script, given["doubt"], given["on_doubt"])
 
-        monkeypatch.setattr("harness.cases.casework.CHUNK_STATES", chunk)
+        monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
         monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
         monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
@@ -231,7 +273,7 @@ def test_every_state_has_a_verdict_and_every_content_is_looked_at_once(
 ) -> None:
     script = Script(holds=lambda prefix: min(prefix, 2), recalled={1})
     progress = run(script)
-    assert script.looks == [("uml", 0), ("uml", 1), ("uml", 2)]
+    assert sorted(script.looks) == [("uml", 0), ("uml", 1), ("uml", 2)]
     assert verdicts(store) == {
         "@0": (PASS, How.JUDGED),
         "@1": (PASS, How.MEMO),
@@ -343,7 +385,7 @@ def test_the_log_is_there_until_all_findings_are_confirmed(store: RunStore, run:
 
     run(Script(says=says), confirms=True)
     assert all(there)
-    assert len(there) == 5 + 2
+    assert len(there) == 5 + 1, "one visit confirms both"
     assert not (tmp_path / "w.log").exists()
 
 
@@ -355,7 +397,7 @@ def test_a_finding_is_looked_at_again_on_the_machine_that_people_run(store: RunS
     assert {e.kernel_log for e in kept.values()} == {"uml"}, "what was seen first stays"
     told = {signature: e.notes["confirmed"] for signature, e in kept.items()}
     assert told == {"x": "qemu: yes", "y": "qemu: no: fail there", "z": "qemu: no: fail there"}
-    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)] * 3
+    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)]
     assert status(store)[0] is CaseStatus.DONE
     assert verdicts(store)["@2"][0] is FAIL, "one machine's no takes nothing back"
 
@@ -423,7 +465,7 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
         says=lambda prefix, machine: ("x",) if (prefix, machine) == (2, "uml, doubted") else (),
     )
     progress = run(script)
-    assert [prefix for _, prefix in script.looks] == [0, 1, 2, 3, 4, 1, 2]
+    assert [prefix for _, prefix in script.looks] == [1, 2, 0, 3, 4, 1, 2]
     assert verdicts(store)["@1"] == (PASS, How.JUDGED)
     assert verdicts(store)["@2"] == (FAIL, How.JUDGED)
     assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
@@ -467,7 +509,7 @@ def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, 
 
     script.says = says
     run(script)
-    assert known[:4] == [(0, ""), (1, ""), (2, "two outcomes"), (3, "two outcomes")]
+    assert known[:4] == [(1, ""), (0, ""), (2, "two outcomes"), (3, "two outcomes")]
 
 
 def test_a_case_in_doubt_stays_unknown_when_the_run_is_resumed(store: RunStore, run: Run) -> None:
@@ -492,9 +534,9 @@ def test_doubt_that_a_confirmation_raises_takes_back_what_the_memo_answered(
 def test_doubt_in_a_resumed_run_takes_back_what_the_memo_answered_before(store: RunStore, run: Run) -> None:
     run(Script(recalled={1}, lost={3}))
     assert (status(store)[0], verdicts(store)["@1"]) == (CaseStatus.DONE, (PASS, How.MEMO))
-    again = Script(recalled={1}, doubts_at=1)
+    again = Script(recalled={1}, doubts_at=2)
     run(again)
-    assert again.looks == [("uml", 3), ("uml", 1)]
+    assert again.looks == [("uml", 1), ("uml", 3), ("uml", 1)]
     assert verdicts(store)["@1"] == (PASS, How.JUDGED)
     assert status(store)[0] is CaseStatus.UNKNOWN
 
@@ -637,14 +679,14 @@ def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     """Stations added to one number concurrently, and lost updates."""
     clock = itertools.count()
     monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    run(Script(lost={2}), chunk=1)  # one second for the recording, and one for each of 5 tasks
+    run(Script(lost={2}))  # one second for the recording, one for the station that explores
     record = store.case(case_of("w"))
     assert record is not None
-    assert record.seconds == 6
-    run(Script(), chunk=1)
+    assert record.seconds == 2
+    run(Script())
     record = store.case(case_of("w"))
     assert record is not None
-    assert record.seconds == 6 + 2
+    assert record.seconds == 2 + 2
 
 
 def test_a_case_that_was_stopped_is_not_done(store: RunStore, run: Run) -> None:

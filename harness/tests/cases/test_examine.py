@@ -20,7 +20,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, GuestError, GuestLost
 from harness.filesystems.profiles import select_profiles
-from harness.guests.disk import Disk
+from harness.guests.disk import Disk, Reads
 from harness.guests.wire import WireError
 from harness.guests.worker import Ask, CheckImage, Recovery, Worker
 from harness.model import (
@@ -53,11 +53,29 @@ ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8)
 CLEAN = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (1, 2))
 
 
-class FakeDisk:
-    """Remembers outcomes by prefix parity: two states of equal parity agree in all that was read."""
+class MemoDisk:
+    """Learns outcomes by prefix parity: two states of equal parity agree in all that was read."""
 
     def __init__(self) -> None:
         self.memo: dict[int, int] = {}
+
+    def open(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
+        return [self.memo.get(s.prefix % 2) for s in states]
+
+    def learn(self, state: CrashState, reads: Reads, number: int) -> int | None:
+        earlier = self.memo.get(state.prefix % 2)
+        self.memo.setdefault(state.prefix % 2, number)
+        return earlier
+
+
+class FakeDisk:
+    """The disk of a worker."""
+
+    def __init__(self) -> None:
         self.state = CrashState(0)
         self.noted: list[int] = []
         self.imaged: list[int] = []
@@ -69,16 +87,11 @@ class FakeDisk:
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
         return [f"{self.state.prefix} {block}".encode() for block in blocks]
 
-    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
-        return [self.memo.get(s.prefix % 2) for s in states]
-
     def also_read(self, blocks: Sequence[int]) -> None:
         self.noted += blocks
 
-    def remember(self, number: int) -> int | None:
-        earlier = self.memo.get(self.state.prefix % 2)
-        self.memo.setdefault(self.state.prefix % 2, number)
-        return earlier
+    def reads(self) -> Reads:
+        return Reads(tuple(self.noted))
 
 
 class FakeWorker:
@@ -147,6 +160,11 @@ def recording(tmp_path: Path) -> Recording:
 
 
 @pytest.fixture(autouse=True)
+def memo_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cases.outcome_memo.Disk", MemoDisk)
+
+
+@pytest.fixture(autouse=True)
 def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
 
@@ -175,8 +193,8 @@ def test_a_lost_guest_is_replaced(recording: Recording) -> None:
 
 def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
     examiner = Examiner(recording)
-    seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1).seen
-    assert isinstance(seen, Unseen)
+    seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1)
+    assert isinstance(seen.seen, Unseen)
     judgement = examiner.judge(CrashState(1), seen)
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
 
@@ -203,7 +221,7 @@ def test_nothing_of_an_attempt_that_went_wrong_reaches_the_next_one(
 def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
     worker = FakeWorker({1: [DiskError("the disk is gone")]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
     assert len(worker.looked) == ATTEMPTS
     again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
@@ -215,7 +233,7 @@ def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
 def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestLost("gone", "Kernel panic - not syncing")]})
     examiner = Examiner(recording)
-    seen = look(examiner, worker, 1).seen
+    seen = look(examiner, worker, 1)
     assert len(worker.looked) == ATTEMPTS
     judgement = examiner.judge(CrashState(1), seen)
     assert {v.oracle for v in judgement.violations} == {"mountable"}
@@ -261,7 +279,7 @@ def test_without_the_memo_every_state_is_looked_at(
     look(examiner, worker, 1)
     assert not look(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
-    assert (hashed, worker.disk.noted, worker.disk.memo) == ([], [], {}), "and nothing is kept for later"
+    assert (hashed, worker.disk.noted) == ([], []), "and nothing is kept for later"
 
 
 def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
@@ -270,7 +288,7 @@ def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
     look(examiner, worker, 1)
     assert not look(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
-    assert not examiner.doubt
+    assert not examiner.memo.doubt
 
 
 def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
@@ -278,7 +296,7 @@ def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     look(examiner, worker, 3)
-    assert "not deterministic" in examiner.doubt
+    assert "not deterministic" in examiner.memo.doubt
     assert not look(examiner, worker, 5).recalled
 
 
@@ -306,7 +324,7 @@ def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
     look(examiner, worker, 1)
     assert look(examiner, worker, no).recalled
     look(examiner, worker, yes)
-    assert f"@{yes}" in examiner.doubt
+    assert f"@{yes}" in examiner.memo.doubt
     assert not look(examiner, worker, no).recalled
 
 
@@ -314,12 +332,14 @@ def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
 def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, seen: Outcome | Exception
 ) -> None:
-    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: disk.memo.setdefault(1, number) and None)
+    monkeypatch.setattr(
+        MemoDisk, "learn", lambda disk, state, reads, number: disk.memo.setdefault(1, number) and None
+    )
     worker = FakeWorker({1: [GOOD], 3: [seen]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     look(examiner, worker, 3)
-    assert "not deterministic" in examiner.doubt
+    assert "not deterministic" in examiner.memo.doubt
 
 
 def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
@@ -327,20 +347,20 @@ def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(r
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     assert look(examiner, worker, 3) == Look(Unseen("gone"))
-    assert not examiner.doubt
+    assert not examiner.memo.doubt
 
 
 def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both were looked at concurrently, so that neither could be recalled."""
-    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [None for _ in states])
     for other, doubt in ((GOOD, False), (OTHER, True)):
         worker = FakeWorker({1: [GOOD], 3: [other]})
         examiner = Examiner(recording, memo=True, sample_rate=0.0)
         look(examiner, worker, 1)
         look(examiner, worker, 3)
-        assert bool(examiner.doubt) is doubt
+        assert bool(examiner.memo.doubt) is doubt
 
 
 @pytest.mark.parametrize(
@@ -361,7 +381,7 @@ def test_outcomes_differ_in_all_that_the_oracles_look_at(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     look(examiner, worker, 3)
-    assert bool(examiner.doubt) is doubt
+    assert bool(examiner.memo.doubt) is doubt
 
 
 USED = Usability()
@@ -387,7 +407,7 @@ def test_what_tells_two_outcomes_apart_is_what_oracles_judge(
 ) -> None:
     """The memo's test ignored trees of one size, kernels that died, and all that came of writing."""
     a, b = (dataclasses.replace(GOOD, usable=o) if isinstance(o, Usability) else o for o in (one, other))
-    assert Examiner(recording).same(a, b) is same
+    assert Examiner(recording).memo.same(a, b) is same
 
 
 def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> list[FsckReads]:
@@ -402,8 +422,8 @@ def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pyte
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
-    assert examiner.judge(CrashState(3), look(examiner, worker, 3).seen).verdict is Verdict.FAIL
-    assert examiner.doubt
+    assert examiner.judge(CrashState(3), look(examiner, worker, 3)).verdict is Verdict.FAIL
+    assert examiner.memo.doubt
 
 
 # --- writing to what recovery left ---
@@ -415,8 +435,8 @@ BROKEN = Usability(errors=(UNLINK,))
 def same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """States that are recovered each, and leave the same where it is read later."""
     monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
-    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
-    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: None)
+    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(MemoDisk, "learn", lambda disk, state, reads, number: None)
 
 
 def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: Recording) -> None:
@@ -424,7 +444,7 @@ def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: R
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [BROKEN]}
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert {v.oracle for v in judgement.violations} == {"usable"}
 
 
@@ -470,7 +490,7 @@ def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pyt
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen).verdict is Verdict.FAIL
+        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix)).verdict is Verdict.FAIL
     assert (worker.looked, worker.used, worker.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
 
 
@@ -479,17 +499,17 @@ def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(re
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     worker.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p).seen).verdict for p in (1, 2)]
+    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p)).verdict for p in (1, 2)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
     assert worker.used == [1, 2]
-    assert 1 not in worker.disk.memo, "nor of one that agrees with it in all that was read"
+    assert not look(examiner, worker, 1).recalled, "nor of one that agrees with it in all that was read"
 
 
 def test_a_first_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
     """The memo kept it: each state that agreed with it in the little that was read was UNKNOWN."""
     worker = FakeWorker({1: [Outcome(mount_errno=errno.ENOMEM)], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p).seen).verdict for p in (1, 3)]
+    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p)).verdict for p in (1, 3)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
 
 
@@ -524,8 +544,8 @@ def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
-    assert "@2" in examiner.doubt
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.FAIL
+    assert "@2" in examiner.memo.doubt
 
 
 def test_what_was_emptied_is_checked_in_states_of_the_sample_alone(recording: Recording) -> None:
@@ -555,7 +575,7 @@ def test_what_is_read_back_and_does_not_repeat_itself_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
     look(examiner, worker, 2)
-    assert "@2" in examiner.doubt
+    assert "@2" in examiner.memo.doubt
 
 
 def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recording: Recording) -> None:
@@ -563,10 +583,10 @@ def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recordi
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [GuestLost("gone", "Kernel panic - not syncing")]}
     examiner = Examiner(recording, memo=True)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert [v.oracle for v in judgement.violations] == ["usable"]
     assert len(worker.used) == ATTEMPTS
-    assert not worker.disk.memo, "no visit was complete"
+    assert not look(examiner, worker, 1).recalled, "no visit was complete"
 
 
 @pytest.mark.parametrize(
@@ -581,12 +601,12 @@ def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
     worker = FakeWorker({1: [GOOD], 2: [complaint]})
     worker.uses = {1: [answer], 2: [answer]}
     examiner = Examiner(recording, memo=True)
-    first = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    first = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert (first.verdict, len(worker.used)) == (Verdict.UNKNOWN, times)
     assert "gone" in first.unknown[0]
-    second = examiner.judge(CrashState(2), look(examiner, worker, 2).seen)
+    second = examiner.judge(CrashState(2), look(examiner, worker, 2))
     assert {v.oracle for v in second.violations} == {"kernel-log"}
-    assert not worker.disk.memo, "nothing is kept of a visit that was not complete"
+    assert not look(examiner, worker, 1).recalled, "nothing is kept of a visit that was not complete"
 
 
 def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recording: Recording) -> None:
@@ -597,8 +617,9 @@ def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recor
     directory = dataclasses.replace(ROOT, path="d", inode=12)
     seen = dataclasses.replace(GOOD, tree={"": ROOT, "d": directory}, fsck=CLEAN.result)
     examiner = Examiner(made)
-    assert examiner.judge(CrashState(1), seen).verdict is Verdict.PASS
-    assert examiner.judge(CrashState(0), seen).verdict is Verdict.FAIL
+    found = Look(seen, number=examiner.memo.keep(seen))
+    assert examiner.judge(CrashState(1), found).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(0), found).verdict is Verdict.FAIL
 
 
 def test_an_outcome_is_that_of_one_guest(recording: Recording) -> None:
@@ -621,16 +642,16 @@ def test_writing_that_did_not_come_to_its_end_is_the_answer_for_no_other_state(
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     look(examiner, worker, 1)
-    assert not worker.disk.memo
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.PASS
     assert worker.used == [1, 2]
+    assert not look(examiner, worker, 1).recalled
 
 
 def test_a_guest_that_is_lost_once_while_it_is_written_to_is_replaced(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [GuestLost("gone", "Oops: 1"), Usability()]}
     examiner = Examiner(recording)
-    assert examiner.judge(CrashState(1), look(examiner, worker, 1).seen).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(1), look(examiner, worker, 1)).verdict is Verdict.PASS
     assert (len(worker.looked), worker.closed) == (2, True)
 
 
@@ -651,8 +672,8 @@ def test_an_fsck_of_the_same_blocks_is_not_run_again(
     worker = FakeWorker({1: [GOOD], 2: [OTHER]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen).verdict is Verdict.FAIL
-    assert (len(left), worker.looked, examiner.doubt) == (2, [1, 2], "")
+        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix)).verdict is Verdict.FAIL
+    assert (len(left), worker.looked, examiner.memo.doubt) == (2, [1, 2], "")
     answers_of_fsck(monkeypatch, CLEAN, CLEAN)
     without = Examiner(recording, sample_rate=0.0)
     for prefix in (1, 2):
@@ -668,16 +689,16 @@ def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.FAIL
-    assert "@2" in examiner.doubt
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.FAIL
+    assert "@2" in examiner.memo.doubt
 
 
 def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_asked_every_time(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
-    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [None for _ in states])
-    monkeypatch.setattr(FakeDisk, "remember", lambda disk, number: None)
+    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [None for _ in states])
+    monkeypatch.setattr(MemoDisk, "learn", lambda disk, state, reads, number: None)
     (yes, again, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
     left = answers_of_fsck(monkeypatch, CLEAN, CLEAN, DIRTY, CLEAN)
     worker = FakeWorker({prefix: [GOOD] for prefix in (1, yes, again, no)})
@@ -690,7 +711,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
         (no, 4, True),
     ):
         look(examiner, worker, prefix)
-        assert (4 - len(left), bool(examiner.doubt)) == (runs, doubt)
+        assert (4 - len(left), bool(examiner.memo.doubt)) == (runs, doubt)
 
 
 def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
@@ -705,15 +726,26 @@ def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     assert worker.looked == [0, 0], "the repaired image is shown as it is"
 
 
-def test_a_disk_that_cannot_recall_is_replaced(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> FakeDisk:
-        raise DiskError("the disk is gone")
+def test_a_memo_whose_disk_is_lost_learns_everything_again(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the disk process went what its guests had told."""
+    failing: list[Exception] = []
+    recall = MemoDisk.recall
 
-    monkeypatch.setattr(FakeWorker, "show", refuse)
+    def maybe(disk: MemoDisk, states: Sequence[CrashState]) -> list[int | None]:
+        if failing:
+            raise failing.pop()
+        return recall(disk, states)
+
+    monkeypatch.setattr(MemoDisk, "recall", maybe)
     worker = FakeWorker({1: [GOOD]})
-    found = look(Examiner(recording, memo=True), worker, 1)
-    assert isinstance(found.seen, Outcome)
-    assert (found.recalled, worker.closed) == (False, True)
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    look(examiner, worker, 1)
+    failing.append(DiskError("the disk is gone"))
+    assert look(examiner, worker, 3).recalled
+    failing += [DiskError("the disk is gone")] * 3
+    assert look(examiner, worker, 3) == Look(Unseen("the disk is gone"))
 
 
 def test_reads_that_cannot_be_traced_turn_the_memo_off(
@@ -737,7 +769,7 @@ def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_bef
     look(examiner, worker, 1)
     look(examiner, worker, 2)
     assert not look(examiner, worker, 3).recalled
-    assert not examiner.doubt
+    assert not examiner.memo.doubt
 
 
 def test_a_stopped_run_says_unknown(recording: Recording) -> None:
@@ -763,7 +795,7 @@ def test_a_kernel_that_hangs_in_each_of_three_guests_is_a_violation(recording: R
     """It was UNKNOWN, however often it was looked at."""
     examiner = Examiner(recording)
     worker = FakeWorker({1: [GuestLost("no answer within 120 s", HANG)]})
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert [(v.oracle, v.signature) for v in judgement.violations] == [("mountable", f"hangs: {HANG}")]
     assert len(worker.looked) == ATTEMPTS
 
@@ -774,7 +806,7 @@ def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_u
     hang, late = GuestLost("no answer", HANG), GuestLost("no answer within 120 s; machine still running")
     examiner = Examiner(recording)
     worker = FakeWorker({1: [hang, hang, GOOD], 2: [hang, late, hang], 3: [late]})
-    seen = [look(examiner, worker, p).seen for p in (1, 2, 3)]
+    seen = [look(examiner, worker, p) for p in (1, 2, 3)]
     verdicts = [examiner.judge(CrashState(p), s).verdict for p, s in zip((1, 2, 3), seen, strict=True)]
     assert verdicts == [Verdict.PASS, Verdict.UNKNOWN, Verdict.UNKNOWN]
 
@@ -784,7 +816,7 @@ def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recordin
     examiner = Examiner(recording)
     worker = FakeWorker({p: [dies(p), dies(p + 10), dies(p + 20)] for p in (1, 2, 3)})
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen)
+        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix))
         assert [v.oracle for v in judgement.violations] == ["mountable"]
         assert worker.closed
     assert worker.looked == [1, 1, 1, 2, 3]
@@ -799,7 +831,7 @@ def test_another_end_than_the_known_one_takes_three_guests(recording: Recording,
     examiner = Examiner(recording)
     worker = FakeWorker({1: [dies(1)], 2: [other, GOOD]})
     look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2).seen).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.PASS
     assert worker.looked == [1, 1, 1, 2, 2]
 
 
@@ -818,7 +850,7 @@ def test_a_death_in_recovery_is_not_one_of_writing(recording: Recording) -> None
     worker.uses = {2: [dies(2)], 3: [dies(3)]}
     oracles = []
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix).seen)
+        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix))
         oracles += [v.oracle for v in judgement.violations]
     assert oracles == ["mountable", "usable", "usable"]
     assert worker.used == [2, 2, 2, 3]
@@ -839,12 +871,12 @@ def test_a_kernel_that_says_that_something_took_long_is_tried_again(recording: R
     examiner = Examiner(recording, memo=True)
     worker = FakeWorker({1: [slow, GOOD], 2: [slow], 3: [GOOD], 5: [GOOD]})
     worker.uses = {5: [Usability(kernel_log=(STALLED,)), Usability()]}
-    assert examiner.judge(CrashState(1), look(examiner, worker, 1).seen).verdict is Verdict.PASS
-    judgement = examiner.judge(CrashState(2), look(examiner, worker, 2).seen)
+    assert examiner.judge(CrashState(1), look(examiner, worker, 1)).verdict is Verdict.PASS
+    judgement = examiner.judge(CrashState(2), look(examiner, worker, 2))
     assert (judgement.verdict, len(worker.looked)) == (Verdict.UNKNOWN, 2 + ATTEMPTS)
     assert STALLED in judgement.unknown[0]
     without = Examiner(recording)
-    assert without.judge(CrashState(5), look(without, worker, 5).seen).verdict is Verdict.PASS
+    assert without.judge(CrashState(5), look(without, worker, 5)).verdict is Verdict.PASS
     assert worker.used[-2:] == [5, 5]
 
 
@@ -866,7 +898,7 @@ def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
     """What a hostile tree or a defect of the harness raised in a station ended the whole run."""
     worker = FakeWorker({1: [error], 3: [GOOD]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1).seen)
+    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
     assert judgement.verdict is Verdict.UNKNOWN
     assert judgement.unknown[0].startswith(f"unforeseen {type(error).__name__} at test_examine.py:")
     assert judgement.unknown[0].endswith(str(error))
@@ -900,16 +932,15 @@ def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     worker = FakeWorker({1: [OTHER], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     look(examiner, worker, 1)
-    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [number])
+    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [number])
     found = look(examiner, worker, 3)
-    assert (found.recalled, worker.closed) == (False, True)
-    assert found.seen == dataclasses.replace(GOOD, fsck=CLEAN.result, usable=Usability())
+    assert found == Look(Unseen(f"outcome {number} was recalled, and 1 are known"))
 
 
 def test_a_defect_of_the_memo_costs_its_state_only(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeDisk, "recall", lambda disk, states: [])
+    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [])
     seen = look(Examiner(recording, memo=True), FakeWorker({1: [GOOD]}), 1).seen
     assert isinstance(seen, Unseen)
     assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
@@ -929,10 +960,10 @@ def in_doubt(recording: Recording, on_doubt: Callable[[str], None]) -> tuple[Exa
 def test_doubt_is_kept_before_the_look_that_found_it_returns_and_once(recording: Recording) -> None:
     kept: list[str] = []
     examiner, worker = in_doubt(recording, kept.append)
-    assert (kept, examiner.doubt) == ([], "")
+    assert (kept, examiner.memo.doubt) == ([], "")
     look(examiner, worker, 3)
-    assert kept == [examiner.doubt]
-    assert "@3" in examiner.doubt
+    assert kept == [examiner.memo.doubt]
+    assert "@3" in examiner.memo.doubt
     look(examiner, worker, 5)
     assert len(kept) == 1
 
@@ -947,7 +978,7 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
 
     examiner, worker = in_doubt(recording, keep)
     looks = threading.Thread(target=look, args=(examiner, worker, 3))
-    asks = threading.Thread(target=lambda: told.append(examiner.doubt))
+    asks = threading.Thread(target=lambda: told.append(examiner.memo.doubt))
     looks.start()
     assert keeping.wait(10)
     asks.start()
@@ -956,7 +987,7 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
     kept.set()
     looks.join(10)
     asks.join(10)
-    assert (before, told) == ([], [examiner.doubt])
+    assert (before, told) == ([], [examiner.memo.doubt])
 
 
 def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording) -> None:
@@ -965,7 +996,7 @@ def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording)
 
     examiner, worker = in_doubt(recording, full)
     assert isinstance(look(examiner, worker, 3).seen, Unseen)
-    assert "not deterministic" in examiner.doubt
+    assert "not deterministic" in examiner.memo.doubt
     assert not look(examiner, worker, 5).recalled
 
 
@@ -975,7 +1006,7 @@ def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording
     worker = FakeWorker({1: [GOOD], 3: [OTHER]})
     look(examiner, worker, 1)
     assert not look(examiner, worker, 3).recalled
-    assert (examiner.doubt, kept) == ("two outcomes", [])
+    assert (examiner.memo.doubt, kept) == ("two outcomes", [])
 
 
 # --- fsck's answers -----------------------------------------------------------------------------
@@ -1051,7 +1082,7 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     """State 2 is the log's end. A program that fails there cannot work: no alarm, no pass."""
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
-    seen = look(examiner, worker, 3).seen
+    seen = look(examiner, worker, 3)
     assert worker.looked == [2, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
     look(examiner, worker, 3)
@@ -1067,7 +1098,7 @@ def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given
     for prefix, recalled in ((3, False), (5, True)):
         found = look(examiner, worker, prefix)
         assert found.recalled is recalled
-        assert examiner.judge(CrashState(prefix), found.seen).verdict is Verdict.UNKNOWN
+        assert examiner.judge(CrashState(prefix), found).verdict is Verdict.UNKNOWN
 
 
 def rejected(judgement: Judgement) -> bool:
@@ -1079,7 +1110,7 @@ def rejected(judgement: Judgement) -> bool:
 def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recording: Recording) -> None:
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [GuestError("no such device")], 3: [answered(1)]})
-    judgement = examiner.judge(CrashState(3), look(examiner, worker, 3).seen)
+    judgement = examiner.judge(CrashState(3), look(examiner, worker, 3))
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("no such device" in why for why in judgement.unknown)
 
@@ -1092,8 +1123,8 @@ def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(rec
     seen = look_at(examiner, worker, 1).seen
     assert isinstance(seen, Outcome)
     assert (seen.checks, worker.asked) == ((), [(2, 0)])
-    seen = look_at(examiner, worker, 1, 2).seen
-    assert [rejected(examiner.judge(CrashState(p), seen)) for p in (1, 2)] == [False, True]
+    found = look_at(examiner, worker, 1, 2)
+    assert [rejected(examiner.judge(CrashState(p), found)) for p in (1, 2)] == [False, True]
     assert worker.asked == [(2, 0), (1, 0)]
 
 
@@ -1120,7 +1151,7 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
     contents = {2: ("1", "1", "1"), 3: ("1", "1", "2"), 4: ("2", "1", "1"), 5: ("1", "2", "1")}
     worker = FakeWorker({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
     worker.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
-    found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n).seen)) for n in (3, 4, 5)]
+    found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n))) for n in (3, 4, 5)]
     assert found == [False, True, True]
     assert worker.asked == [(2, 0), (4, 0), (5, 0)]
 
@@ -1247,7 +1278,7 @@ def application_worker(kept: dict[int, int | None]) -> FakeWorker:
 
 
 def verdicts(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> list[Verdict]:
-    seen = look_at(examiner, worker, *prefixes).seen
+    seen = look_at(examiner, worker, *prefixes)
     return [examiner.judge(CrashState(p), seen).verdict for p in prefixes]
 
 
@@ -1287,7 +1318,7 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
     history = dataclasses.replace(application.history, acknowledgements=())
     examiner = Examiner(dataclasses.replace(application, history=history))
     worker = application_worker({1: 3})
-    seen = look_at(examiner, worker, 1).seen
+    seen = look_at(examiner, worker, 1)
     judgement = examiner.judge(CrashState(1), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert "never called powercut-ack" in judgement.unknown[0]
@@ -1337,15 +1368,12 @@ def test_checks_of_two_operations_answer_each_for_its_own(recording: Recording) 
 def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:
     """States 1 and 3 agree in all that was read, and what is there was enough at 1."""
     worker = application_worker({1: 0, 3: 0})
-    worker.disk.memo = {}
     examiner = Examiner(application, memo=True, sample_rate=0.0)
-    verdicts(examiner, worker, 5)  # the controls
-    worker.disk.memo = {}
     assert verdicts(examiner, worker, 1) == [Verdict.PASS]
     assert verdicts(examiner, worker, 3) == [Verdict.FAIL]
     look = look_at(examiner, worker, 3)
     assert look.recalled, "asked and answered"
-    assert examiner.judge(CrashState(3), look.seen).verdict is Verdict.FAIL
+    assert examiner.judge(CrashState(3), look).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (0, 2), (None, 3), (0, None)])
@@ -1354,7 +1382,7 @@ def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_
 ) -> None:
     worker = application_worker({0: start, 5: end, 1: 0})
     examiner = Examiner(application)
-    seen = look_at(examiner, worker, 1, 2).seen
+    seen = look_at(examiner, worker, 1, 2)
     judgement = examiner.judge(CrashState(2), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("cannot do its work here" in why for why in judgement.unknown)
@@ -1362,7 +1390,7 @@ def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_
 
 def test_an_application_violation_says_what_the_check_said(application: Recording) -> None:
     examiner = Examiner(application)
-    seen = look_at(examiner, application_worker({1: 0}), 1, 2).seen
+    seen = look_at(examiner, application_worker({1: 0}), 1, 2)
     (violation,) = examiner.judge(CrashState(2), seen).violations
     assert violation.oracle == "program"
     assert "after 1 acknowledgement: it says" in violation.summary

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +21,12 @@ from hypothesis import strategies as st
 
 from harness.cases.attempts import Unseen
 from harness.cases.examine import JudgedGroup, Look
-from harness.cases.exploration import DRAWN, PAIRS, Exploration
-from harness.guests.disk import Disk, Order
+from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
+from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.guests.worker import Target
 from harness.model import CrashState, Judgement, Outcome, Position
 from harness.plan import Budget
-from harness.states import LegalStates
+from harness.states import Choices, LegalStates
 from harness.states.reference import all_cuts
 from harness.store.records import Coverage
 from harness.tests.states.recorder import BLOCKS, Recorder, recorders, write_files
@@ -42,7 +43,8 @@ def disk() -> Iterator[Disk]:
 @dataclass
 class Guest:
     """A recovery that reads blocks in an order that depends on what it read, and nothing else. It stands for
-    worker and examiner at once. `lost`: looks, counted from 1, at which the guest is lost.
+    memo and examiner at once, and its disk is the memo's. `lost`: visits, counted from 1, at which the guest
+    is lost.
     """
 
     legal: LegalStates
@@ -53,20 +55,26 @@ class Guest:
     recalls: bool = True
     doubt: str = ""
     outcomes: list[Outcome] = field(default_factory=list)
-    looks: int = 0
+    visits: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def recording(self) -> Any:
-        contract = SimpleNamespace(data="ordered")
-        return SimpleNamespace(
-            legal=self.legal, target=self.target, profile=SimpleNamespace(contract=contract)
-        )
+        profile = SimpleNamespace(contract=SimpleNamespace(data="ordered"))
+        workload = SimpleNamespace(checks=())
+        return SimpleNamespace(legal=self.legal, target=self.target, profile=profile, workload=workload)
 
-    def show(self, target: Target) -> Disk:
-        return self.disk
+    @property
+    def memo(self) -> Guest:
+        return self
 
-    def close(self) -> None:
-        """Never lost for good."""
+    def explore(self, moments: Sequence[Choices | CrashState], **how: Any) -> list[Explored]:
+        with self.lock:
+            return self.disk.explore(moments, **how)
+
+    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+        with self.lock:
+            return self.disk.hashes(states)
 
     def recover(self, state: CrashState) -> tuple[list[int], str]:
         """The blocks read, in order, and what came of it."""
@@ -81,16 +89,24 @@ class Guest:
             found.update(self.disk.block_hashes([block])[0])
         return read, found.hexdigest()
 
-    def look(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        self.looks += 1
-        if self.looks in self.lost:
-            return Look(Unseen("the guest was lost"))
-        read, text = self.recover(states[0])
-        self.disk.also_read(read)
-        outcome = Outcome(kernel_log=(text,))
-        self.outcomes.append(outcome)
-        assert self.disk.remember(len(self.outcomes) - 1) is None, "visited twice"
-        return Look(outcome)
+    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        with self.lock:
+            self.visits += 1
+            if self.visits in self.lost:
+                return Look(Unseen("the guest was lost"))
+            read, text = self.recover(states[0])
+            outcome = Outcome(kernel_log=(text,))
+            self.outcomes.append(outcome)
+            return Look(outcome, number=len(self.outcomes) - 1, reads=Reads(tuple(read)))
+
+    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
+        with self.lock:
+            if look.number is None or look.reads is None:
+                return None
+            assert self.disk.learn(self.legal.on_disk(state), look.reads, look.number) is None, (
+                "visited twice"
+            )
+            return look.number
 
     def outcome(self, number: int) -> Outcome:
         return self.outcomes[number]
@@ -98,19 +114,28 @@ class Guest:
     def same(self, a: Outcome, b: Outcome) -> bool:
         return a.kernel_log == b.kernel_log
 
-    def known(self, number: int, state: CrashState) -> Look | None:
-        return Look(self.outcomes[number], recalled=True)
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look:
+        return Look(self.outcomes[number], recalled=True, number=number)
 
-    def judge(self, state: CrashState, seen: Outcome | Unseen) -> Judgement:
-        return Judgement(unknown=(seen.reason,)) if isinstance(seen, Unseen) else Judgement()
+    def judge(self, state: CrashState, look: Look) -> Judgement:
+        return Judgement(unknown=(look.seen.reason,)) if isinstance(look.seen, Unseen) else Judgement()
 
 
-def explore(guest: Guest, budget: Budget | None = None) -> tuple[Coverage, list[JudgedGroup]]:
+def exploration(guest: Guest, budget: Budget | None, stop: threading.Event, report: Report) -> Exploration:
+    return Exploration(cast("Any", guest), legal_times(guest.legal), "toy", budget or Budget(), stop, report)
+
+
+def explore(
+    guest: Guest, budget: Budget | None = None, stations: int = 1
+) -> tuple[Coverage, list[JudgedGroup]]:
     seen: list[JudgedGroup] = []
-    one = Exploration(
-        cast("Any", guest), cast("Any", guest), budget or Budget(), threading.Event(), seen.extend
-    )
-    return one.run(), seen
+    one = exploration(guest, budget, threading.Event(), seen.extend)
+    with ThreadPoolExecutor(stations) as threads:
+        for done in [threads.submit(one.work, cast("Any", None)) for _ in range(stations)]:
+            done.result(timeout=60)
+    coverage = one.coverage()
+    assert coverage is not None
+    return coverage, seen
 
 
 def begin(made: Recorder, disk: Disk, seed: int, folder: Path, unit: int = 8) -> Guest:
@@ -174,6 +199,23 @@ def replace_legal(guest: Guest) -> Guest:
 
 
 @real
+@given(recorders(), st.integers(0, 255), st.integers(2, 5), st.sampled_from([None, 3, 7]))
+def test_what_is_looked_at_does_not_depend_on_the_number_of_stations(
+    disk: Disk, made: Recorder, seed: int, stations: int, visits: int | None
+) -> None:
+    """Each station's disk knew what its own guest had read: one case was one core, and more of them would
+    have looked at other states, under other names.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        alone = explore(begin(made, disk, seed, Path(folder)), Budget(visits))
+        together = explore(begin(made, disk, seed, Path(folder)), Budget(visits), stations)
+        assert together[0] == alone[0]
+        assert [(g.group, g.judged, g.look.recalled) for g in together[1]] == [
+            (g.group, g.judged, g.look.recalled) for g in alone[1]
+        ]
+
+
+@real
 @given(recorders(), st.integers(0, 255), st.integers(1, 6))
 def test_a_budget_ends_it_and_is_never_called_exhaustive(
     disk: Disk, made: Recorder, seed: int, visits: int
@@ -207,8 +249,8 @@ def test_a_state_whose_guest_is_lost_is_unknown_and_what_lies_behind_it_open(
         guest.lost = frozenset(lost)
         coverage, seen = explore(guest)
         unknown = [j for g in seen for j in g.judged if j.judgement.unknown]
-        assert bool(unknown) == bool(lost & set(range(1, guest.looks + 1)))
-        assert coverage.visits == guest.looks
+        assert bool(unknown) == bool(lost & set(range(1, guest.visits + 1)))
+        assert coverage.visits == guest.visits
 
 
 def test_without_a_memo_the_defaults_are_looked_at_and_the_rest_is_open(disk: Disk, tmp_path: Path) -> None:
@@ -234,8 +276,9 @@ def test_a_stop_before_the_defaults_is_told(disk: Disk, tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     guest = begin(made, disk, 1, tmp_path)
-    one = Exploration(cast("Any", guest), cast("Any", guest), Budget(), stop, lambda _: None)
-    assert one.run().losses == -1
+    one = exploration(guest, None, stop, lambda _: None)
+    one.work(cast("Any", None))
+    assert not one.ended, "nobody asks how far it came"
 
 
 WIDE = 14
@@ -256,12 +299,6 @@ class Mender(Guest):
         written = [content != self.disk_base for content in self.disk.block_hashes(range(WIDE))]
         broken = not self.mends_all and written[:6] == [False] * 3 + [True] * 3
         return list(range(WIDE)), "broken" if broken else "whole"
-
-    def look(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        (known,) = self.disk.recall([self.legal.on_disk(states[0])])
-        if known is not None:
-            return Look(self.outcomes[known], recalled=True)
-        return super().look(worker, states, stop)
 
     @property
     def disk_base(self) -> bytes:
@@ -293,7 +330,7 @@ def test_a_moment_with_too_many_states_that_are_all_alike_is_left_and_not_called
     assert (coverage.losses, coverage.open, coverage.why) == (PAIRS, 0, "")
     assert (coverage.alike, coverage.drawn) == (1, DRAWN)
     assert not coverage.exhaustive
-    assert UP_TO_PAIRS < coverage.visits == guest.looks <= UP_TO_PAIRS + DRAWN
+    assert UP_TO_PAIRS < coverage.visits == guest.visits <= UP_TO_PAIRS + DRAWN
     assert len({j.state for g in seen for j in g.judged}) >= coverage.visits
     assert outcomes(seen) == {"whole"}
 
@@ -324,3 +361,18 @@ def test_a_budget_that_ends_the_drawing_leaves_the_moment_open(disk: Disk, tmp_p
     assert coverage.alike == 0
     assert coverage.open
     assert "budget" in coverage.why
+
+
+def test_what_the_events_do_not_tell_is_never_called_exhaustive(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorder()
+    made.mark("begin 0")
+    made.write(0)
+    made.complete(made.flush())
+    guest = begin(made, disk, 1, tmp_path)
+    assert explore(guest)[0].exhaustive
+    monkeypatch.setattr(LegalStates, "ambiguous", 2)
+    coverage, _ = explore(begin(made, disk, 1, tmp_path))
+    assert (coverage.exhaustive, coverage.open) == (False, 2)
+    assert "2 crash times" in coverage.why

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cases.examine import Group
-from harness.cases.selection import Selection
+from harness.cases.selection import in_turn
 from harness.model import CrashState, History, HistoryStep
 from harness.plan import Budget
 from harness.workloads.load import parse_operation
@@ -25,45 +25,31 @@ def history(*operations: str) -> History:
     return History(tuple(steps))
 
 
-def prefixes(selection: Selection) -> list[int]:
-    return [g.states[0].prefix for g in selection.groups]
+def turns(count: int, told: History, budget: Budget) -> list[tuple[int, int]]:
+    """The prefixes in their turn, with the pass that looks at them."""
+    return [(t.ask.prefix, t.begins) for t in in_turn(groups(count), told, budget)]
 
 
 NOTHING = history("create f")
 
 
-@given(st.integers(0, 200), st.integers(1, 200))
-def test_a_number_of_states_is_spread_over_the_log_and_kept_in_its_order(count: int, visits: int) -> None:
-    chosen = prefixes(Selection(groups(count), NOTHING, Budget(visits=visits)))
-    assert len(chosen) == min(count, visits)
-    assert chosen == sorted(set(chosen))
-    gaps = [b - a for a, b in zip([0, *chosen], [*chosen, count], strict=True)]
-    assert max(gaps) <= 4 * count / visits + 1
-
-
 @given(st.integers(0, 200))
-def test_with_a_time_every_content_has_its_turn_and_the_first_are_far_apart(count: int) -> None:
-    turns = prefixes(Selection(groups(count), NOTHING, Budget(seconds=60)))
-    assert sorted(turns) == list(range(count))
-    early = sorted(turns[:8])
+def test_without_a_budget_all_come_in_the_order_of_the_log(count: int) -> None:
+    assert turns(count, NOTHING, Budget()) == [(n, 0) for n in range(count)]
+
+
+@given(st.integers(0, 200), st.sampled_from([Budget(visits=5), Budget(seconds=60)]))
+def test_with_a_budget_every_content_has_its_turn_and_the_first_are_far_apart(
+    count: int, budget: Budget
+) -> None:
+    found = [prefix for prefix, begins in turns(count, NOTHING, budget) if begins]
+    assert sorted(found) == list(range(count))
+    early = sorted(found[:8])
     assert count < 8 or min(b - a for a, b in itertools.pairwise(early)) >= count // 16
 
 
 @pytest.mark.parametrize("sync", ["fsync f", "fdatasync f", "sync", "append f 10 dsync"])
 def test_where_something_is_made_durable_is_looked_at_whatever_the_budget(sync: str) -> None:
     told = history("create f", sync, "create g", "create h")
-    assert {11, 16} <= set(prefixes(Selection(groups(40), told, Budget(visits=1))))
-    spent = Selection(groups(40), told, Budget(seconds=0))
-    assert [g.states[0].prefix for g in spent.groups if spent.take(g)] == [11, 16]
-
-
-def test_what_was_taken_may_be_taken_again_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doubt about the memo sends contents to a guest that were looked at in time."""
-    clock = [0.0]
-    monkeypatch.setattr("harness.cases.selection.time.monotonic", lambda: clock[0])
-    one, other = groups(2)
-    selection = Selection([one, other], NOTHING, Budget(seconds=10))
-    assert selection.take(one)
-    clock[0] = 11.0
-    assert selection.take(one)
-    assert not selection.take(other)
+    assert turns(40, told, Budget(visits=1))[:2] == [(11, 0), (16, 0)]
+    assert all(begins == 1 for _, begins in turns(40, told, Budget(visits=1))[2:])

@@ -180,8 +180,8 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
 def test_several_moments_at_once_have_the_outcomes_of_each_alone(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    """Wanted states of several moments are visited side by side, by disks that know nothing of each other. No two of
-    them may tell the same, and none may be missed: a prefix among them is a moment without choices.
+    """Wanted states of several moments are visited side by side, by disks that know nothing of each other. No
+    two of them may tell the same, and none may be missed: a prefix among them is a moment without choices.
     """
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)

@@ -63,7 +63,7 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
     counts = []
     with Frontend(disk.socket) as guest:
         for separate in (True, False):
-            while (explored := disk.explore(moment, losses=9, separate_data=separate)).wanted:
+            while (explored := disk.explore([moment], losses=9, separate_data=separate)[0]).wanted:
                 for state in explored.wanted:
                     disk.switch(state)
                     guest.read(32, 8)

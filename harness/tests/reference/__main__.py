@@ -116,8 +116,8 @@ def _compare(
                 f"{case} before #{entry}: only one by one {sorted(found - explored[entry])}, "
                 f"only explored {sorted(explored[entry] - found)}"
             )
-    if examiner.doubt:
-        figures.differences.append(f"{case}: {examiner.doubt}")
+    if examiner.memo.doubt:
+        figures.differences.append(f"{case}: {examiner.memo.doubt}")
     return figures
 
 
@@ -156,7 +156,7 @@ def _violated(
         if isinstance(look.seen, Unseen):
             figures.differences.append(f"{state}: {look.seen.reason}")
             continue
-        found |= {(v.oracle, v.signature) for v in examiner.judge(state, look.seen).violations}
+        found |= {(v.oracle, v.signature) for v in examiner.judge(state, look).violations}
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -116,11 +117,10 @@ class Planned:
         return Plan(configurations=[], workloads=[])
 
 
-class FakeDisk:
-    """Every state has a content of its own."""
+class Memo:
+    """Is off. Every state has a content of its own."""
 
-    def show(self, *_: object) -> FakeDisk:
-        return self
+    recalls, doubt = False, ""
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         return [str(s) for s in states]
@@ -143,18 +143,23 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
 
         class Judges:
             def __init__(self, recording: Recording, **_: object) -> None:
+                self.recording, self.memo = recording, Memo()
                 self.operations = [str(op) for op in recording.workload.operations]
 
-            def look(self, *_: object) -> Look:
+            def visit(self, *_: object) -> Look:
                 return Look(Outcome())
 
-            def judge(self, state: CrashState, _: Outcome) -> Judgement:
+            def learn(self, *_: object) -> None: ...
+
+            def close(self) -> None: ...
+
+            def judge(self, state: CrashState, _: Look) -> Judgement:
                 return Judgement(tuple(map(violation, shows(self.operations, str(state)))))
 
         @contextlib.contextmanager
         def bench(plan: Plan, *_: object) -> Iterator[Bench]:
-            disk = cast(Any, FakeDisk())
-            yield Bench(plan, disk, disk, tmp_path, tmp_path)
+            worker = cast(Any, SimpleNamespace(machine_name="uml"))
+            yield Bench(plan, worker, worker, tmp_path, tmp_path)
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
         monkeypatch.setattr("harness.revisit.experiment.record", record)

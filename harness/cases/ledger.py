@@ -1,0 +1,281 @@
+"""What of one case goes into the store, and when. Only the thread that owns the store uses it.
+
+Doubt about the memo (`harness.cases.outcome_memo`) revokes what the memo answered. So an answer from the memo
+is *provisional* until its case is DONE without doubt, even if the run is killed in between:
+
+1. Doubt arises in a station's thread, and is in the store before anything is reported that came after it. The
+   thread
+   that owns the store reads `Examiner.memo.doubt`, which waits for that, before it stores anything of a case.
+2. Answers recalled and stored before the doubt are rows of a case that is not DONE. Once this run has read
+   the doubt, it makes them UNKNOWN, and the engine visits their contents. If it is killed first, the run that
+   resumes it does so: it trusts no recalled answer of a case that is not DONE.
+3. Answers recalled before the doubt but not yet stored are discarded, and their contents visited.
+4. A kill before the doubt is stored loses it. When the run is resumed, everything that the memo answered is
+   looked
+   at again.
+5. After a kill that comes later, the resumed case begins with the doubt, without a memo, and ends UNKNOWN.
+6. Doubt from the last visit, or from a confirmation, is read before the case is finished, since no task of
+   the case is pending then. After that, no task can raise doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.cases.examine import Examiner, Group, JudgedGroup
+from harness.filesystems.profiles import Profile
+from harness.host.progress import Progress
+from harness.model import CaseId, CrashState, Judgement, Outcome, Verdict, Workload
+from harness.oracles import ORACLES
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import (
+    CaseInfo,
+    CaseStatus,
+    Coverage,
+    Evidence,
+    Finding,
+    How,
+    JudgedState,
+    StateVerdict,
+    state_order,
+    steps_of,
+    timeline_of,
+)
+
+Key = tuple[str, str]
+"""A finding's oracle and signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """What is to be recorded. `doubt`: an earlier part of the run had about the memo. `settled`: that part
+    had the case DONE, without doubt. `before`: the case as that part left it. `files`: hashes that the files
+    of its recording had, where there is one.
+    """
+
+    profile: Profile
+    workload: Workload
+    id: CaseId
+    doubt: str = ""
+    settled: bool = False
+    before: CaseInfo | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def info_of(case: PlannedCase, plan: Plan) -> CaseInfo:
+    """The case as it is stored before it is recorded."""
+    return CaseInfo(
+        case=case.id,
+        mkfs_options=case.profile.mkfs_line,
+        mount_options=case.profile.mount_options,
+        workload_summary=case.workload.summary,
+        oracles=plan.oracles or tuple(ORACLES),
+    )
+
+
+class Ledger:
+    """See the module. `smallest`: the smallest state of each finding."""
+
+    def __init__(
+        self, case: PlannedCase, examiner: Examiner, store: RunStore, plan: Plan, progress: Progress
+    ) -> None:
+        self._case, self._examiner, self._store = case, examiner, store
+        self._plan, self._progress = plan, progress
+        self._doubt = case.doubt
+        self._provisional: list[Group] = []
+        self._expected = 0
+        self.smallest: dict[Key, CrashState] = {}
+
+    @property
+    def id(self) -> CaseId:
+        return self._case.id
+
+    # --- begin --------------------------------------------------------------------------------
+
+    def recorded(self, groups: Sequence[Group], why_not_legal: str) -> None:
+        """Store what is known of a case once it is recorded. `groups`: its states, if they are those of the
+        log's own order. Raises StoreError if it was judged on another recording; those verdicts stay as they
+        are.
+        """
+        recording, before = self._examiner.recording, self._case.before
+        info = replace(
+            info_of(self._case, self._plan),
+            generated=sum(len(g.states) for g in groups),
+            distinct=len(groups),
+            log_hash=recording.digest(),
+            steps=steps_of(recording.history),
+            timeline=timeline_of(recording.write_log.entries),
+            files=dict(recording.files),
+            coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
+        )
+        cut = before is not None and before.coverage is not None and self._case.settled
+        if (recording.legal is not None or cut) and before is not None:
+            info = replace(
+                info, generated=before.generated, distinct=before.distinct, coverage=before.coverage
+            )
+        self._store.add_case(info)
+
+    def left(self, groups: Sequence[Group]) -> list[Group]:
+        """The contents still to be looked at: those with an UNKNOWN or missing verdict, and those that the
+        memo answered. Nothing of a settled case in which everything was decided; and what a budget left out
+        of a settled case stays out.
+        """
+        verdicts = {v.state: v for v in self._store.iter_verdicts(self.id)}
+        if self._case.settled and all(v.verdict is not Verdict.UNKNOWN for v in verdicts.values()):
+            return []
+        before = self._case.before
+        if self._case.settled and before is not None and before.coverage is not None:
+            known = {v.content_hash for v in verdicts.values()}
+            groups = [g for g in groups if g.content_hash in known]
+        return [g for g in groups if not _is_decided([verdicts.get(s) for s in g.states])]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether an earlier part of the run decided all of it."""
+        verdicts = self._store.iter_verdicts(self.id)
+        return self._case.settled and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
+
+    def begin(self, *, expected: int, anew: bool) -> None:
+        """From now on, states are looked at. `expected`: how many, as far as that is known. `anew`: what an
+        earlier part of the run left of it is forgotten.
+        """
+        if anew:
+            self._store.forget_states(self.id)
+        self._store.set_case_status(self.id, CaseStatus.RECORDED)
+        self._expected = expected
+        self._progress.begin("states", expected)
+        self.smallest = self._smallest()
+
+    def resume_settled(self) -> None:
+        """Nothing is looked at again."""
+        self.smallest = self._smallest()
+
+    # --- keep ---------------------------------------------------------------------------------
+
+    def keep(self, seen: Sequence[JudgedGroup]) -> None:
+        """Store what was judged, but for what a memo in doubt answered."""
+        doubted = self.doubted()
+        kept = [s for s in seen if not (doubted and s.look.recalled)]
+        self._store.put_judgements(self.id, [j for s in kept for j in s.judged])
+        for s in kept:
+            self._keep_evidence(s)
+        self._provisional += [s.group for s in seen if s.look.recalled]
+        self._advance(sum(len(s.judged) for s in seen))
+
+    def _advance(self, count: int) -> None:
+        if count > self._expected:
+            self._progress.begin("states", count - self._expected)
+        self._expected = max(0, self._expected - count)
+        self._progress.advance("states", count)
+
+    def doubted(self) -> str:
+        """The doubt about the memo, if there is one. Stores it, and makes what the memo answered UNKNOWN.
+        Must be called before anything of a case is stored.
+        """
+        doubt = self._examiner.memo.doubt
+        if doubt and doubt != self._doubt:
+            self._progress.say(f"{self.id}: {doubt}; looking again at what the memo answered")
+            self._store.set_case_doubt(self.id, doubt)  # again, in case it could not be stored at once
+            self._store.put_judgements(
+                self.id,
+                [
+                    JudgedState(state, group.content_hash, Judgement(unknown=(doubt,)), How.MEMO)
+                    for group in self._provisional
+                    for state in group.states
+                ],
+            )
+            self._doubt = doubt
+            self.smallest = self._smallest()
+        return doubt
+
+    def _smallest(self) -> dict[Key, CrashState]:
+        return {(f.oracle, f.signature): f.state for f in self._store.findings_of(self.id)}
+
+    def _keep_evidence(self, seen: JudgedGroup) -> None:
+        """Store the evidence of each finding's smallest state; the store itself folds violations into
+        findings.
+        """
+        outcome = seen.look.seen
+        if not isinstance(outcome, Outcome):
+            return
+        for judged in seen.judged:
+            for violation in judged.judgement.violations:
+                key = (violation.oracle, violation.signature)
+                known = self.smallest.get(key)
+                if known is None or state_order(judged.state) < state_order(known):
+                    self.smallest[key] = judged.state
+                    finding = finding_at(self.id, key, judged.state)
+                    self._store.put_evidence(finding, evidence_of(judged.state, outcome))
+
+    def confirmed(self, key: Key, answer: str) -> None:
+        """Note beside a finding's evidence what another machine said."""
+        self.doubted()
+        if key not in self.smallest:  # only the memo had found it, and that is in doubt now
+            return
+        finding = finding_at(self.id, key, self.smallest[key])
+        evidence = self._store.evidence(finding) or Evidence(self.smallest[key])
+        self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, "confirmed": answer}))
+
+    # --- end ----------------------------------------------------------------------------------
+
+    def put_coverage(self, coverage: Coverage | None) -> None:
+        """Store how far the case was looked at; None: at everything that was to be looked at."""
+        if coverage is None:
+            return
+        record = self._store.case(self.id)
+        assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
+        counts, info = self._store.counts(self.id), record.info
+        if not coverage.moments:
+            why = (
+                f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
+                f"{info.distinct:,} different ones; ended by {coverage.why}"
+            )
+            self._progress.say(f"{self.id}: looked at {why}")
+            coverage = replace(coverage, why=why)
+        self._store.add_case(
+            replace(
+                info,
+                generated=counts.checked,
+                distinct=counts.contents,
+                coverage=coverage,
+                timeline=self._store.timeline(self.id),
+            )
+        )
+
+    def finish(self, seconds: float) -> None:
+        """Close the case. `seconds`: spent on it by all stations."""
+        self._progress.begin("states", -self._expected)  # a budget left these out
+        before = self._store.case(self.id)
+        self._store.set_case_seconds(self.id, (before.seconds if before else 0.0) + seconds)
+        doubted = self.doubted()
+        self._store.set_case_status(self.id, CaseStatus.UNKNOWN if doubted else CaseStatus.DONE, doubted)
+
+    def give_up(self, reason: str) -> None:
+        """Close the case as UNKNOWN: nothing says how far it was looked at."""
+        self._progress.say(f"{self.id}: {reason}")
+        self._store.set_case_status(self.id, CaseStatus.UNKNOWN, reason)
+
+
+def _is_decided(verdicts: Sequence[StateVerdict | None]) -> bool:
+    """Whether these states of one content have a verdict that a guest decided."""
+    known = [v for v in verdicts if v is not None and v.verdict is not Verdict.UNKNOWN]
+    return len(known) == len(verdicts) and not any(v.how is How.MEMO for v in known)
+
+
+def finding_at(case: CaseId, key: Key, state: CrashState) -> Finding:
+    """The finding of that (oracle, signature) at this state, in the form that the store takes."""
+    return Finding(case, *key, state=state, violations=(), states=1)
+
+
+def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
+    """The kernel log and fsck's output, which people need beside a violation."""
+    log = [*outcome.kernel_log] or [outcome.lost]
+    if (used := outcome.usable) is not None and (said := [*used.kernel_log] or [used.lost]) != [""]:
+        log += ["--- when the recovered file system was mounted again, written to and emptied ---", *said]
+    return Evidence(
+        state,
+        kernel_log="\n".join(log),
+        fsck=outcome.fsck.output if outcome.fsck else "",
+    )
