@@ -269,8 +269,9 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             metavar="N,TIME",
             help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
             "left. The simplest states are looked at in any case: with exhaustive and sectors, all lost and "
-            "all kept at every moment; with the others, those where an fsync or the like begins and returns "
-            f"(there N counts states of different contents). Default: {budget}.",
+            "all kept at every moment; with the others, those where an fsync or the like begins and returns. "
+            "What is known without a guest costs nothing. "
+            f"Default: {budget}.",
         ),
     ]
 
