@@ -24,7 +24,7 @@ from harness.cases.examine import JudgedGroup, Look
 from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
 from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.guests.worker import Target
-from harness.model import CrashState, Judgement, Outcome, Position
+from harness.model import Check, CrashState, Judgement, Outcome, Position
 from harness.plan import Budget
 from harness.states import Choices, LegalStates
 from harness.states.reference import all_cuts
@@ -44,7 +44,7 @@ def disk() -> Iterator[Disk]:
 class Guest:
     """A recovery that reads blocks in an order that depends on what it read, and nothing else. It stands for
     memo and examiner at once, and its disk is the memo's. `lost`: visits, counted from 1, at which the guest
-    is lost.
+    is lost. `data`, `checks`: what the mode promises of data, and the workload's own checks.
     """
 
     legal: LegalStates
@@ -52,6 +52,8 @@ class Guest:
     disk: Disk
     seed: int
     lost: frozenset[int] = frozenset()
+    data: str = "ordered"
+    checks: tuple[Check, ...] = ()
     recalls: bool = True
     doubt: str = ""
     outcomes: list[Outcome] = field(default_factory=list)
@@ -60,8 +62,8 @@ class Guest:
 
     @property
     def recording(self) -> Any:
-        profile = SimpleNamespace(contract=SimpleNamespace(data="ordered"))
-        workload = SimpleNamespace(checks=())
+        profile = SimpleNamespace(contract=SimpleNamespace(data=self.data))
+        workload = SimpleNamespace(checks=self.checks)
         return SimpleNamespace(legal=self.legal, target=self.target, profile=profile, workload=workload)
 
     @property
@@ -376,3 +378,35 @@ def test_what_the_events_do_not_tell_is_never_called_exhaustive(
     coverage, _ = explore(begin(made, disk, 1, tmp_path))
     assert (coverage.exhaustive, coverage.open) == (False, 2)
     assert "2 crash times" in coverage.why
+
+
+class Reader(Guest):
+    """A recovery that changes nothing, and a file of six blocks of which each is read as data alone."""
+
+    def recover(self, state: CrashState) -> tuple[list[int], str]:
+        self.disk.switch(self.legal.on_disk(state))
+        return list(range(6)), f"{self.disk.block_hashes(range(6))}"
+
+    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
+        look = super().visit(worker, states, stop)
+        return replace(look, reads=Reads(tuple(range(6)), data=tuple(range(6))))
+
+
+@pytest.mark.parametrize(
+    ("data", "checks", "different"),
+    [("journal", (), 64), ("ordered", (Check(0, ("check",), ("*",)),), 64), ("ordered", (), 14)],
+    ids=["recovery replays data", "a check reads data", "each block is judged alone"],
+)
+def test_every_combination_of_data_is_looked_at_where_something_reads_several_of_its_blocks(
+    disk: Disk, tmp_path: Path, data: str, checks: tuple[Check, ...], different: int
+) -> None:
+    """An application with six blocks got "every legal state", while `repro` of one failed its check."""
+    made = Recorder()
+    for block in range(6):
+        made.write(block)
+    made.complete(made.flush())
+    begun = begin(made, disk, 1, tmp_path)
+    guest = Reader(begun.legal, begun.target, disk, 1, data=data, checks=checks)
+    coverage, seen = explore(guest)
+    assert len(outcomes(seen)) == different
+    assert coverage.exhaustive

@@ -8,17 +8,22 @@ runs is said here of the real thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.cases.examine import JudgedGroup
+from harness.cases.ledger import Ledger
 from harness.errors import ExitCode
 from harness.guests.disk import find_binary
-from harness.model import Verdict
+from harness.model import CrashState, Verdict
 from harness.plan import Budget
+from harness.revisit.repro import find_point
 from harness.store import RunStore
-from harness.store.records import CaseStatus
+from harness.store.records import CaseStatus, How
 from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind
 from harness.tests.needs import needed
@@ -122,6 +127,35 @@ def test_a_memo_that_was_wrong_makes_the_case_unknown_and_drops_nothing(bench: B
     assert case.info.coverage is None or not case.info.coverage.exhaustive
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["stored before the doubt", "as it comes"])
+def test_what_a_memo_in_doubt_had_answered_is_visited_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """Nobody knows what the memo's answers are worth then: no state may be left with one, or without any."""
+    answered: set[CrashState] = set()
+    stored, keep = threading.Event(), Ledger.keep
+
+    def noted(ledger: Ledger, seen: Sequence[JudgedGroup]) -> None:
+        keep(ledger, seen)
+        if recalled := {j.state for group in seen if group.look.recalled for j in group.judged}:
+            answered.update(recalled)
+            stored.set()
+
+    def wait_for_the_store() -> None:
+        if kernel.visits.count("111") == 2 and before:
+            assert stored.wait(10)
+
+    monkeypatch.setattr(Ledger, "keep", noted)
+    kernel = Kernel(Kind.WAVERS, at="111", meanwhile=wait_for_the_store)
+    bench.run(kernel, "exhaustive", sample_rate=0.5)
+    assert answered, "or this tests nothing"
+    assert "not deterministic" in ended(bench)[0].doubt
+    rows = {row.state: row for row in bench.store.iter_verdicts(bench.case)}
+    assert answered <= rows.keys()
+    assert {row.how for row in rows.values()} <= {How.JUDGED, How.SAME_CONTENT}
+    assert {row.verdict for row in rows.values()} == {Verdict.PASS}
+
+
 @pytest.mark.parametrize("visits", range(1, 8))
 @each([Kind.FINE, Kind.NOT_MOUNTED, Kind.HANGS])
 def test_a_budget_drops_nothing_that_was_visited(bench: Bench, states: str, kind: Kind, visits: int) -> None:
@@ -138,6 +172,51 @@ def test_a_budget_drops_nothing_that_was_visited(bench: Bench, states: str, kind
         assert not coverage.exhaustive
         assert coverage.open
         assert "budget" in coverage.why
+
+
+@pytest.mark.parametrize("states", WORDS)
+def test_a_finding_of_a_run_that_a_budget_ended_can_be_reproduced(bench: Bench, states: str) -> None:
+    """The budget deleted the case's timeline: `reproduce:` answered that the log has 0 entries."""
+    bench.run(Kernel(Kind.NOT_MOUNTED, at="00"), states, budget=Budget(visits=2))
+    case, _ = ended(bench)
+    assert case.info.coverage is not None
+    assert "budget" in case.info.coverage.why
+    entries = len(bench.recording(states).write_log.entries)
+    assert entries == len(bench.store.timeline(bench.case)) > 0
+    (finding,) = case.findings
+    assert find_point(str(finding.crash_point), bench.store) == finding.crash_point
+
+
+@pytest.mark.parametrize(("states", "plan"), [("prefix", {"memo": False}), ("exhaustive", {})])
+@pytest.mark.parametrize("kind", [Kind.FINE, Kind.NOT_MOUNTED, Kind.HANGS, Kind.DIES])
+def test_two_stations_on_one_case_store_what_one_does(
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    states: str,
+    plan: dict[str, Any],
+) -> None:
+    """One case was one core, and what a second one would have looked at depended on which was first."""
+    monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
+    stations, both = set[int](), threading.Event()
+
+    def wait_for_the_other() -> None:
+        stations.add(threading.get_ident())
+        if len(stations) == 2:
+            both.set()
+        elif len(kernel.visits) >= 3:  # by then, two states are wanted at once
+            both.wait(20)
+
+    kernel = Kernel(kind, meanwhile=wait_for_the_other)
+    bench.run(kernel, states, jobs=2, **plan)
+    assert len(stations) == 2
+    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
+        alone = Bench(store, tmp_path / "alone")
+        alone.run(Kernel(kind), states, **plan)
+        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
+        one, two = ended(alone)[0], ended(bench)[0]
+        assert (two.verdict, two.info.coverage) == (one.verdict, one.info.coverage)
 
 
 RESUMED = [Kind.FINE, Kind.NOT_MOUNTED, Kind.UNREADABLE, Kind.HANGS, Kind.DIES, Kind.LATE_IN_USE]

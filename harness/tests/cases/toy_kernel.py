@@ -103,11 +103,14 @@ LOST_IN_USE = frozenset({Kind.DIES_IN_USE, Kind.HANGS_IN_USE, Kind.REFUSED_IN_US
 
 @dataclass
 class Kernel:
-    """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read."""
+    """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
+    `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
+    """
 
     kind: Kind = Kind.FINE
     at: str = "110"
     on_visit: Callable[[str], None] = lambda word: None
+    meanwhile: Callable[[], None] = lambda: None
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -163,6 +166,7 @@ class ToyGuest:
         kernel, word = self._kernel, read_word(self._read)
         kernel.visits.append(word)
         kernel.on_visit(word)
+        kernel.meanwhile()
         kind, times = kernel.kind_of(word), Counter(kernel.visits)[word]
         if kind is Kind.DIES or (kind is Kind.DIES_ONCE and times == 1):
             self._die()
@@ -353,9 +357,9 @@ class Bench:
     def case(self) -> CaseId:
         return CaseId(self.profile.filesystem, self.profile.mode, self.workload.name)
 
-    def run(self, kernel: Kernel, states: str, stop_at: int = 0, **plan: Any) -> None:
+    def run(self, kernel: Kernel, states: str, stop_at: int = 0, jobs: int = 1, **plan: Any) -> None:
         """Work on the case; again, if it was worked on. `stop_at`: the visit, counted from 1, during which
-        the run is stopped.
+        the run is stopped. `jobs`: stations.
         """
         base = self.folder / "base.img"
         if not base.exists():
@@ -363,8 +367,12 @@ class Bench:
             pack(base, self.store.layout.base(self.profile.filesystem, self.profile.mode))
         scratch = self.folder / "scratch"
         scratch.mkdir(exist_ok=True)
-        worker = toy_worker(kernel, self.folder)
-        pool = Pool(lambda number: Station(worker, worker), 1, confirms=False)
+
+        def station(number: int) -> Station:
+            worker = toy_worker(kernel, self.folder / f"station-{number}")
+            return Station(worker, worker)
+
+        pool = Pool(station, jobs, confirms=False)
 
         def on_visit(word: str) -> None:
             if len(kernel.visits) == stop_at:
@@ -375,6 +383,7 @@ class Bench:
             configurations=[self.profile.name],
             workloads=[self.workload.name],
             fault_models=(states,),
+            jobs=jobs,
             log_bytes=LOG_BYTES,
             **plan,
         )
