@@ -82,7 +82,9 @@ def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
     makefile = build / "Makefile"
     makefile.write_text(relocated(makefile.read_text(), root))
     (build / "vmlinux").unlink(missing_ok=True)  # only for BTF, which takes a further program
-    words = ["make", "-s", "-C", str(build), f"M={folder}", "modules"]
+    # A kernel that dies names the file: in the kernel's tree, not in a folder of this build alone.
+    flags = f"KCFLAGS=-fmacro-prefix-map={folder.parents[1]}/="
+    words = ["make", "-s", "-C", str(build), f"M={folder}", flags, "modules"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = sorted(folder.glob("*.ko"))
     if done.returncode or not found:

@@ -1,4 +1,4 @@
-"""Kernels that complain and that hang in recovery: jbd2 of a distribution's kernel, with one line more."""
+"""Kernels that complain, hang and die in recovery: jbd2 of a distribution's kernel, with one line more."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import ExitCode
 from harness.kernels.find import find_kernel
 from harness.kernels.modules import patched_module
+from harness.model import Verdict
 from harness.plan import Budget, Plan
-from harness.summary import CaseVerdict, Summary
+from harness.store import RunStore
+from harness.summary import CaseVerdict, Summary, exit_code
 from harness.tests.needs import needed
 from harness.tests.vm import foreign_modules
 from harness.tests.vm.conftest import run_plan
@@ -25,6 +28,12 @@ PATCH = """--- a/fs/jbd2/recovery.c
 """
 WARNS = "WARN_ON(journal->j_tail);"
 HANGS = "wait_event(journal->j_wait_done_commit, !journal->j_tail);"
+# Where the journal holds a transaction: not of the states before the first commit.
+DIES = "BUG_ON(info.end_transaction != info.start_transaction);"
+ONE_COMMIT = """
+summary = "One file, one transaction"
+operations = ["create f", "append f 4K", "fsync f"]
+"""
 
 
 def module_with(line: str, kernel: str, folder: Path) -> str:
@@ -76,3 +85,35 @@ def test_a_kernel_that_hangs_in_recovery_fails(tmp_path: Path) -> None:
     (finding,) = summary.findings
     assert finding.signature.startswith("hangs: powercut-agent: mount hangs in ")
     assert "jbd2_journal_recover" in finding.signature
+
+
+@pytest.mark.parametrize("states", ["prefix", "exhaustive"])
+def test_a_kernel_that_panics_in_recovery_fails_whatever_states_are_asked_for(
+    tmp_path: Path, states: str
+) -> None:
+    """With all legal states, exit code 0 and "kept every promise": what the memo may not keep was dropped."""
+    workload = tmp_path / "one-commit.toml"
+    workload.write_text(ONE_COMMIT)
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=[str(workload)],
+        kernel="debian-6.12",
+        machine="qemu",
+        jobs=1,
+        replaced=[module_with(DIES, "debian-6.12", tmp_path)],
+        fault_models=(states,),
+        budget=Budget(visits=4),
+    )
+    summary, path = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    (finding,) = case.findings
+    assert finding.oracle == "mountable"
+    assert finding.signature == "lost: kernel BUG at fs/jbd2/recovery.c:N! in jbd2_journal_recover"
+    assert (case.verdict, exit_code(summary)) == (CaseVerdict.FAIL, ExitCode.INCONSISTENT)
+    with RunStore.open(path) as store:
+        found = {v.verdict for v in store.iter_verdicts(case.case)}
+    assert found == {Verdict.PASS, Verdict.FAIL}
+    if states == "exhaustive":
+        assert case.info.coverage is not None
+        assert not case.info.coverage.exhaustive
+        assert case.info.coverage.open
