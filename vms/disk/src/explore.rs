@@ -559,7 +559,7 @@ impl<'w, 's> Walk<'w, 's> {
                     let choice = self.choice(default, Some((at, content)))?;
                     self.leaf_at.insert(place, self.explored.leaves.len());
                     self.shared.leaves += 1;
-                self.explored.leaves.push(Leaf {
+                    self.explored.leaves.push(Leaf {
                         outcome,
                         choice,
                         data: true,
