@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from harness.cases.examine import JudgedGroup
 from harness.cases.ledger import Ledger
+from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import ExitCode
 from harness.guests.disk import find_binary
 from harness.model import CrashState, Verdict
@@ -28,6 +30,7 @@ from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
+from harness.workloads.load import parse_operation
 
 WORDS = {
     "prefix": {"00", "10", "110", "111"},
@@ -35,6 +38,8 @@ WORDS = {
 }
 """What recovery may read of the legal states."""
 STABLE = [kind for kind in Kind if kind is not Kind.WAVERS]
+FIRST_TWO = 10
+"""Entries of the log that the first two operations make."""
 UNKEPT = {Kind.DIES, Kind.NOT_UNMOUNTED_IN_USE, Kind.LATE_IN_USE} | LOST_IN_USE
 """Kinds whose outcome no memo may keep."""
 
@@ -131,7 +136,10 @@ def test_a_memo_that_was_wrong_makes_the_case_unknown_and_drops_nothing(bench: B
 def test_what_a_memo_in_doubt_had_answered_is_visited_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    """Nobody knows what the memo's answers are worth then: no state may be left with one, or without any."""
+    """Nobody knows what the memo's answers are worth then: no state may be left with one, or without any.
+
+    `111` is visited once, then recalled, then visited again as the sample.
+    """
     answered: set[CrashState] = set()
     stored, keep = threading.Event(), Ledger.keep
 
@@ -146,8 +154,11 @@ def test_what_a_memo_in_doubt_had_answered_is_visited_again(
             assert stored.wait(10)
 
     monkeypatch.setattr(Ledger, "keep", noted)
+    monkeypatch.setattr(OutcomeMemo, "sampled", lambda memo, state: state.prefix > FIRST_TWO)
+    bench.workload = replace(bench.workload, operations=(*bench.workload.operations, parse_operation("sync")))
     kernel = Kernel(Kind.WAVERS, at="111", meanwhile=wait_for_the_store)
-    bench.run(kernel, "exhaustive", sample_rate=0.5)
+    bench.run(kernel, "prefix")
+    assert kernel.visits[:5] == ["00", "10", "110", "111", "111"]
     assert answered, "or this tests nothing"
     assert "not deterministic" in ended(bench)[0].doubt
     rows = {row.state: row for row in bench.store.iter_verdicts(bench.case)}
