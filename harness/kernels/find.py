@@ -145,7 +145,7 @@ def look_up_kernel(
         if path.is_file() and path.suffix == ".ko" and not elf.is_object(path):
             raise UsageError(
                 f"{path} is not a kernel module: it is no ELF object ({path.stat().st_size:,} bytes)",
-                "build it again: make M=fs/ext4 modules",
+                "build it again: make M=DIRECTORY modules",
             )
         if not path.is_file() or path.suffix != ".ko":
             raise UsageError(

@@ -69,8 +69,13 @@ def run(tmp_path: Path, kernel: str, *more: str) -> tuple[int, str, Path]:
 
 
 def words(tmp_path: Path, kernel: str) -> list[str]:
-    given = ["-c", "ext4/ordered", "-w", f"{tmp_path / 'dirs.toml'}", "--kernel", f"{tmp_path / kernel}"]
+    given = ["-c", "ext4/ordered", *named(tmp_path, kernel)]
     return ["run", "--machine", "toy", *given, "-j", "1", "--out", f"{tmp_path / 'reports'}"]
+
+
+def named(tmp_path: Path, kernel: str) -> list[str]:
+    """The files that each command has to be told of, since a run directory chooses none."""
+    return ["-w", f"{tmp_path / 'dirs.toml'}", "--kernel", f"{tmp_path / kernel}"]
 
 
 def test_it_is_there_beside_the_others(tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_what_it_loses_is_found_and_reproduced(tmp_path: Path) -> None:
     assert code == ExitCode.INCONSISTENT, output
     found = re.search(r"powercut repro (\S+)", output)
     assert found, output
-    again = powercut("repro", found[1], "--from", path, "--kernel", tmp_path / "forgetful")
+    again = powercut("repro", found[1], "--from", path, *named(tmp_path, "forgetful"))
     assert again.exit_code == ExitCode.INCONSISTENT, again.output
     assert "FAIL" in again.output
 
@@ -113,7 +118,7 @@ def test_a_machine_without_a_console_says_so(tmp_path: Path) -> None:
     _, _output, path = run(tmp_path, "kernel")
     with RunStore.open(path) as store:
         (case,) = store.cases()
-    given = [f"{case.case}@1", "--from", path, "--kernel", tmp_path / "kernel", "--shell"]
+    given = [f"{case.case}@1", "--from", path, *named(tmp_path, "kernel"), "--shell"]
     shown = powercut("repro", *given)
     assert shown.exit_code == ExitCode.USAGE, shown.output
     assert "Toy gives no console" in shown.output
@@ -178,6 +183,6 @@ def test_a_signal_ends_a_repro_whose_guest_boots_or_whose_disk_is_stopped(
     (tmp_path / "boots").unlink()
     with RunStore.open(path) as store:
         (case,) = store.cases()
-    given = [f"{case.case}@1", "--from", str(path), "--kernel", str(tmp_path / "silent")]
+    given = [f"{case.case}@1", "--from", str(path), *named(tmp_path, "silent")]
     code, output = interrupted(tmp_path, signal.SIGTERM, "repro", *given, stopped=stopped)
     assert code == ExitCode.INTERRUPTED, output

@@ -104,5 +104,7 @@ def test_a_drawing_is_made_of_what_is_worth_one(run: tuple[Summary, str]) -> Non
 
 
 def test_the_page_links_the_set_to_the_case_that_broke(run: tuple[Summary, str]) -> None:
-    for attribute in ('href="#', 'id="'):
-        assert f'{attribute}case-ext4-journal-{BROKEN}"' in run[1]
+    """At its first finding."""
+    (case,) = (c for c in run[0].cases if c.case.workload == BROKEN and c.findings)
+    for anchor in (f'id="case-ext4-journal-{BROKEN}"', f'href="#finding-{case.findings[0].id}"'):
+        assert anchor in run[1]

@@ -111,8 +111,8 @@ def test_a_misspelt_application_names_the_nearest() -> None:
 
 def test_the_scripts_are_shell() -> None:
     """As the guest's shell reads them."""
-    for script in sorted(resource("workloads").glob("*/*")):
-        if script.read_bytes().startswith(b"#!/bin/sh"):
+    for script in sorted(resource("workloads").rglob("*")):
+        if script.is_file() and script.read_bytes().startswith(b"#!/bin/sh"):
             subprocess.run(["busybox", "sh", "-n", script], check=True)
 
 
