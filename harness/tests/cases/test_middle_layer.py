@@ -16,16 +16,17 @@ from typing import Any
 
 import pytest
 
-from harness.cases.examine import JudgedGroup
+from harness.cases.casework import Casework
+from harness.cases.examine import Examiner, JudgedGroup, Look
 from harness.cases.ledger import Ledger
 from harness.cases.outcome_memo import OutcomeMemo
-from harness.errors import ExitCode
+from harness.errors import DiskError, ExitCode
 from harness.guests.disk import find_binary
-from harness.model import CrashState, Verdict
+from harness.model import CrashState, Judgement, Verdict
 from harness.plan import Budget
 from harness.revisit.repro import find_point
 from harness.store import RunStore
-from harness.store.records import CaseStatus, How
+from harness.store.records import CaseStatus, How, JudgedState
 from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind
 from harness.tests.needs import needed
@@ -216,7 +217,7 @@ def test_two_stations_on_one_case_store_what_one_does(
         stations.add(threading.get_ident())
         if len(stations) == 2:
             both.set()
-        elif len(kernel.visits) >= 3:  # by then, two states are wanted at once
+        elif len(kernel.visits) == 3:  # by then, two states are wanted at once
             both.wait(20)
 
     kernel = Kernel(kind, meanwhile=wait_for_the_other)
@@ -228,6 +229,41 @@ def test_two_stations_on_one_case_store_what_one_does(
         assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
         one, two = ended(alone)[0], ended(bench)[0]
         assert (two.verdict, two.info.coverage) == (one.verdict, one.info.coverage)
+
+
+def test_a_case_of_which_one_station_failed_is_unknown_however_the_other_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last station to end had nothing to complain of, and the case was DONE."""
+    monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 3)  # planned with the third: that one is taken
+    stations, both, one_ended = list[int](), threading.Event(), threading.Event()
+    learn, explored = Examiner.learn, Casework._explored
+
+    def meanwhile() -> None:
+        stations.append(threading.get_ident())
+        if stations[-1] != stations[0]:
+            both.set()
+            assert one_ended.wait(20)
+        elif len(stations) == 3:
+            assert both.wait(20)
+
+    def failing(examiner: Examiner, state: CrashState, look: Look, expected: int | None) -> int | None:
+        if threading.get_ident() == stations[0] and both.is_set():
+            raise DiskError("the memo's disk is gone")
+        return learn(examiner, state, look, expected)
+
+    def noted(casework: Casework, *given: Any) -> None:
+        explored(casework, *given)
+        one_ended.set()
+
+    monkeypatch.setattr(Examiner, "learn", failing)
+    monkeypatch.setattr(Casework, "_explored", noted)
+    bench.run(Kernel(meanwhile=meanwhile), "exhaustive", jobs=2)
+    assert len(set(stations)) == 2
+    case, code = ended(bench)
+    assert (case.status, code) == (CaseStatus.UNKNOWN, ExitCode.UNDECIDED)
+    assert "the memo's disk is gone" in case.reason
+    assert case.info.coverage is None
 
 
 RESUMED = [Kind.FINE, Kind.NOT_MOUNTED, Kind.UNREADABLE, Kind.HANGS, Kind.DIES, Kind.LATE_IN_USE]
@@ -249,6 +285,20 @@ def test_a_run_that_was_stopped_says_so_and_is_finished_by_the_next(
     bench.run(kernel, states)
     assert bench.verdicts(states) == expected(kernel, kernel.visits)
     assert ended(bench)[0].status is CaseStatus.DONE
+
+
+def test_what_a_stopped_exploration_left_is_no_part_of_the_next_one(bench: Bench) -> None:
+    """Which states are looked at, and so their names, depends on all that was seen: the next run may never
+    come to one of them.
+    """
+    bench.run(Kernel(Kind.FINE), "exhaustive", stop_at=2)
+    left = JudgedState(CrashState(5), "", Judgement(unknown=("the guest was lost",)), How.JUDGED)
+    bench.store.put_judgements(bench.case, [left])
+    kernel = Kernel(Kind.FINE)
+    bench.run(kernel, "exhaustive")
+    assert left.state not in {row.state for row in bench.store.iter_verdicts(bench.case)}
+    assert bench.verdicts("exhaustive") == expected(kernel, WORDS["exhaustive"])
+    assert ended(bench)[1] is ExitCode.CONSISTENT
 
 
 class Killed(BaseException):
