@@ -278,7 +278,7 @@ def load_plan(folder: Path) -> CampaignPlan:
     need_plain_run(folder)
     try:
         plan = msgspec.json.decode(file.read_bytes(), type=CampaignPlan)
-    except (OSError, msgspec.MsgspecError) as e:
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(f"{folder} holds no campaign: {e}", "powercut campaign begins one") from e
     if plan.schema != SCHEMA:
         raise StoreError(f"{file} has schema {plan.schema}, not {SCHEMA}", "begin a new campaign")

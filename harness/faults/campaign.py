@@ -139,7 +139,7 @@ def load_plan(path: Path) -> FaultsPlan:
     need_plain_run(path)
     try:
         return msgspec.json.decode((path / "plan.json").read_bytes(), type=FaultsPlan)
-    except (OSError, msgspec.MsgspecError) as e:
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(
             f"{path} holds no campaign of planted faults: {e}", "powercut faults makes one"
         ) from e
@@ -339,7 +339,7 @@ def _read(path: Path) -> Trial | None:
         return msgspec.json.decode(path.read_bytes(), type=Trial)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(
             f"{path} is damaged: {e}", "remove its directory: that trial is then made again"
         ) from e

@@ -94,5 +94,5 @@ def _remembered(memory: Path) -> dict[str, str]:
     """Empty if the file cannot be read: the accelerators are then tried again."""
     try:
         return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return {}

@@ -99,7 +99,7 @@ def load_plan(path: Path) -> MeasurePlan:
     need_plain_run(path)
     try:
         return msgspec.json.decode((path / "plan.json").read_bytes(), type=MeasurePlan)
-    except (OSError, msgspec.MsgspecError) as e:
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(
             f"{path} holds no measurement: {e}", "powercut measure NAME makes one; for a run: powercut run"
         ) from e

@@ -68,7 +68,7 @@ def load_plan(path: Path) -> StudyPlan:
         raise UsageError(f"{path} is not the directory of a study", "name one that powercut matrix made")
     try:
         plan = msgspec.json.decode(file.read_bytes(), type=StudyPlan)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(f"{file}: {e}", "start a new study") from e
     if not re.fullmatch("(?:[0-9a-f]{12})?", plan.finding):  # it names a file
         raise StoreError(f"{file}: {plan.finding!r} is no finding", "start a new study")
@@ -125,7 +125,7 @@ def _kept(path: Path) -> tuple[OnKernel, ...]:
         return ()
     try:
         study = msgspec.json.decode(file.read_bytes(), type=Study)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(f"{file}: {e}", "start a new study") from e
     if study.schema != SCHEMA:
         raise StoreError(f"{file} has schema {study.schema}, not {SCHEMA}", "start a new study")
