@@ -20,9 +20,16 @@ from harness.tests.chaos.command import (
     resume_line,
     start,
 )
-from harness.tests.chaos.reference import MIXED, Reference, Specimen
+from harness.tests.chaos.reference import EXHAUSTIVE, GREEN, MIXED, Reference, Specimen
 from harness.tests.chaos.trial import Trial
-from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
+from harness.tests.chaos.verdicts import (
+    of_other_recordings,
+    said,
+    wrong,
+    wrong_code,
+    wrong_so_far,
+    wrong_words,
+)
 
 _RESUMES = 12  # under attack; then as many undisturbed ones as it takes
 _UNDISTURBED = 4
@@ -48,30 +55,33 @@ def role(process: Process) -> str:
 
 def run_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
     """Disturb one run about ten times and resume it until it is done: it must agree with the reference."""
+    if trial.random.random() < 0.2:
+        _kill(trial, reference, reference.green, GREEN, plant)
+    else:
+        _kill(trial, reference, reference.mixed, [*MIXED, "--expect", reference.expectations], plant)
+
+
+def run_exhaustive_kills(trial: Trial, reference: Reference, plant: str = "") -> None:
+    """The same of a run that looks at all legal states: its coverage must agree, too."""
+    _kill(trial, reference, reference.exhaustive, EXHAUSTIVE, plant)
+
+
+def _kill(trial: Trial, reference: Reference, specimen: Specimen, what: Sequence[object], plant: str) -> None:
+    """`specimen`: the undisturbed run of `what`. Some runs make their own recordings (`anew`)."""
     chance = trial.random
     anew = chance.random() < 0.15
-    specimen, line = _what_to_run(trial, reference, anew)
+    line = ["run", *what, *reference.options, "--out", trial.directory]
+    line += [] if anew else ["--recordings", specimen.path]
     # an emulated guest takes seconds to boot: with that many kills nothing would ever be judged
     wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(8, 20)
     attack = _Attack(trial, plant, fresh=chance.random() < 0.15)
     try:
         directory = attack.disturb([*line, "-j", chance.choice([1, 2, 2])], wanted)
         if directory is not None:
+            _check_so_far(trial, directory, specimen)
             attack.finish(directory, specimen, anew)
     finally:
         look_for_leftovers(trial)
-
-
-def _what_to_run(trial: Trial, reference: Reference, anew: bool) -> tuple[Specimen, list[object]]:
-    """The undisturbed run to be compared with, and the command line. `anew`: it makes its own recordings."""
-    out = ["--out", trial.directory]
-    if trial.random.random() < 0.2:
-        line = ["run", "-c", "ext4/ordered", "-w", "append-fsync", *reference.options, *out]
-        specimen = reference.green
-    else:
-        line = ["run", *MIXED, "--expect", reference.expectations, *reference.options, *out]
-        specimen = reference.mixed
-    return specimen, line if anew else [*line, "--recordings", specimen.path]
 
 
 class _Attack:
@@ -198,6 +208,14 @@ class _Attack:
         return (chosen.pid, role(chosen)) if chosen else None
 
 
+def _check_so_far(trial: Trial, directory: Path, specimen: Specimen) -> None:
+    """Check what a run decided before it was cut off. What cannot be read is told once it is resumed."""
+    with contextlib.suppress(PowercutError):
+        now = said(directory)
+        trial.defects += wrong_so_far(specimen.truth, now)
+        trial.figures["states compared when cut off"] += sum(map(len, now.states.values()))
+
+
 def check_run(
     trial: Trial,
     directory: Path,
@@ -221,9 +239,7 @@ def check_run(
         trial.tell("refused", f"the run cannot be read: {e}")
         return
     truth = specimen.truth
-    if anew:
-        truth = Said(truth.verdicts, dict.fromkeys(truth.logs, "of another recording"), truth.states)
-    trial.defects += wrong(truth, now)
+    trial.defects += wrong(of_other_recordings(truth) if anew else truth, now)
     trial.figures["states compared"] += 0 if anew else sum(map(len, now.states.values()))
 
 

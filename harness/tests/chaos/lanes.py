@@ -22,9 +22,10 @@ from pathlib import Path
 
 from harness.tests.chaos.command import end_processes
 from harness.tests.chaos.damage import run_damage, run_flips
+from harness.tests.chaos.foreign import run_foreign
 from harness.tests.chaos.frames import run_frames
 from harness.tests.chaos.full_disk import run_full_disk, why_not
-from harness.tests.chaos.kills import run_kills
+from harness.tests.chaos.kills import run_exhaustive_kills, run_kills
 from harness.tests.chaos.reference import Reference, load_reference
 from harness.tests.chaos.together import run_together
 from harness.tests.chaos.trial import Defect, Trial
@@ -33,16 +34,18 @@ Attack = Callable[[Trial, Reference, str], None]
 
 ATTACKS: dict[str, Attack] = {
     "kill": run_kills,
+    "kill-exhaustive": run_exhaustive_kills,
     "kill-emulated": run_kills,
     "together": run_together,
     "full-disk": run_full_disk,
     "damage": run_damage,
     "flip": run_flips,
+    "foreign": run_foreign,
     "frames": run_frames,
 }
 LANES: tuple[dict[str, float], ...] = (
-    {"kill": 0.78, "kill-emulated": 0.06, "together": 0.08, "full-disk": 0.08},
-    {"damage": 0.55, "flip": 0.37, "frames": 0.08},
+    {"kill": 0.48, "kill-exhaustive": 0.30, "kill-emulated": 0.06, "together": 0.08, "full-disk": 0.08},
+    {"damage": 0.45, "flip": 0.32, "foreign": 0.15, "frames": 0.08},
 )
 """The share of each attack in its lane's time."""
 

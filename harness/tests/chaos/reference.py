@@ -1,8 +1,9 @@
 """Undisturbed runs, which the trials damage and compare with.
 
 `mixed` has a case of each colour: ext4/ordered passes, ext4/nobarrier fails, and one failure is expected.
-`green` passes. `open` is `green` with one state undecided, `mixed_wal` is `mixed` with its database still in
-the write-ahead log, as a killed run leaves it.
+`green` passes. `exhaustive` looks at all legal states: of ext4/ordered at each of them, of ext4/nobarrier as
+far as a budget goes. `open` is `green` with one state undecided, `mixed_wal` is `mixed` with its database
+still in the write-ahead log, as a killed run leaves it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from harness.tests.chaos.verdicts import Said, said
 MODES, WORKLOADS = "ext4/ordered,ext4/nobarrier", "append-fsync,sync-overwrite"
 GREEN = ["-c", "ext4/ordered", "-w", "append-fsync"]
 MIXED = ["-c", MODES, "-w", WORKLOADS]
+EXHAUSTIVE = ["-c", MODES, "-w", "append-fsync", "--states", "exhaustive", "--budget", "80"]
 EXPECTED = "ext4/nobarrier sync-overwrite * # barrier=0 sends no cache flush\n"
 
 
@@ -56,6 +58,10 @@ class Reference:
         return self.specimens["mixed"]
 
     @property
+    def exhaustive(self) -> Specimen:
+        return self.specimens["exhaustive"]
+
+    @property
     def green(self) -> Specimen:
         return self.specimens["green"]
 
@@ -76,14 +82,15 @@ def make_reference(directory: Path, options: Sequence[str]) -> Reference:
     expectations.write_text(EXPECTED)
     mixed = _run(directory, "mixed", 1, [*MIXED, "--expect", expectations, *options])
     green = _run(directory, "green", 0, [*GREEN, "--recordings", mixed.path, *options])
-    specimens = [mixed, green, _open(directory, green), _in_wal(directory, mixed)]
+    exhaustive = _run(directory, "exhaustive", 1, [*EXHAUSTIVE, "--recordings", mixed.path, *options])
+    specimens = [mixed, green, exhaustive, _open(directory, green), _in_wal(directory, mixed)]
     return Reference({s.name: s for s in specimens}, tuple(options), expectations)
 
 
 @functools.cache
 def load_reference(directory: Path, options: tuple[str, ...]) -> Reference:
     """Load what `make_reference` made in another process."""
-    codes = {"mixed": 1, "green": 0, "open": 3, "mixed_wal": 1}
+    codes = {"mixed": 1, "green": 0, "exhaustive": 1, "open": 3, "mixed_wal": 1}
     now = {name: _said_of_copy(directory / name) for name in codes}
     truths = {**now, "open": now["green"]}
     specimens = {n: Specimen(n, directory / n, now[n], truths[n], codes[n]) for n in codes}

@@ -16,16 +16,16 @@ from harness.guests.disk import find_binary
 from harness.guests.guest import Guest
 from harness.model import CaseId, CrashState, History, Judgement
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
-from harness.tests.chaos import damage, frames, full_disk, verdicts
+from harness.tests.chaos import damage, foreign, frames, full_disk, verdicts
 from harness.tests.chaos.__main__ import as_json, repeat_line, table
 from harness.tests.chaos.command import Ended, look_for_leftovers
 from harness.tests.chaos.damage import run_damage, run_flips
 from harness.tests.chaos.lanes import Result, gist
 from harness.tests.chaos.reference import Reference, Specimen
 from harness.tests.chaos.trial import Defect, Trial
-from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
+from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_so_far, wrong_words
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO, broken
 
@@ -107,6 +107,27 @@ def test_a_state_that_changed_under_the_same_verdict_is_told() -> None:
     assert defect.kind == "changed states"
     assert "2 states differ, e.g. @1: fail, was pass" in defect.what
     assert not wrong(truth, dataclasses.replace(now, logs={"a": "another recording"}))
+
+
+def test_coverage_that_a_resume_claims_and_did_not_have_is_told() -> None:
+    """How many guests it took may differ; how much was looked at may not."""
+    states: dict[str, dict[str, verdicts.State]] = {"a": {}}
+    cut, all_of_it = Coverage(33, 1, 10, 80, "the budget"), Coverage(33, None, 0, 95)
+    truth = Said({"a": PASS}, {"a": "log"}, states, {"a": cut})
+    (defect,) = wrong(truth, dataclasses.replace(truth, coverage={"a": all_of_it}))
+    assert defect.kind == "changed coverage"
+    assert [d.kind for d in wrong(truth, dataclasses.replace(truth, coverage={}))] == ["changed coverage"]
+    more_guests = dataclasses.replace(cut, visits=99)
+    assert not wrong(truth, dataclasses.replace(truth, coverage={"a": more_guests}))
+
+
+@pytest.mark.parametrize(("after", "kind"), [("pass", "false green"), ("unknown", None), ("fail", None)])
+def test_a_state_that_passed_before_the_run_was_cut_off_is_told(after: str, kind: str | None) -> None:
+    none: frozenset[tuple[str, str]] = frozenset()
+    truth = Said({"a": FAIL}, {"a": "log"}, {"a": {"@t1": ("fail", none), "@t2": ("pass", none)}})
+    now = Said({"a": UNKNOWN}, {"a": "log"}, {"a": {"@t1": (after, none)}})
+    assert [d.kind for d in wrong_so_far(truth, now)] == ([kind] if kind else [])
+    assert not wrong_so_far(truth, dataclasses.replace(now, logs={"a": "another recording"}))
 
 
 @pytest.mark.parametrize(
@@ -210,6 +231,26 @@ def test_a_worker_that_falls_over_a_frame_is_found(
     trial = trials("frames")
     frames.run_frames(trial, reference)
     assert any("OverflowError: planted" in d.what for d in trial.defects), trial.defects
+
+
+def test_foreign_directories_are_only_read(reference: Reference, trials: Callable[..., Trial]) -> None:
+    trial = trials("foreign")
+    foreign.run_foreign(trial, reference)
+    assert trial.defects == []
+    assert trial.figures["foreign directories"] == foreign.DIRECTORIES
+
+
+def test_a_command_that_opens_what_a_foreign_directory_names_is_found(
+    reference: Reference, trials: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each plan is believed to be one of this installation."""
+    monkeypatch.setattr("harness.trust.is_installed", lambda word: True)
+    told: set[str] = set()
+    for number in range(4):
+        trial = trials("foreign", number)
+        foreign.run_foreign(trial, reference)
+        told |= _kinds(trial)
+    assert "touched" in told
 
 
 def test_what_is_left_behind_is_told_and_ended(

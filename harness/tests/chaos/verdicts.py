@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import ExitCode
+from harness.model import Verdict
 from harness.store import RunStore
+from harness.store.records import Coverage
 from harness.summary import CaseVerdict, summarise
 from harness.tests.chaos.trial import Defect
 
@@ -17,11 +19,12 @@ State = tuple[str, frozenset[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The verdict, log hash and states of each case."""
+    """The verdict, log hash and states of each case; of explored ones, how far they were looked at."""
 
     verdicts: Mapping[str, CaseVerdict]
     logs: Mapping[str, str]
     states: Mapping[str, Mapping[str, State]]
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
 
 
 def said(run: Path) -> Said:
@@ -39,7 +42,13 @@ def said(run: Path) -> Said:
             {str(c.case): c.verdict for c in summary.cases},
             {str(c.case): c.info.log_hash for c in summary.cases},
             states,
+            {str(c.case): c.info.coverage for c in summary.cases if c.info.coverage},
         )
+
+
+def of_other_recordings(truth: Said) -> Said:
+    """What a run must agree with that made its own recordings: its states and their number may differ."""
+    return replace(truth, logs=dict.fromkeys(truth.logs, "of another recording"))
 
 
 def wrong(truth: Said, now: Said) -> list[Defect]:
@@ -54,6 +63,25 @@ def wrong(truth: Said, now: Said) -> list[Defect]:
                 found.append(Defect(_colour(after), f"{case} is {after.value}, was {before.value}"))
             elif truth.logs[case] == now.logs[case]:
                 found += _wrong_states(case, truth.states[case], now.states[case])
+                found += _wrong_coverage(case, truth.coverage.get(case), now.coverage.get(case))
+    return found
+
+
+def wrong_so_far(truth: Said, now: Said) -> list[Defect]:
+    """The defects in a run that was cut off: a state that nobody could look at is UNKNOWN or absent, and what
+    is decided is decided as in the undisturbed run.
+    """
+    found: list[Defect] = []
+    for case, states in now.states.items():
+        if truth.logs.get(case) != now.logs[case]:
+            continue
+        for state, after in states.items():
+            before = truth.states[case].get(state, after)
+            if after != before and after[0] != Verdict.UNKNOWN.value:
+                kind = "false green" if after[0] == Verdict.PASS.value else "changed states"
+                what = f"{_told(after)}, was {_told(before)}"
+                found.append(Defect(kind, f"{case}{state}, cut off: {what}"))
+                break
     return found
 
 
@@ -72,6 +100,15 @@ def _wrong_states(case: str, truth: Mapping[str, State], now: Mapping[str, State
             "changed states", f"{case}: {len(differing)} states differ, e.g. {state}: {after}, was {before}"
         )
     ]
+
+
+def _wrong_coverage(case: str, before: Coverage | None, after: Coverage | None) -> list[Defect]:
+    """How many guests it took is no claim."""
+    if before is not None and after is not None:
+        after = replace(after, visits=before.visits)
+    if before == after:
+        return []
+    return [Defect("changed coverage", f"{case} covers {after}, was {before}")]
 
 
 def _told(state: State | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.tests.chaos.full_disk import run_full_disk, why_not
-from harness.tests.chaos.kills import run_kills
+from harness.tests.chaos.kills import run_exhaustive_kills, run_kills
 from harness.tests.chaos.lanes import Attack
 from harness.tests.chaos.reference import Reference, make_reference
 from harness.tests.chaos.together import run_together
@@ -26,6 +26,7 @@ def reference(uml_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ref
     ("attack", "plant", "kinds"),
     [
         (run_kills, "resume_forgets", {"false green", "changed states"}),
+        (run_exhaustive_kills, "resume_forgets", {"false green", "changed states"}),
         (run_kills, "leaves_things", {"left behind"}),
         (run_together, "no_lock", {"false green", "false red", "changed states", "undecided", "traceback"}),
     ],
