@@ -308,13 +308,14 @@ class Mender(Guest):
         return self.disk.block_hashes([WIDE])[0]
 
 
-def wide(disk: Disk, folder: Path, *, mends_all: bool = True) -> Mender:
+def wide(disk: Disk, folder: Path, *, mends_all: bool = True, commit: bool = False) -> Mender:
+    """`commit`: what flushes is the record of a commit, which is on its way then."""
     made = Recorder()
     for block in range(WIDE):
         made.write(block)
-    made.complete(made.flush())
+    made.complete(made.submit(WIDE + 1, preflush=True, fua=True) if commit else made.flush())
     legal = made.legal()
-    base, log = write_files(made, folder, WIDE + 1)
+    base, log = write_files(made, folder, WIDE + 2)
     target = Target("", "", base, log, order=Order(legal.order, 8))
     disk.open(base, log, target.order)
     return Mender(legal, target, disk, 1, mends_all=mends_all)
@@ -335,6 +336,17 @@ def test_a_moment_with_too_many_states_that_are_all_alike_is_left_and_not_called
     assert UP_TO_PAIRS < coverage.visits == guest.visits <= UP_TO_PAIRS + DRAWN
     assert len({j.state for g in seen for j in g.judged}) >= coverage.visits
     assert outcomes(seen) == {"whole"}
+
+
+def test_states_are_drawn_without_the_record_that_may_not_have_landed_before_them(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """A record on the platter before what it commits: no disk that honours PREFLUSH shows that."""
+    guest = wide(disk, tmp_path, commit=True)
+    coverage, seen = explore(guest)
+    assert (coverage.alike, coverage.drawn) == (1, DRAWN)
+    assert outcomes(seen) == {"whole"}
+    assert all(guest.legal.on_disk(j.state) for g in seen for j in g.judged), "a name of a legal state"
 
 
 def test_what_takes_six_blocks_to_break_is_drawn_and_its_moment_stays_open(
@@ -410,3 +422,35 @@ def test_every_combination_of_data_is_looked_at_where_something_reads_several_of
     coverage, seen = explore(guest)
     assert len(outcomes(seen)) == different
     assert coverage.exhaustive
+
+
+class Sampler(Reader):
+    """Each state of which the memo knows the outcome is visited all the same."""
+
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> None:  # type: ignore[override]  # none is recalled
+        return None
+
+    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
+        return super().learn(state, look, expected) if expected is None else expected
+
+
+def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> None:
+    """Its outcome was known, so that its crash time was done; but nobody had judged it there."""
+    made = Recorder()
+    made.mark("begin 0")
+    for block in range(3):
+        made.write(block)
+    made.mark("begin 1")  # a second crash time with the same choices
+    made.complete(made.flush())
+
+    def explored(visits: int | None) -> tuple[Coverage, set[CrashState]]:
+        begun = begin(made, disk, 1, tmp_path)
+        guest = Sampler(begun.legal, begun.target, disk, 1, checks=(Check(0, ("check",), ("*",)),))
+        coverage, seen = explore(guest, Budget(visits=visits))
+        return coverage, {j.state for group in seen for j in group.judged}
+
+    whole, every = explored(None)
+    assert whole.exhaustive
+    ends = [explored(visits) for visits in range(1, whole.visits + 1)]
+    assert [coverage.exhaustive for coverage, _ in ends] == [states == every for _, states in ends]
+    assert all(coverage.open for coverage, states in ends if states != every)
