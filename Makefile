@@ -23,7 +23,7 @@ fuzz: setup  ## property tests of every parser, with a hundred times the example
 	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
 
 MINUTES ?= 20
-chaos: setup  ## attack the harness: kills, damage, hostile guests, full disks; make chaos MINUTES=20 SEED=1
+chaos: setup  ## attack the harness: kills, damage, hostile guests and directories, full disks; make chaos MINUTES=20 SEED=1
 	.venv/bin/python -m harness.tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --json reports/chaos.json
 
 ONLY ?=

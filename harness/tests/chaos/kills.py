@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.errors import PowercutError
@@ -74,7 +74,7 @@ def _kill(trial: Trial, reference: Reference, specimen: Specimen, what: Sequence
     line += [] if anew else ["--recordings", specimen.path]
     # an emulated guest takes seconds to boot: with that many kills nothing would ever be judged
     wanted = chance.randint(2, 5) if "qemu" in reference.options else chance.randint(8, 20)
-    attack = _Attack(trial, plant, fresh=chance.random() < 0.15)
+    attack = Disturbed(trial, plant, fresh=chance.random() < 0.15)
     try:
         directory = attack.disturb([*line, "-j", chance.choice([1, 2, 2])], wanted)
         if directory is not None:
@@ -84,10 +84,18 @@ def _kill(trial: Trial, reference: Reference, specimen: Specimen, what: Sequence
         look_for_leftovers(trial)
 
 
-class _Attack:
-    """A run under attack. `running`: its orchestrator."""
+class Disturbed:
+    """A command under attack. `resume`: the command line that goes on with a directory."""
 
-    def __init__(self, trial: Trial, plant: str, *, fresh: bool) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        plant: str,
+        *,
+        fresh: bool,
+        resume: Callable[[Path], list[str]] = resume_line,
+    ) -> None:
+        self._resume = resume
         self._trial = trial
         self._plant = plant
         self._fresh = fresh
@@ -107,7 +115,7 @@ class _Attack:
                 directory = self._directory()
                 if ended.code in (0, 1) and directory:
                     return directory
-                self._start(resume_line(directory) if directory else line)
+                self._start(self._resume(directory) if directory else line)
                 resumes += 1
             else:
                 done += self._hit(running)
@@ -119,17 +127,23 @@ class _Attack:
         ended: Ended | None = None
         for _ in range(_UNDISTURBED):
             self._trial.figures["resumed"] += 1
-            self._start(resume_line(directory))
-            ended = self._need_running().wait()
+            ended = self.resumed(directory)
             if ended is None:
                 self._trial.tell("hang", f"--resume did not end: {_last_line(directory)}")
                 end_processes(self._trial)
                 return
-            self._check_words(ended)
             if ended.code in (0, 1):
                 break
         assert ended is not None
         check_run(self._trial, directory, specimen, ended, anew=anew)
+
+    def resumed(self, directory: Path) -> Ended | None:
+        """Resume, undisturbed. How that ended; None if it did not."""
+        self._start(self._resume(directory))
+        ended = self._need_running().wait()
+        if ended is not None:
+            self._check_words(ended)
+        return ended
 
     def _start(self, line: Sequence[object]) -> None:
         self._running = start(self._trial, line, fresh=self._fresh, plant=self._plant)

@@ -26,6 +26,7 @@ from harness.tests.chaos.foreign import run_foreign
 from harness.tests.chaos.frames import run_frames
 from harness.tests.chaos.full_disk import run_full_disk, why_not
 from harness.tests.chaos.kills import run_exhaustive_kills, run_kills
+from harness.tests.chaos.many_runs import run_campaign, run_history, run_matrix, why_no_history
 from harness.tests.chaos.reference import Reference, load_reference
 from harness.tests.chaos.together import run_together
 from harness.tests.chaos.trial import Defect, Trial
@@ -38,17 +39,32 @@ ATTACKS: dict[str, Attack] = {
     "kill-emulated": run_kills,
     "together": run_together,
     "full-disk": run_full_disk,
+    "campaign": run_campaign,
+    "history": run_history,
+    "matrix": run_matrix,
     "damage": run_damage,
     "flip": run_flips,
     "foreign": run_foreign,
     "frames": run_frames,
 }
 LANES: tuple[dict[str, float], ...] = (
-    {"kill": 0.48, "kill-exhaustive": 0.30, "kill-emulated": 0.06, "together": 0.08, "full-disk": 0.08},
+    {
+        "kill": 0.36,
+        "kill-exhaustive": 0.26,
+        "kill-emulated": 0.06,
+        "together": 0.08,
+        "full-disk": 0.08,
+        "campaign": 0.08,
+        "history": 0.05,
+        "matrix": 0.03,
+    },
     {"damage": 0.45, "flip": 0.32, "foreign": 0.15, "frames": 0.08},
 )
 """The share of each attack in its lane's time."""
 
+EMULATED = ("kill-emulated", "matrix")
+LONG_S = {"kill-emulated": 60.0, "campaign": 150.0, "history": 100.0, "matrix": 200.0}
+"""Attacks that are not begun with less time than that left: a trial under way is not cut off."""
 TRIAL_LIMIT_S = 900.0
 KEPT = 40  # at most this many directories of trials with defects
 
@@ -99,7 +115,7 @@ def run_trial(order: Order, attack: str, number: int) -> Trial:
     """Run one trial in this process. An exception it does not handle is a defect too."""
     directory = order.directory / f"{attack}-{number}"
     shutil.rmtree(directory, ignore_errors=True)
-    options = order.emulated if attack == "kill-emulated" else order.options
+    options = order.emulated if attack in EMULATED else order.options
     with Trial(attack, number, order.seed, directory) as trial:
         try:
             ATTACKS[attack](trial, load_reference(order.reference, options), order.plant)
@@ -114,6 +130,11 @@ def run_lanes(order: Order, say: Callable[[str], None]) -> Result:
     result = Result()
     if reason := why_not():
         result.not_tried["full-disk"] = reason
+    if reason := why_no_history():
+        result.not_tried["history"] = reason
+    for name, least_s in LONG_S.items():
+        if order.deadline - time.monotonic() < least_s:
+            result.not_tried[name] = f"it takes more than the {least_s:.0f} s that are left"
     numbers: Counter[str] = Counter()
     lanes = [_Lane(order, _shares(shares, order, result), numbers) for shares in LANES]
     lanes = [lane for lane in lanes if lane.shares]
@@ -132,7 +153,7 @@ def run_lanes(order: Order, say: Callable[[str], None]) -> Result:
 def _shares(shares: dict[str, float], order: Order, result: Result) -> dict[str, float]:
     wanted = {name: share for name, share in shares.items() if name not in result.not_tried}
     if not order.emulated:
-        wanted.pop("kill-emulated", None)
+        wanted = {name: share for name, share in wanted.items() if name not in EMULATED}
     return {name: share for name, share in wanted.items() if not order.only or name in order.only}
 
 
@@ -161,7 +182,9 @@ class _Lane:
             self._channel.send(None)
             self._doing = ""
             return
-        attack = min(self.shares, key=lambda name: self._spent[name] / self.shares[name])
+        left = self.order.deadline - time.monotonic()
+        ready = [name for name in self.shares if LONG_S.get(name, 0) < left] or list(self.shares)
+        attack = min(ready, key=lambda name: self._spent[name] / self.shares[name])
         self._doing, self._since = f"{attack}/{self._numbers[attack]}", time.monotonic()
         self._channel.send((attack, self._numbers[attack]))
         self._numbers[attack] += 1

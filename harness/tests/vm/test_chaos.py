@@ -9,6 +9,7 @@ import pytest
 from harness.tests.chaos.full_disk import run_full_disk, why_not
 from harness.tests.chaos.kills import run_exhaustive_kills, run_kills
 from harness.tests.chaos.lanes import Attack
+from harness.tests.chaos.many_runs import run_history
 from harness.tests.chaos.reference import Reference, make_reference
 from harness.tests.chaos.together import run_together
 from harness.tests.chaos.trial import Trial
@@ -27,6 +28,7 @@ def reference(uml_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ref
     [
         (run_kills, "resume_forgets", {"false green", "changed states"}),
         (run_exhaustive_kills, "resume_forgets", {"false green", "changed states"}),
+        (run_history, "resume_forgets", {"false green"}),
         (run_kills, "leaves_things", {"left behind"}),
         (run_together, "no_lock", {"false green", "false red", "changed states", "undecided", "traceback"}),
     ],
