@@ -62,7 +62,11 @@ class OutcomeMemo:
         self._recalls = not doubt
 
     def close(self) -> None:
-        """End the disk process. The memo may be used on: another one is started."""
+        """End the disk process. The memo may be used on: another one is started. Whoever waits for its answer
+        is told at once: it may have been stopped, and would hold up the end of a run for a minute.
+        """
+        if disk := self._disk:
+            disk.end()
         with self._asking:
             self._end_disk()
 
