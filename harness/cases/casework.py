@@ -10,6 +10,7 @@ at once where nothing else is left to do. What goes into the store, and what dou
 from __future__ import annotations
 
 import concurrent.futures as cf
+import contextlib
 import functools
 import queue
 import time
@@ -334,8 +335,9 @@ class Casework:
 
     def _add_station(self, pool: Pool, work: _Work) -> None:
         assert work.exploration is not None  # noqa: S101 - it has begun; tells mypy
+        helps = work.stations > 0
         work.stations += 1
-        self._submit(pool, functools.partial(self._explore, pool, work, work.exploration))
+        self._submit(pool, functools.partial(self._explore, pool, work, work.exploration, helps))
 
     def _help(self, pool: Pool) -> None:
         """Let idle stations help with the large cases that are left."""
@@ -346,9 +348,15 @@ class Casework:
                 return
             self._add_station(pool, min(large, key=lambda w: w.stations))
 
-    def _explore(self, pool: Pool, work: _Work, exploration: Exploration, station: Station) -> Callback:
+    def _explore(
+        self, pool: Pool, work: _Work, exploration: Exploration, helps: bool, station: Station
+    ) -> Callback:
         """Runs in a station's thread. A failure is reported for this case and costs no other."""
         begun, failure = time.monotonic(), ""
+        if helps:  # boot before a state is taken: the others wait for what is taken
+            with contextlib.suppress(PowercutError):  # a visit will say it
+                station.judge.show(work.examiner.recording.target)
+                station.judge.guest()
         try:
             exploration.work(station.judge)
         except PowercutError as e:

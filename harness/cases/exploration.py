@@ -164,8 +164,15 @@ class Exploration:
         answers for the memo, in one of the threads that work.
         """
         while (visit := self._take()) is not None:
-            look = self._examiner.visit(worker, visit.group.states, self._stop)
-            self._put(visit, judge_group(self._examiner, visit.group, look))
+            try:
+                look = self._examiner.visit(worker, visit.group.states, self._stop)
+                seen = judge_group(self._examiner, visit.group, look)
+            except BaseException:  # nobody else reports this visit: the others must not wait for it
+                with self._changed:
+                    self._ended = True
+                    self._changed.notify_all()
+                raise
+            self._put(visit, seen)
 
     @property
     def visits(self) -> int:

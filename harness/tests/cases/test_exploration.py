@@ -454,3 +454,25 @@ def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> 
     ends = [explored(visits) for visits in range(1, whole.visits + 1)]
     assert [coverage.exhaustive for coverage, _ in ends] == [states == every for _, states in ends]
     assert all(coverage.open for coverage, states in ends if states != every)
+
+
+def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) -> None:
+    """Nobody reported its visit, and the others waited for that without end."""
+
+    class Broken(Guest):
+        def judge(self, state: CrashState, look: Look) -> Judgement:
+            raise ValueError("a defect")
+
+    made = Recorder()
+    for block in range(4):
+        made.write(block)
+    made.complete(made.flush())
+    whole = begin(made, disk, 7, tmp_path)
+    guest = Broken(whole.legal, whole.target, disk, 7)
+    one = exploration(guest, None, threading.Event(), lambda _: None)
+    failed = []
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(one.work, cast("Any", None)) for _ in range(2)]:
+            failed.append(str(done.exception(timeout=60) or ""))
+    assert one.ended
+    assert "a defect" in failed
