@@ -48,7 +48,9 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
     seen = case.outcome
     if seen.lost:
         what, signature = _told(seen.lost, "recovery hangs", "the kernel did not survive recovery")
-        yield Violation("mountable", "recovery", what, "recovery that ends", seen.lost, signature)
+        yield Violation(
+            "mountable", "recovery", what, "recovery that ends", _last_words(seen.lost), signature
+        )
     elif could_not_try(seen.mount_errno):
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
@@ -153,7 +155,7 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
         what, signature = _told(
             seen.lost, "writing to it hangs", "the kernel does not survive being written to"
         )
-        yield _unusable("kernel", what, seen.lost, signature)
+        yield _unusable("kernel", what, _last_words(seen.lost), signature)
     yield from _failed_mount("a second mount", "mount", seen.mount_errno)
     yield from _failed_calls(seen.errors)
     yield from _differences(seen.differences)
@@ -170,6 +172,12 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
             yield Undecided(_slow(text))
         else:
             yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
+
+
+def _last_words(console: str) -> str:
+    """What is shown of a kernel's console in one line; the whole of it is the finding's evidence."""
+    end = ending(console)
+    return end.line if end else console.strip().splitlines()[0]
 
 
 def _told(console: str, hangs: str, dies: str) -> tuple[str, str]:

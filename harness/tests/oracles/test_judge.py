@@ -416,6 +416,16 @@ def test_what_fits_the_limit_is_listed_whole(count: int) -> None:
     assert judged_by(durability=many).violations == tuple(many)
 
 
+@pytest.mark.parametrize("lost_in_use", [False, True])
+def test_of_a_kernel_that_died_one_line_is_shown(lost_in_use: bool) -> None:
+    """The whole console stood in one line of the terminal: six kilobytes a finding."""
+    console = "[1.0] EXT4-fs: mounted\n[1.5] kernel BUG at fs/jbd2/recovery.c:12!\n" + "Call Trace\n" * 99
+    seen = good(usable=Usability(lost=console)) if lost_in_use else good(lost=console, tree={})
+    one = Judge(ORDERED, history(["create f"]), error_patterns=())
+    (violation,) = one.judge(Position(1, 1), seen).violations
+    assert violation.found == "kernel BUG at fs/jbd2/recovery.c:12!"
+
+
 def test_many_lost_files_do_not_hide_one_file_of_poison() -> None:
     """The limit used to be one for all oracles together: 25 lost files pushed `stale` out of the list, and
     with `durability` expected the state counted as an expected failure.
