@@ -153,7 +153,7 @@ class Exploration:
         self._visits_told = 0
         self._recalled: list[_Found] = []
         self._plain: deque[tuple[int, Group, CrashTime]] | None = None
-        self._ended = False
+        self._ended = self._failed = False
         self._complete = False
         self._why = ""
 
@@ -169,7 +169,7 @@ class Exploration:
                 seen = judge_group(self._examiner, visit.group, look)
             except BaseException:  # nobody else reports this visit: the others must not wait for it
                 with self._changed:
-                    self._ended = True
+                    self._failed = self._ended = True
                     self._changed.notify_all()
                 raise
             self._put(visit, seen)
@@ -205,7 +205,7 @@ class Exploration:
                 try:
                     self._plan()
                 except BaseException:
-                    self._ended = True
+                    self._failed = self._ended = True
                     raise
                 finally:
                     self._changed.notify_all()
@@ -230,7 +230,7 @@ class Exploration:
         try:
             number = self._examiner.learn(state, seen.look, visit.expected)
         except BaseException:
-            self._ended = True
+            self._failed = self._ended = True
             raise
         finally:
             self._report([seen])
@@ -442,7 +442,11 @@ class Exploration:
     # --- coverage -----------------------------------------------------------------------------
 
     def coverage(self) -> Coverage | None:
-        """How far the case was looked at; None: without choices, at all of it. Ask once it has `ended`."""
+        """How far the case was looked at; None: without choices, at all of it. Ask once it has `ended`.
+        Raises RuntimeError after a failure: how far it came is not known.
+        """
+        if self._failed:
+            raise RuntimeError("an exploration that failed does not know how far it came")
         visited = self._visits - len(self._queue)
         if self._visits_told != visited:
             raise RuntimeError(f"{visited} states were visited, {self._visits_told} of them reported")

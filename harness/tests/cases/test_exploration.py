@@ -476,3 +476,5 @@ def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path)
             failed.append(str(done.exception(timeout=60) or ""))
     assert one.ended
     assert "a defect" in failed
+    with pytest.raises(RuntimeError, match="how far it came"):
+        one.coverage()
