@@ -201,12 +201,13 @@ class _Lane:
                 self._take(trial, result, say)
                 self._next()
                 return
-        if not self._doing and not self.process.is_alive():
+        if self.process.is_alive():
+            if self._doing and time.monotonic() - self._since > TRIAL_LIMIT_S:
+                self._replace(result, say, f"{self._doing} did not end within {TRIAL_LIMIT_S:.0f} s")
+        elif not self._doing:
             self.process = None
-        elif not self.process.is_alive():
+        else:
             self._replace(result, say, f"the process of {self._doing} ended with {self.process.exitcode}")
-        elif self._doing and time.monotonic() - self._since > TRIAL_LIMIT_S:
-            self._replace(result, say, f"{self._doing} did not end within {TRIAL_LIMIT_S:.0f} s")
 
     def _take(self, trial: Trial, result: Result, say: Callable[[str], None]) -> None:
         kept = ""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +25,7 @@ from harness.tests.chaos import damage, foreign, frames, full_disk, verdicts
 from harness.tests.chaos.__main__ import as_json, repeat_line, table
 from harness.tests.chaos.command import Ended, look_for_leftovers
 from harness.tests.chaos.damage import run_damage, run_flips
-from harness.tests.chaos.lanes import Result, gist
+from harness.tests.chaos.lanes import Order, Result, _Lane, gist
 from harness.tests.chaos.reference import Reference, Specimen
 from harness.tests.chaos.trial import Defect, Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_so_far, wrong_words
@@ -315,6 +318,25 @@ def test_figures_defects_and_how_to_repeat_them_are_told(trials: Callable[..., T
         }
     ]
     assert "--seed 7 --trial kill/3" in repeat_line(7, "kill/3", trial.directory)
+
+
+def test_a_lane_that_ends_while_it_is_looked_at_is_no_defect(tmp_path: Path) -> None:
+    """Chaos lost its whole result to a lane that ended between two looks at whether it was there."""
+
+    class Ending:
+        sentinel, exitcode, pid = os.open(os.devnull, os.O_RDONLY), 0, 0
+        looks = iter([True, False, False])
+
+        def is_alive(self) -> bool:
+            return next(self.looks)
+
+    lane = _Lane(Order(tmp_path, tmp_path, (), (), 1, 0), {}, Counter())
+    lane._channel, _ = multiprocessing.Pipe()
+    process: Any = Ending()
+    lane.process = process
+    lane.attend(Result(), print)
+    lane.attend(Result(), print)
+    assert lane.process is None
 
 
 def test_the_same_defect_counts_once() -> None:
