@@ -197,6 +197,8 @@ class Exploration:
         """The next state to visit; waits for what others visit, if that decides it. None: no more."""
         with self._changed:
             while not (self._ended or self._stop.is_set()):
+                if self._queue and self._is_late():
+                    self._put_back()
                 if self._queue:
                     return self._queue.popleft()
                 if self._reported < len(self._batch):
@@ -265,6 +267,17 @@ class Exploration:
         if self._pass == 0 or self._budget.visits is None:
             return BATCH_MAX
         return max(0, min(BATCH_MAX, self._budget.visits - self._visits))
+
+    def _put_back(self) -> None:
+        """Take what nobody visits any more out of the batch: a guest that hangs takes a minute for each."""
+        back = list(self._queue)
+        del self._batch[len(self._batch) - len(back) :]
+        self._queue.clear()
+        self._visits -= len(back)
+        if self._plain is not None:
+            self._plain.extendleft((self._pass, v.group, v.time) for v in reversed(back))
+        else:
+            self._left += [v.time for v in back]
 
     def _end_by_budget(self) -> None:
         for one in self._left:

@@ -478,3 +478,30 @@ def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path)
     assert "a defect" in failed
     with pytest.raises(RuntimeError, match="how far it came"):
         one.coverage()
+
+
+@pytest.mark.parametrize("recalls", [True, False], ids=["memo", "no memo"])
+def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recalls: bool
+) -> None:
+    """A batch has 64 visits; with a kernel that hangs, each may take a minute. Pass 0 is looked at all the
+    same.
+    """
+    guest = wide(disk, tmp_path)
+    guest.recalls = recalls
+    floor = explore(guest, Budget(seconds=0))[0].visits
+    clock = [0.0]
+    monkeypatch.setattr("harness.cases.exploration.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    late, visit = wide(disk, tmp_path), Guest.visit
+
+    def slow(guest: Guest, *given: Any) -> Look:
+        clock[0] += guest.visits >= floor + 1
+        return visit(guest, *given)
+
+    monkeypatch.setattr(Guest, "visit", slow)
+    late.recalls = recalls
+    coverage, seen = explore(late, Budget(seconds=3))
+    assert coverage.visits == late.visits == (floor + 4 if recalls else floor)
+    assert len({g.group.states[0] for g in seen if not g.look.recalled}) == coverage.visits
+    assert coverage.open
+    assert not coverage.exhaustive
