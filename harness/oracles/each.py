@@ -218,9 +218,11 @@ class _Each:
         return " or ".join(sorted(tell_inode(*s) for s in shown[:LISTED])) + more
 
     def _untouched(self, inode: int) -> bool:
-        """Whether the inode was synced and its contents have not changed since."""
-        file = self._timeline.files.get(inode)
-        if self._inode(inode) == _NOTHING or file is None:
+        """Whether the inode was synced and its contents have not changed since. An inode has the number of
+        the operation that made it: one that was made after the sync was not synced.
+        """
+        file, promise = self._timeline.files.get(inode), self._inode(inode)
+        if promise == _NOTHING or file is None or inode >= promise.point:
             return False
         return file.durable(self._position.acked)[1] == file.before(self._position.begun)
 

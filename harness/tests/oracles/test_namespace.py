@@ -235,6 +235,17 @@ def test_what_passes_goes_on_to_pass_while_operations_are_quiet(
                     passed.add(judge.stretch(position))
 
 
+def test_what_was_made_after_the_last_sync_was_not_synced_by_it() -> None:
+    """An empty file counted as unchanged since the sync, though it was made later: its attributes were
+    judged, and the same outcome passed at one crash point and failed at the next one.
+    """
+    contract = variant(namespace="synced", persists="inode")
+    judge = Judge(contract, history(["sync", "create f", "chmod f 600"]), error_patterns=())
+    recovered = tree_of(judge.timeline, 3)
+    for position in (Position(2, 1), Position(2, 2), Position(3, 2), Position(3, 3)):
+        assert judge.judge(position, Outcome(tree=recovered, fsck=CLEAN)).verdict is Verdict.PASS, position
+
+
 # --- thousands of names ---
 
 MANY = 1000
