@@ -9,7 +9,7 @@ import pytest
 
 from harness.tests.mutants import trials
 from harness.tests.mutants.__main__ import ROOT, main
-from harness.tests.mutants.catalogue import catalogue
+from harness.tests.mutants.catalogue import CannotPlant, Mutant, catalogue, planted
 from harness.tests.mutants.trials import Fate, Trees, try_all
 
 CODE = "def larger(a, b):\n    return a if a > b else b\n"
@@ -125,3 +125,14 @@ def test_a_tree_follows_the_checkout(checkout: Path) -> None:
 def test_tests_that_are_named_exist() -> None:
     assert not {p for m in catalogue() for p in m.tests.paths if not (ROOT / p).exists()}
     assert all(m.tests.paths or m.tests.crates for m in catalogue())
+
+
+@pytest.mark.parametrize("mutant", catalogue(), ids=lambda mutant: mutant.name)
+def test_the_words_of_every_mutant_are_of_today(mutant: Mutant) -> None:
+    """Code was renamed, and the mutants that named it could no longer be planted: only the whole of
+    `make mutants`, which takes long, said so.
+    """
+    try:
+        planted((ROOT / mutant.file).read_text(), mutant)
+    except (OSError, CannotPlant) as e:
+        pytest.fail(f"{mutant.name} in {mutant.part}.toml is stale: {e}")
