@@ -39,7 +39,7 @@ from harness.bench.host import (
 )
 from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
-from harness.cases.examine import Examiner, Look
+from harness.cases.examine import Examiner, Observation
 from harness.cases.recording import Recording
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
@@ -131,7 +131,7 @@ def time_state(
     fsck = examiner.recording.profile.check_filesystem(worker.image)
     times["fsck"] = lap()
     outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
-    judgement = examiner.judge(judged_at, Look(outcome))
+    judgement = examiner.judge(judged_at, Observation(outcome))
     times["judge"] = lap()
     if outcome.mount_errno or judgement.violations:
         why = judgement.violations[0].summary if judgement.violations else f"errno {outcome.mount_errno}"

@@ -28,7 +28,7 @@ ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class Unobserved:
     """A state that could not be observed, and why."""
 
     reason: str
@@ -40,24 +40,26 @@ class Visited:
     None where that is not known, or nobody may rely on it.
     """
 
-    seen: Outcome | Unseen
+    outcome: Outcome | Unobserved
     reads: Reads | None = None
 
 
 class _LostInUse(Exception):
-    """Guest or disk were lost while the recovered file system was written to. `seen`: the outcome by then."""
+    """Guest or disk were lost while the recovered file system was written to. `outcome`: what was known by
+    then.
+    """
 
-    def __init__(self, seen: Outcome, error: GuestLost | DiskError) -> None:
+    def __init__(self, outcome: Outcome, error: GuestLost | DiskError) -> None:
         super().__init__(error.what)
-        self.seen, self.error = seen, error
+        self.outcome, self.error = outcome, error
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """An attempt that went wrong. `seen`: the outcome by then, if only writing to it did."""
+    """An attempt that went wrong. `before`: the outcome by then, if only writing to it did."""
 
     error: GuestLost | DiskError
-    seen: Outcome | None = None
+    before: Outcome | None = None
 
     @property
     def console(self) -> str:
@@ -71,37 +73,37 @@ class _Loss:
     @property
     def kind(self) -> tuple[bool, str]:
         """What it has in common with losses that are alike."""
-        return (self.seen is not None, self.end.signature if self.end else "")
+        return (self.before is not None, self.end.signature if self.end else "")
 
     @property
     def outcome(self) -> Outcome:
         """What is known of the state, if this end is the kernel's fault."""
-        if self.seen is None:
+        if self.before is None:
             return Outcome(lost=self.console)
-        return dataclasses.replace(self.seen, usable=Usability(lost=self.console))
+        return dataclasses.replace(self.before, usable=Usability(lost=self.console))
 
     @property
-    def undecided(self) -> Outcome | Unseen:
+    def undecided(self) -> Outcome | Unobserved:
         """What is known of the state, if it is not known whose fault this is."""
-        if self.seen is None:
-            return Unseen(self.error.what)
-        return dataclasses.replace(self.seen, usable=Usability(undecided=self.error.what))
+        if self.before is None:
+            return Unobserved(self.error.what)
+        return dataclasses.replace(self.before, usable=Usability(undecided=self.error.what))
 
 
 class Attempts:
-    """Turns a crash state into an Outcome or Unseen. Thread-safe; each thread brings its own worker.
+    """Turns a crash state into an Outcome or Unobserved. Thread-safe; each thread brings its own worker.
 
     Invariants:
 
     1. An Outcome comes from one visit in which nothing went wrong, or says that the kernel died or hung: in
        each of ATTEMPTS guests, or in one if it had ended alike, at the same stage, in each of ATTEMPTS guests
-       of an earlier state. Everything else is Unseen, with its reason. If only what comes of writing could
-       not be observed, the Outcome says so, and why.
-    2. `see` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and timeouts)
-       is replaced, and the state is tried again. So it is where the kernel went on, but says that something
-       took long: a slow host causes that, too. A guest or program that reports failure is not tried again.
-       An unforeseen exception, from a defect of the harness or a hostile tree that got past the channel,
-       costs this state only, and its reason names the exception and the line.
+       of an earlier state. Everything else is Unobserved, with its reason. If only what comes of writing
+       could not be observed, the Outcome says so, and why.
+    2. `observe` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and
+       timeouts) is replaced, and the state is tried again. So it is where the kernel went on, but says that
+       something took long: a slow host causes that, too. A guest or program that reports failure is not tried
+       again. An unforeseen exception, from a defect of the harness or a hostile tree that got past the
+       channel, costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
     4. Only a complete outcome has reads: after fsck, from a visit in which nothing went wrong and each mount
        could be tried.
@@ -114,7 +116,7 @@ class Attempts:
         self._use = UseAnswers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
 
-    def see(self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
+    def observe(self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
         """Visit `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
         losses: list[_Loss] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
@@ -123,22 +125,22 @@ class Attempts:
             except (GuestLost, DiskError) as e:
                 loss = _Loss(e)
             except _LostInUse as e:
-                loss = _Loss(e.error, e.seen)
+                loss = _Loss(e.error, e.outcome)
             except PowercutError as e:
-                return Visited(Unseen(e.what))
+                return Visited(Unobserved(e.what))
             except Exception as e:  # whatever was raised, it costs this state and no other
                 worker.close()
-                return Visited(Unseen(reason_of(e)))
+                return Visited(Unobserved(reason_of(e)))
             worker.close()
             losses.append(loss)
             if loss.end and loss.kind in self._known_ends:
                 return Visited(loss.outcome)
         return Visited(self._conclude(losses))
 
-    def _conclude(self, losses: Sequence[_Loss]) -> Outcome | Unseen:
+    def _conclude(self, losses: Sequence[_Loss]) -> Outcome | Unobserved:
         """What losses of guests say of a state."""
         if not losses:
-            return Unseen("stopped")
+            return Unobserved("stopped")
         if len(losses) < ATTEMPTS or not all(loss.end for loss in losses):
             return losses[-1].undecided
         if len(kinds := {loss.kind for loss in losses}) == 1:

@@ -1,4 +1,4 @@
-"""Steps 5 to 8 of a run: every case is recorded, and each of its crash states looked at, judged and stored.
+"""Steps 5 to 8 of a run: every case is recorded, and each of its crash states visited, judged and stored.
 
 A case takes four steps: *record* its workload, *explore* its crash states, *confirm* its findings on the
 machine that people run, *finish*. Each is a task that runs in a station's thread and returns a callback;
@@ -173,7 +173,7 @@ class Casework:
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 self._on_done(case.id)
                 continue
-            if case.settled and case.before is not None and case.before.left_at:  # nothing to look at again
+            if case.settled and case.before is not None and case.before.left_at:  # nothing to visit again
                 self._on_done(case.id)
                 continue
             self._unrecorded.append(case)
@@ -308,7 +308,7 @@ class Casework:
                 machine,
                 Budget() if why_not_legal else self._plan.budget,
                 pool.stop,
-                lambda seen: self._arrived.put(lambda: work.ledger.keep(seen)),
+                lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
             )
             self._add_station(pool, work)
         else:
@@ -316,7 +316,7 @@ class Casework:
             self._go_on(pool, work)
 
     def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[CrashTime]:
-        """The crash times to look at; none if an earlier part of the run decided all of them. Of legal
+        """The crash times to cover; none if an earlier part of the run decided all of them. Of legal
         states, what it left unfinished begins anew.
         """
         ledger, recording = work.ledger, work.examiner.recording
@@ -410,8 +410,8 @@ class Casework:
         self, pool: Pool, work: _Work, keys: Sequence[Key], state: CrashState, station: Station
     ) -> Callback:
         """Runs in a station's thread."""
-        look = work.examiner.visit(station.recorder, [state], pool.stop)
-        judgement = work.examiner.judge(state, look)
+        observation = work.examiner.visit(station.recorder, [state], pool.stop)
+        judgement = work.examiner.judge(state, observation)
         found = {(v.oracle, v.signature) for v in judgement.violations}
         name = station.recorder.machine_name
         answers = {

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.guests.worker import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, Outcome, Tree
 
-See = Callable[[CrashState, Ask], Outcome | Unseen]
+Observe = Callable[[CrashState, Ask], Outcome | Unobserved]
 """Recovers a state in a guest."""
 
 
@@ -39,7 +39,7 @@ class Checks:
        fails there cannot work here (for instance on a kernel without what the program needs), and its
        results are not used; nor are those of an application that never acknowledged anything, since its
        check then demands nothing.
-    2. The first thread that looks at a state runs these controls, once; the others wait.
+    2. The first thread that visits a state runs these controls, once; the others wait.
     3. A check runs once for each combination of the contents of the files that it reads, kind of guest, and
        list of acknowledgements. Threads that want the same result wait for it; if the run fails, the next of
        them tries.
@@ -62,26 +62,26 @@ class Checks:
 
     # --- controls -----------------------------------------------------------------------------
 
-    def try_once(self, machine: str, see: See) -> None:
+    def try_once(self, machine: str, observe: Observe) -> None:
         """Run the controls, unless that has been done."""
         if self._tried:
             return
         with self._trying:
             if self._tried:
                 return
-            useless = self._refusing(machine, see, self._recording.end, "after a clean unmount")
+            useless = self._refusing(machine, observe, self._recording.end, "after a clean unmount")
             if any(c.application for c in self._checks):
-                useless |= self._refusing(machine, see, UNTOUCHED, "of an empty file system")
+                useless |= self._refusing(machine, observe, UNTOUCHED, "of an empty file system")
             self._useless = useless | self._silent()
             self._tried = True
 
-    def _refusing(self, machine: str, see: See, state: CrashState, when: str) -> dict[int, str]:
+    def _refusing(self, machine: str, observe: Observe, state: CrashState, when: str) -> dict[int, str]:
         """The operations whose check fails at a state that no crash has touched, with the reason."""
-        seen = see(state, self.ask(self.question(machine, [state])))
-        if isinstance(seen, Unseen):
-            return {c.operation: seen.reason for c in self._checks}
+        observed = observe(state, self.ask(self.question(machine, [state])))
+        if isinstance(observed, Unobserved):
+            return {c.operation: observed.reason for c in self._checks}
         text = f"it does not say yes even {when}, so it cannot do its work here"
-        return {c.operation: f"{text}: {c.output}" for c in seen.checks if c.exit_code != 0}
+        return {c.operation: f"{text}: {c.output}" for c in observed.checks if c.exit_code != 0}
 
     def _silent(self) -> dict[int, str]:
         """The operations whose application never acknowledged anything."""

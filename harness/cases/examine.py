@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.cases.attempts import Attempts, Unseen, Visited, reason_of
+from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
@@ -29,13 +29,13 @@ from harness.store.records import How, JudgedState
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """What is known of a content, and whether it came from the memo. `number`: the outcome's in the memo;
     None where the memo does not own it. `reads`: what it depends on, for the memo to learn; None where that
     is not known, or nobody may rely on it.
     """
 
-    seen: Outcome | Unseen
+    outcome: Outcome | Unobserved
     recalled: bool = False
     number: int | None = None
     reads: Reads | None = None
@@ -43,7 +43,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Crash states with the same content, of which the first is looked at for all. `content_hash`: empty if
+    """Crash states with the same content, of which the first is visited for all. `content_hash`: empty if
     not known.
     """
 
@@ -53,10 +53,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """The states of one content, what a look at it showed, and the judgement of each state."""
+    """The states of one content, what was observed of it, and the judgement of each state."""
 
     group: Group
-    look: Look
+    observation: Observation
     judged: tuple[JudgedState, ...]
 
 
@@ -68,7 +68,7 @@ def _ignore(_: str) -> None:
 
 
 class Examiner:
-    """Looks at the crash states of one recording and judges them. Shared by all threads. `close` it, if it
+    """Visits the crash states of one recording and judges them. Shared by all threads. `close` it, if it
     has a memo.
 
     `memo`: whether outcomes may be recalled. `sample_rate`: the share of the states that could be recalled
@@ -107,71 +107,71 @@ class Examiner:
         self._passed: dict[tuple[tuple[int, ...], int], int] = {}
 
     def close(self) -> None:
-        """End what the memo runs. Whoever still looks at a state starts it again."""
+        """End what the memo runs. Whoever still visits a state starts it again."""
         self.memo.close()
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def look(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+    def observe(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
-        failure makes these states Unseen.
+        failure makes these states Unobserved.
         """
         try:
             number = self.memo.recall(states[0])
             known = None if number is None else self.known(number, worker.machine_name, states)
             if known is not None:
                 return known
-            look = self.visit(worker, states, stop)
-            self.learn(states[0], look, number)
+            observation = self.visit(worker, states, stop)
+            self.learn(states[0], observation, number)
         except Exception as e:  # see Attempts, invariant 2: the memo may have defects, too
-            return Look(Unseen(reason_of(e)))
-        return look
+            return Observation(Unobserved(reason_of(e)))
+        return observation
 
-    def visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        """Recover the content of these states in a guest. Never raises, as `look`. The memo does not know of
-        it before `learn`.
+    def visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+        """Recover the content of these states in a guest. Never raises, as `observe`. The memo does not know
+        of it before `learn`.
         """
         try:
             return self._visit(worker, states, stop)
         except Exception as e:  # see Attempts, invariant 2: the checks may have defects, too
             worker.close()
-            return Look(Unseen(reason_of(e)))
+            return Observation(Unobserved(reason_of(e)))
 
-    def _visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+    def _visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         machine = worker.machine_name
         self._checks.try_once(
-            machine, lambda control, ask: self._attempts.see(worker, control, ask, stop).seen
+            machine, lambda control, ask: self._attempts.observe(worker, control, ask, stop).outcome
         )
         ask = self._checks.ask(self._checks.question(machine, states)) if self._checks else None
-        visited: Visited = self._attempts.see(worker, states[0], ask, stop)
-        if isinstance(visited.seen, Unseen):
-            return Look(visited.seen)
-        outcome = self._checks.trusted(visited.seen)
-        return Look(outcome, number=self.memo.keep(outcome), reads=visited.reads)
+        visited: Visited = self._attempts.observe(worker, states[0], ask, stop)
+        if isinstance(visited.outcome, Unobserved):
+            return Observation(visited.outcome)
+        outcome = self._checks.trusted(visited.outcome)
+        return Observation(outcome, number=self.memo.keep(outcome), reads=visited.reads)
 
-    def learn(self, state: CrashState, look: Look, expected: int | None = None) -> int | None:
+    def learn(self, state: CrashState, observation: Observation, expected: int | None = None) -> int | None:
         """Let the memo learn what a visit to this state showed, if anybody may rely on it. `expected`: the
         number of the outcome that the memo knew for it; another one is doubt. Returns the number of the
         outcome under which the state is known, else None. Raises DiskError.
         """
-        if look.number is None or not self.memo.recalls:
+        if observation.number is None or not self.memo.recalls:
             return None
-        if expected is not None and isinstance(look.seen, Outcome):
-            self.memo.hold(state, self.memo.outcome(expected), look.seen)
-        if look.reads is None or not self.memo.recalls:
+        if expected is not None and isinstance(observation.outcome, Outcome):
+            self.memo.hold(state, self.memo.outcome(expected), observation.outcome)
+        if observation.reads is None or not self.memo.recalls:
             return None
-        return self.memo.learn(state, look.reads, look.number)
+        return self.memo.learn(state, observation.reads, observation.number)
 
-    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look | None:
-        """The look at states of which the memo knows the outcome's number; None if they have to be visited
-        all the same, since they are sampled, or a check of the workload has to run. `machine`: that would
-        visit.
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Observation | None:
+        """The observation of states of which the memo knows the outcome's number; None if they have to be
+        visited all the same, since they are sampled, or a check of the workload has to run. `machine`: that
+        would visit.
         """
         if self.memo.sampled(states[0]):
             return None
         outcome = self.memo.outcome(number)
         if not self._checks:
-            return Look(outcome, recalled=True, number=number)
+            return Observation(outcome, recalled=True, number=number)
         answered = self._checks.known(self._checks.question(machine, states), outcome)
         if answered is None:
             return None
@@ -180,41 +180,41 @@ class Examiner:
         if key not in self._checked:
             self._checked[key] = self.memo.keep(trusted)
         number = self._checked[key]
-        return Look(self.memo.outcome(number), recalled=True, number=number)
+        return Observation(self.memo.outcome(number), recalled=True, number=number)
 
     # --- judgement ----------------------------------------------------------------------------
 
-    def judge(self, state: CrashState, look: Look) -> Judgement:
-        """The oracles' judgement of what a look showed, had the power failed at `state`."""
-        seen, number = look.seen, look.number
-        if isinstance(seen, Unseen):
-            return Judgement(unknown=(seen.reason,))
+    def judge(self, state: CrashState, observation: Observation) -> Judgement:
+        """The oracles' judgement of what was observed, had the power failed at `state`."""
+        observed, number = observation.outcome, observation.number
+        if isinstance(observed, Unobserved):
+            return Judgement(unknown=(observed.reason,))
         position = self.recording.position(state)
         if number is None:
-            return self._judge.judge(position, seen)
+            return self._judge.judge(position, observed)
         stretch = (self._judge.stretch(position), number)
         if self._passed.get(stretch, position.begun + 1) <= position.begun:
             return _PASSED
         key = (position, number)
         known = self._judgements.get(key)
         if known is None:
-            known = self._judgements[key] = self._judge.judge(position, seen)
+            known = self._judgements[key] = self._judge.judge(position, observed)
             if known == _PASSED:
                 self._passed[stretch] = position.begun
         return known
 
 
-def judge_group(examiner: Examiner, group: Group, look: Look) -> JudgedGroup:
-    """Judge what a look at a content showed at each of its states, whose positions in the history differ."""
+def judge_group(examiner: Examiner, group: Group, observation: Observation) -> JudgedGroup:
+    """Judge what was observed of a content at each of its states, whose positions in the history differ."""
     first = group.states[0]
-    how = How.MEMO if look.recalled else How.JUDGED
+    how = How.MEMO if observation.recalled else How.JUDGED
     judged = tuple(
         JudgedState(
             state,
             group.content_hash,
-            examiner.judge(state, look),
+            examiner.judge(state, observation),
             how if state == first else How.SAME_CONTENT,
         )
         for state in group.states
     )
-    return JudgedGroup(group, look, judged)
+    return JudgedGroup(group, observation, judged)

@@ -3,15 +3,15 @@
 A case is a sequence of *crash times*. At each of them, some blocks may have landed or not; a state of the
 log's own order (`@417`) is a crash time without choices. The memo is asked for states of which it knows no
 outcome (`explore`); stations visit them; each visit is reported, then learned; the memo is asked again, until
-every branch ends in a known outcome. So the log's own order and all legal states are looked at in the same
+every branch ends in a known outcome. So the log's own order and all legal states are covered in the same
 way, and differ in the choices only.
 
-Choices are counted against two defaults, everything volatile lost and everything kept: pass 0 looks at these
+Choices are counted against two defaults, everything volatile lost and everything kept: pass 0 covers these
 two of every crash time, pass 1 at what differs from one of them in one block, and so on to the end. What a
-budget does not apply to is looked at in pass 0: less would be no answer. What the budget cuts off is counted
+budget does not apply to is covered in pass 0: less would be no answer. What the budget cuts off is counted
 and said: see `Coverage`.
 
-A crash time may have more states than can ever be looked at: XFS at unmount has some 20 blocks in flight, and
+A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
 recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
 all of DRAWN states that are drawn at random have it as well, the crash time counts as *alike* and is left.
 """
@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.cases.examine import Examiner, Group, JudgedGroup, Look, judge_group
+from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.guests.disk import Explored, Leaf
 from harness.guests.worker import Worker
 from harness.model import CrashState
@@ -40,7 +40,7 @@ WINDOW = 32
 answers the next ones.
 """
 PAIRS = 2
-"""The depth up to which every state of an alike crash time is looked at."""
+"""The depth up to which every state of an alike crash time is covered."""
 TOO_MANY = 600
 """Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
 DRAWN = 1024
@@ -50,13 +50,13 @@ blocks of two contents escapes all of them with a chance of 1 in 10 million, one
 WAIT_S = 0.2
 
 Report = Callable[[Sequence[JudgedGroup]], None]
-"""Takes states that were looked at and judged; called in a station's thread, one at a time."""
+"""Takes states that were observed and judged; called in a station's thread, one at a time."""
 
 
 @dataclass(slots=True)
 class CrashTime:
     """A time at which the power may fail. `ask`: its states, as the disk takes them; one state where nothing
-    is left to choose. `group`: that state's names. `begins`: the pass that looks at it first.
+    is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
 
     Below: how far it is known. `cut`: branches that were not followed in the last pass. `blind`: states that
     were visited and told nothing of others, so that what lies behind them is not known. `alike`: see the
@@ -94,25 +94,25 @@ class _Visit:
     time: CrashTime
     group: Group
     expected: int | None = None
-    seen: JudgedGroup | None = None
+    result: JudgedGroup | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A state that the memo told of. `number`: its outcome's, if that is known. `look`: None where it has to
-    be visited.
+    """A state that the memo told of. `number`: its outcome's, if that is known. `observation`: None where it
+    has to be visited.
     """
 
     time: CrashTime
     states: tuple[CrashState, ...]
     shown: CrashState
     number: int | None = None
-    look: Look | None = None
+    observation: Observation | None = None
 
 
 class Exploration:
-    """Looks at the crash states of one recording. Any number of stations may `work` on it at once, and what
-    is looked at, under which names, and in which order it is reported, does not depend on their number.
+    """Visits the crash states of one recording. Any number of stations may `work` on it at once, and what
+    is visited, under which names, and in which order it is reported, does not depend on their number.
     Deterministic for a budget in states.
 
     Invariants:
@@ -165,14 +165,14 @@ class Exploration:
         """
         while (visit := self._take()) is not None:
             try:
-                look = self._examiner.visit(worker, visit.group.states, self._stop)
-                seen = judge_group(self._examiner, visit.group, look)
+                observation = self._examiner.visit(worker, visit.group.states, self._stop)
+                result = judge_group(self._examiner, visit.group, observation)
             except BaseException:  # nobody else reports this visit: the others must not wait for it
                 with self._changed:
                     self._failed = self._ended = True
                     self._changed.notify_all()
                 raise
-            self._put(visit, seen)
+            self._put(visit, result)
 
     @property
     def visits(self) -> int:
@@ -213,29 +213,29 @@ class Exploration:
                     self._changed.notify_all()
             return None
 
-    def _put(self, visit: _Visit, seen: JudgedGroup) -> None:
+    def _put(self, visit: _Visit, result: JudgedGroup) -> None:
         """Take what a visit showed. Visits are reported and learned in the order of the plan."""
         with self._changed:
-            visit.seen = seen
+            visit.result = result
             while self._reported < len(self._batch):
                 first = self._batch[self._reported]
-                if first.seen is None:
+                if first.result is None:
                     break
                 self._reported += 1
-                self._take_in(first, first.seen)
+                self._take_in(first, first.result)
             self._changed.notify_all()
 
-    def _take_in(self, visit: _Visit, seen: JudgedGroup) -> None:
+    def _take_in(self, visit: _Visit, result: JudgedGroup) -> None:
         state, time_ = visit.group.states[0], visit.time
         time_.visited.add(state)
         time_.told = True
         try:
-            number = self._examiner.learn(state, seen.look, visit.expected)
+            number = self._examiner.learn(state, result.observation, visit.expected)
         except BaseException:
             self._failed = self._ended = True
             raise
         finally:
-            self._report([seen])
+            self._report([result])
             self._visits_told += 1
         if number is not None:
             time_.outcomes.add(number)
@@ -317,8 +317,8 @@ class Exploration:
                 continue
             one.outcomes.add(leaf.outcome)
             states = self._names(one, leaf.state)
-            look = self._examiner.known(leaf.outcome, self._machine, states)
-            yield _Found(one, states, leaf.state, leaf.outcome, look)
+            observation = self._examiner.known(leaf.outcome, self._machine, states)
+            yield _Found(one, states, leaf.state, leaf.outcome, observation)
 
     def _unknown(self, one: CrashTime, told: Explored) -> Iterator[_Found]:
         """The states of a crash time that have to be visited, and were not yet."""
@@ -348,12 +348,12 @@ class Exploration:
         recalled: list[JudgedGroup] = []
         for one in found:
             group = one.time.group or Group(contents[id(one)], one.states)
-            if one.look is None:
+            if one.observation is None:
                 self._batch.append(_Visit(one.time, group, one.number))
             else:
                 one.time.told = True
                 self._recalled.append(one)
-                recalled.append(judge_group(self._examiner, group, one.look))
+                recalled.append(judge_group(self._examiner, group, one.observation))
         if recalled:
             self._report(recalled)
 
@@ -380,7 +380,7 @@ class Exploration:
             self._end(complete=not blind, why=_BLIND if blind else "")
 
     def _is_large(self, one: CrashTime) -> bool:
-        """Whether a crash time has more states than can be looked at, and all that was seen of it came back
+        """Whether a crash time has more states than can be visited, and all that was observed of it came back
         the same.
         """
         if one.cut <= TOO_MANY or one.blind or not one.outcomes:
@@ -413,7 +413,7 @@ class Exploration:
     # --- without a memo -----------------------------------------------------------------------
 
     def _plan_plainly(self) -> None:
-        """Without a memo no two states are known to be alike: look at the defaults of each crash time, at
+        """Without a memo no two states are known to be alike: visit the defaults of each crash time, at
         equal contents once, and again at what a memo in doubt had answered.
         """
         if self._plain is None:
@@ -455,7 +455,7 @@ class Exploration:
     # --- coverage -----------------------------------------------------------------------------
 
     def coverage(self) -> Coverage | None:
-        """How far the case was looked at; None: without choices, at all of it. Ask once it has `ended`.
+        """How far the case was covered; None: without choices, at all of it. Ask once it has `ended`.
         Raises RuntimeError after a failure: how far it came is not known.
         """
         if self._failed:

@@ -118,7 +118,7 @@ class Ledger:
         self._store.add_case(info)
 
     def left(self, groups: Sequence[Group]) -> list[Group]:
-        """The contents still to be looked at: those with an UNKNOWN or missing verdict, and those that the
+        """The contents still to be visited: those with an UNKNOWN or missing verdict, and those that the
         memo answered. Nothing of a settled case in which everything was decided; and what a budget left out
         of a settled case stays out.
         """
@@ -138,7 +138,7 @@ class Ledger:
         return self._case.settled and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
 
     def begin(self, *, expected: int, anew: bool) -> None:
-        """From now on, states are looked at. `expected`: how many, as far as that is known. `anew`: what an
+        """From now on, states are visited. `expected`: how many, as far as that is known. `anew`: what an
         earlier part of the run left of it is forgotten.
         """
         if anew:
@@ -149,20 +149,20 @@ class Ledger:
         self.smallest = self._smallest()
 
     def resume_settled(self) -> None:
-        """Nothing is looked at again."""
+        """Nothing is visited again."""
         self.smallest = self._smallest()
 
     # --- keep ---------------------------------------------------------------------------------
 
-    def keep(self, seen: Sequence[JudgedGroup]) -> None:
+    def keep(self, observed: Sequence[JudgedGroup]) -> None:
         """Store what was judged, but for what a memo in doubt answered."""
         doubted = self.doubted()
-        kept = [s for s in seen if not (doubted and s.look.recalled)]
+        kept = [s for s in observed if not (doubted and s.observation.recalled)]
         self._store.put_judgements(self.id, [j for s in kept for j in s.judged])
         for s in kept:
             self._keep_evidence(s)
-        self._provisional += [s.group for s in seen if s.look.recalled]
-        self._advance(sum(len(s.judged) for s in seen))
+        self._provisional += [s.group for s in observed if s.observation.recalled]
+        self._advance(sum(len(s.judged) for s in observed))
 
     def _advance(self, count: int) -> None:
         if count > self._expected:
@@ -176,7 +176,7 @@ class Ledger:
         """
         doubt = self._examiner.memo.doubt
         if doubt and doubt != self._doubt:
-            self._progress.say(f"{self.id}: {doubt}; looking again at what the memo answered")
+            self._progress.say(f"{self.id}: {doubt}; visiting again what the memo answered")
             self._store.set_case_doubt(self.id, doubt)  # again, in case it could not be stored at once
             self._store.put_judgements(
                 self.id,
@@ -193,14 +193,14 @@ class Ledger:
     def _smallest(self) -> dict[Key, CrashState]:
         return {(f.oracle, f.signature): f.state for f in self._store.findings_of(self.id)}
 
-    def _keep_evidence(self, seen: JudgedGroup) -> None:
+    def _keep_evidence(self, observed: JudgedGroup) -> None:
         """Store the evidence of each finding's smallest state; the store itself folds violations into
         findings.
         """
-        outcome = seen.look.seen
+        outcome = observed.observation.outcome
         if not isinstance(outcome, Outcome):
             return
-        for judged in seen.judged:
+        for judged in observed.judged:
             for violation in judged.judgement.violations:
                 key = (violation.oracle, violation.signature)
                 known = self.smallest.get(key)
@@ -221,7 +221,7 @@ class Ledger:
     # --- end ----------------------------------------------------------------------------------
 
     def put_coverage(self, coverage: Coverage | None) -> None:
-        """Store how far the case was looked at; None: at everything that was to be looked at."""
+        """Store how far the case was looked at; None: all that was to be covered."""
         if coverage is None:
             return
         record = self._store.case(self.id)
@@ -232,7 +232,7 @@ class Ledger:
                 f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
                 f"{info.distinct:,} different ones; ended by {coverage.why}"
             )
-            self._progress.say(f"{self.id}: looked at {why}")
+            self._progress.say(f"{self.id}: covered {why}")
             coverage = replace(coverage, why=why)
         self._store.add_case(
             replace(
@@ -253,7 +253,7 @@ class Ledger:
         self._store.set_case_status(self.id, CaseStatus.UNKNOWN if doubted else CaseStatus.DONE, doubted)
 
     def give_up(self, reason: str) -> None:
-        """Close the case as UNKNOWN: nothing says how far it was looked at."""
+        """Close the case as UNKNOWN: nothing says how far it was covered."""
         self._progress.say(f"{self.id}: {reason}")
         self._store.set_case_status(self.id, CaseStatus.UNKNOWN, reason)
 

@@ -171,19 +171,19 @@ class OutcomeMemo:
         drawn = zlib.crc32(f"{self._recording.case}{state}".encode())
         return drawn < self._sample_rate * 2**32
 
-    def hold(self, state: CrashState, recalled: Outcome, seen: Outcome) -> None:
+    def hold(self, state: CrashState, recalled: Outcome, observed: Outcome) -> None:
         """Compare the memo's outcome of a state with a guest's; a difference is doubt."""
-        if not self.same(recalled, seen):
+        if not self.same(recalled, observed):
             self._give_up(state)
 
-    def hold_fsck(self, state: CrashState, recalled: FsckResult, seen: FsckResult) -> None:
+    def hold_fsck(self, state: CrashState, recalled: FsckResult, observed: FsckResult) -> None:
         """Compare a recalled answer of fsck with a fresh one; a difference is doubt."""
-        if recalled.classified is not seen.classified:
+        if recalled.classified is not observed.classified:
             self._give_up(state)
 
-    def hold_use(self, state: CrashState, recalled: Usability, seen: Usability) -> None:
+    def hold_use(self, state: CrashState, recalled: Usability, observed: Usability) -> None:
         """Compare a recalled answer of writing with a fresh one; a difference is doubt."""
-        if self._use(recalled) != self._use(seen):
+        if self._use(recalled) != self._use(observed):
             self._give_up(state)
 
     def same(self, a: Outcome, b: Outcome) -> bool:
@@ -197,17 +197,17 @@ class OutcomeMemo:
         complaints = self._complaints(outcome.kernel_log)
         return (errors, outcome.tree, _classified(outcome.fsck), complaints, self._use(outcome.usable))
 
-    def _use(self, seen: Usability | None) -> tuple[object, ...] | None:
-        if seen is None:
+    def _use(self, observed: Usability | None) -> tuple[object, ...] | None:
+        if observed is None:
             return None
         return (
-            seen.mount_errno,
-            seen.unmount_errno,
-            seen.errors,
-            seen.differences,
-            seen.remount_errno,
-            seen.lost,
-            self._complaints(seen.kernel_log),
+            observed.mount_errno,
+            observed.unmount_errno,
+            observed.errors,
+            observed.differences,
+            observed.remount_errno,
+            observed.lost,
+            self._complaints(observed.kernel_log),
         )
 
     def _complaints(self, lines: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ Task = Callable[[Station], Callback]
 
 class Pool:
     """A thread pool in which each thread has a station. `stop`: set when no further state should be begun.
-    `confirms`: the recorders look again at what the judges find.
+    `confirms`: the recorders visit again what the judges find.
     """
 
     def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:

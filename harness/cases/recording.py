@@ -117,7 +117,7 @@ class Recording:
 def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
     """The recording with its legal states, which follow from its times; or as it is, and why it has none."""
     if recording.times is None:
-        why = f"recorded without times ({recording.no_times}): only prefixes of the log were looked at"
+        why = f"recorded without times ({recording.no_times}): only prefixes of the log were covered"
         return recording, why
     return replace(recording, legal=LegalStates(recording.write_log, recording.times, unit_sectors)), ""
 

@@ -1,4 +1,4 @@
-"""A budget for the states of the log's own order: which contents are looked at first, and in which order.
+"""A budget for the states of the log's own order: which contents are visited first, and in which order.
 
 Those at persistence points come first, whatever the budget. Then come the others, evenly spread over the log,
 closer and closer together.
@@ -26,7 +26,7 @@ _PERSIST_FLAGS = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFl
 
 
 def in_turn(groups: Sequence[Group], history: History, budget: Budget) -> list[CrashTime]:
-    """The contents as crash times, in the order in which they are looked at: in that of the log, which is
+    """The contents as crash times, in the order in which they are visited: in that of the log, which is
     quicker since neighbours differ little, unless a budget may end before all of them were.
     """
     if budget == Budget():

@@ -2,7 +2,7 @@
 
 XFS stamps the 2 MiB of its log that lie ahead of the head (xlog_clear_stale_blocks,
 fs/xfs/xfs_log_recover.c). On a fresh image these are 513 blocks that a cut may lose, each on its own, and
-that recovery reads: more states than can ever be looked at, and none of them holds anything of the workload.
+that recovery reads: more states than can ever be visited, and none of them holds anything of the workload.
 A second mount of an image that nothing has changed writes the same bytes to the same place, so there is
 nothing left to lose.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import make_base, record
 from harness.errors import EnvironmentLacks
@@ -30,7 +30,7 @@ class Tried:
     outputs: tuple[str, ...]
     acknowledged: tuple[str, ...]
     entries: int
-    outcome: Outcome | Unseen
+    outcome: Outcome | Unobserved
     judgement: Judgement
 
 
@@ -53,7 +53,7 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
             recording = record(worker, profile, workload, case, base, kept, scratch)
             outputs = tuple(worker.outputs)
             examiner = Examiner(recording)
-            look = examiner.visit(worker, [recording.end], threading.Event())
+            observation = examiner.visit(worker, [recording.end], threading.Event())
         told = recording.history.acknowledgements
         return Tried(
             workload,
@@ -61,8 +61,8 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
             outputs,
             tuple(a.text for a in told),
             len(recording.write_log.entries),
-            look.seen,
-            examiner.judge(recording.end, look),
+            observation.outcome,
+            examiner.judge(recording.end, observation),
         )
     finally:
         folder.remove()

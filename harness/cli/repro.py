@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cli.console import console
 from harness.cli.guard import code_of, guarded, say_error
 from harness.cli.options import (
@@ -125,7 +125,7 @@ def _no_bisect() -> ExitCode:
 
 
 def _as_json(seen: Reproduction) -> dict[str, object]:
-    outcome = None if isinstance(seen.outcome, Unseen) else seen.outcome
+    outcome = None if isinstance(seen.outcome, Unobserved) else seen.outcome
     return {
         "crash_point": str(seen.point),
         "kernel": seen.kernel.name,
@@ -154,7 +154,7 @@ def _print(seen: Reproduction) -> None:
         console.say(f"    found:    {v.found}")
     for reason in seen.judgement.unknown:
         console.say(f"  undecided: {reason}")
-    if not isinstance(seen.outcome, Unseen):
+    if not isinstance(seen.outcome, Unobserved):
         for line in seen.outcome.kernel_log:
             console.say(f"  kernel: {line}")
         for line in seen.outcome.usable.kernel_log if seen.outcome.usable else ():

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.trial import Tried, try_workload
 from harness.cli.console import console
 from harness.cli.guard import code_of, guarded
@@ -122,7 +122,7 @@ def _print(tried: Tried) -> None:
         more = ", ..." if len(tried.acknowledged) > SHOWN_ACKNOWLEDGEMENTS else ""
         console.say(f"  acknowledged {len(tried.acknowledged)}: {first}{more}")
     console.say(f"  {number(tried.entries)} entries in the log; after a clean unmount:")
-    if not isinstance(tried.outcome, Unseen):
+    if not isinstance(tried.outcome, Unobserved):
         for check in tried.outcome.checks:
             ended = "not run" if check.exit_code is None else f"exit code {check.exit_code}"
             console.say(f"  check of operation {check.operation}: {ended}")

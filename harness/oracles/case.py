@@ -55,7 +55,7 @@ class Case:
         if self.contract.namespace in ("each", "synced") and not self.timeline.opaque:
             return judge_each(self.contract, self.timeline, self.contents, self.position, tree)
         if not (self.judges_names and self.names.candidates):
-            return self.contents.glance(self.position, tree)
+            return self.contents.quick_check(self.position, tree)
         faults = self.contents.judge(self.names.candidates, self.position, tree)
         if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
             # The same names may have existed before and after the persistence point: the contents decide.

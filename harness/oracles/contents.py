@@ -66,7 +66,7 @@ class ContentsJudge:
         every = (self._file(file, j, position, entry, thorough=True) for j in (*moments, position.begun))
         return min(every, key=_weight)
 
-    def glance(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
+    def quick_check(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
         """Faults that do not depend on the names: poison, and data from the future."""
         faults: list[Violation] = []
         for path, entry in tree.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.errors import EnvironmentLacks, StoreError, UsageError
@@ -43,7 +43,7 @@ class Reproduction:
 
     point: CrashPoint
     kernel: Kernel
-    outcome: Outcome | Unseen
+    outcome: Outcome | Unobserved
     judgement: Judgement
     recorded_on: str = ""
     record_anew: str = ""
@@ -221,12 +221,12 @@ def reproduce(shown: Scene) -> Reproduction:
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
     with Worker(shown.kit, shown.directory / "worker") as worker:
-        look = examiner.visit(worker, [state], threading.Event())
+        observation = examiner.visit(worker, [state], threading.Event())
     return Reproduction(
         shown.point,
         shown.kernel,
-        look.seen,
-        examiner.judge(state, look),
+        observation.outcome,
+        examiner.judge(state, observation),
         shown.recorded_on,
         shown.record_anew,
     )

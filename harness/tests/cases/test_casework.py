@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.casework import Casework, EnoughDone
-from harness.cases.examine import Look
+from harness.cases.examine import Observation
 from harness.cases.listing import enumerate_states
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
@@ -64,7 +64,7 @@ def violation(signature: str) -> Violation:
 @dataclass
 class Script:
     """What the guests would show. Of a state, by its prefix: what it holds, who is lost on it, and what the
-    judge of a machine says. `doubts_at`: the look, counted from 1, at which the memo is given up.
+    judge of a machine says. `doubts_at`: the observation, counted from 1, at which the memo is given up.
     """
 
     entries: int = 4
@@ -138,16 +138,16 @@ class FakeExaminer:
     def close(self) -> None:
         self.memo.close()
 
-    def visit(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Look:
+    def visit(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         script, prefix = self.script, states[0].prefix
         self._looked(worker.machine_name, prefix)
         if prefix in script.lost:
-            return Look(Unseen("the guest was lost"))
-        return Look(Outcome(kernel_log=(worker.machine_name,), fsck=FSCK), number=prefix)
+            return Observation(Unobserved("the guest was lost"))
+        return Observation(Outcome(kernel_log=(worker.machine_name,), fsck=FSCK), number=prefix)
 
-    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look:
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Observation:
         self._looked(machine, number)
-        return Look(self.memo.outcome(number), recalled=True, number=number)
+        return Observation(self.memo.outcome(number), recalled=True, number=number)
 
     def _looked(self, machine: str, prefix: int) -> None:
         self.script.looks.append((machine, prefix))
@@ -155,16 +155,16 @@ class FakeExaminer:
             self.memo.recalls, self.memo.doubt = False, "two outcomes"
             self.on_doubt(self.memo.doubt)
 
-    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
-        if look.number is None or not self.memo.recalls:
+    def learn(self, state: CrashState, observation: Observation, expected: int | None) -> int | None:
+        if observation.number is None or not self.memo.recalls:
             return None
         self.memo.learned.add(state.prefix)
         return state.prefix
 
-    def judge(self, state: CrashState, look: Look) -> Judgement:
-        if isinstance(look.seen, Unseen):
-            return Judgement(unknown=(look.seen.reason,))
-        machine = look.seen.kernel_log[0] + ("" if not self.memo.doubt else ", doubted")
+    def judge(self, state: CrashState, observation: Observation) -> Judgement:
+        if isinstance(observation.outcome, Unobserved):
+            return Judgement(unknown=(observation.outcome.reason,))
+        machine = observation.outcome.kernel_log[0] + ("" if not self.memo.doubt else ", doubted")
         return Judgement(tuple(map(violation, self.script.says(state.prefix, machine))))
 
 
@@ -397,7 +397,7 @@ def test_a_finding_is_looked_at_again_on_the_machine_that_people_run(store: RunS
     assert {e.kernel_log for e in kept.values()} == {"uml"}, "what was seen first stays"
     told = {signature: e.notes["confirmed"] for signature, e in kept.items()}
     assert told == {"x": "qemu: yes", "y": "qemu: no: fail there", "z": "qemu: no: fail there"}
-    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 2)]
+    assert [observation for observation in script.looks if observation[0] == "qemu"] == [("qemu", 2)]
     assert status(store)[0] is CaseStatus.DONE
     assert verdicts(store)["@2"][0] is FAIL, "one machine's no takes nothing back"
 
@@ -470,7 +470,7 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
     assert verdicts(store)["@2"] == (FAIL, How.JUDGED)
     assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
     assert progress.left["states"] == 0
-    assert "looking again" in progress.said[0]
+    assert "visiting again" in progress.said[0]
 
 
 def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
@@ -495,7 +495,7 @@ def test_what_only_a_memo_in_doubt_found_is_taken_back(store: RunStore, run: Run
     script = Script(recalled={1}, doubts_at=3, says=lambda prefix, machine: says.get((prefix, machine), ()))
     run(script, confirms=True, chunk=1)
     assert [f.signature for f in store.findings()] == ["y"]
-    assert [look for look in script.looks if look[0] == "qemu"] == [("qemu", 0)]
+    assert [observation for observation in script.looks if observation[0] == "qemu"] == [("qemu", 0)]
 
 
 def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, run: Run) -> None:

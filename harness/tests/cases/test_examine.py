@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.attempts import ATTEMPTS, Unseen
+from harness.cases.attempts import ATTEMPTS, Unobserved
 from harness.cases.checks import CheckAnswers
-from harness.cases.examine import Examiner, Look
+from harness.cases.examine import Examiner, Observation
 from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
@@ -173,19 +173,19 @@ GOOD = Outcome(tree={"": ROOT})
 OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=12)})
 
 
-def look(examiner: Examiner, worker: FakeWorker, prefix: int) -> Look:
-    return look_at(examiner, worker, prefix)
+def observe(examiner: Examiner, worker: FakeWorker, prefix: int) -> Observation:
+    return observe_at(examiner, worker, prefix)
 
 
-def look_at(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> Look:
+def observe_at(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> Observation:
     """States of one content."""
     states = [CrashState(p) for p in prefixes]
-    return examiner.look(cast(Worker, cast(Any, worker)), states, threading.Event())
+    return examiner.observe(cast(Worker, cast(Any, worker)), states, threading.Event())
 
 
 def test_a_lost_guest_is_replaced(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestLost("gone"), GOOD]})
-    seen = look(Examiner(recording), worker, 1).seen
+    seen = observe(Examiner(recording), worker, 1).outcome
     assert isinstance(seen, Outcome)
     assert seen.fsck == CLEAN.result
     assert len(worker.looked) == 2
@@ -193,8 +193,8 @@ def test_a_lost_guest_is_replaced(recording: Recording) -> None:
 
 def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
     examiner = Examiner(recording)
-    seen = look(examiner, FakeWorker({1: [GuestLost("gone")]}), 1)
-    assert isinstance(seen.seen, Unseen)
+    seen = observe(examiner, FakeWorker({1: [GuestLost("gone")]}), 1)
+    assert isinstance(seen.outcome, Unobserved)
     judgement = examiner.judge(CrashState(1), seen)
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
 
@@ -214,18 +214,18 @@ def test_nothing_of_an_attempt_that_went_wrong_reaches_the_next_one(
         return "content"
 
     monkeypatch.setattr(FakeDisk, "image", image)
-    assert isinstance(look(Examiner(recording), worker, 1).seen, Outcome)
+    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Outcome)
     assert len(worker.looked) == 2
 
 
 def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
     worker = FakeWorker({1: [DiskError("the disk is gone")]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
     assert len(worker.looked) == ATTEMPTS
     again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
-    assert look(Examiner(recording), again, 1).seen == dataclasses.replace(
+    assert observe(Examiner(recording), again, 1).outcome == dataclasses.replace(
         GOOD, fsck=CLEAN.result, usable=Usability()
     )
 
@@ -233,7 +233,7 @@ def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
 def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestLost("gone", "Kernel panic - not syncing")]})
     examiner = Examiner(recording)
-    seen = look(examiner, worker, 1)
+    seen = observe(examiner, worker, 1)
     assert len(worker.looked) == ATTEMPTS
     judgement = examiner.judge(CrashState(1), seen)
     assert {v.oracle for v in judgement.violations} == {"mountable"}
@@ -241,13 +241,13 @@ def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> N
 
 def test_a_kernel_that_died_once_and_was_lost_once_is_unknown(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestLost("gone", "Oops: 1"), GuestLost("gone"), GuestLost("gone", "Oops: 1")]})
-    assert isinstance(look(Examiner(recording), worker, 1).seen, Unseen)
+    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Unobserved)
 
 
 def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
     worker = FakeWorker({1: [GuestError("no such device")]})
-    seen = look(Examiner(recording), worker, 1).seen
-    assert seen == Unseen("no such device")
+    seen = observe(Examiner(recording), worker, 1).outcome
+    assert seen == Unobserved("no such device")
     assert worker.looked == [1]
     assert not worker.closed, "nothing is wrong with it"
 
@@ -255,11 +255,11 @@ def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
 def test_the_memo_spares_the_guest(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    first = look(examiner, worker, 1)
+    first = observe(examiner, worker, 1)
     assert not first.recalled
-    again = look(examiner, worker, 3)
+    again = observe(examiner, worker, 3)
     assert again.recalled
-    assert again.seen is first.seen, "what has been judged need not be judged again"
+    assert again.outcome is first.outcome, "what has been judged need not be judged again"
     assert worker.looked == [1]
     assert worker.disk.noted == [1, 2], "what fsck read counts as read"
 
@@ -276,8 +276,8 @@ def test_without_the_memo_every_state_is_looked_at(
     monkeypatch.setattr(FakeDisk, "block_hashes", hash_blocks)
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording)
-    look(examiner, worker, 1)
-    assert not look(examiner, worker, 3).recalled
+    observe(examiner, worker, 1)
+    assert not observe(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
     assert (hashed, worker.disk.noted) == ([], []), "and nothing is kept for later"
 
@@ -285,8 +285,8 @@ def test_without_the_memo_every_state_is_looked_at(
 def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    assert not look(examiner, worker, 3).recalled
+    observe(examiner, worker, 1)
+    assert not observe(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
     assert not examiner.memo.doubt
 
@@ -294,10 +294,10 @@ def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
 def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 3)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 3)
     assert "not deterministic" in examiner.memo.doubt
-    assert not look(examiner, worker, 5).recalled
+    assert not observe(examiner, worker, 5).recalled
 
 
 def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
@@ -321,11 +321,11 @@ def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
     (yes, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
     worker = FakeWorker({1: [GOOD], no: [GOOD], yes: [OTHER]})
     examiner = Examiner(recording, memo=True, sample_rate=0.5)
-    look(examiner, worker, 1)
-    assert look(examiner, worker, no).recalled
-    look(examiner, worker, yes)
+    observe(examiner, worker, 1)
+    assert observe(examiner, worker, no).recalled
+    observe(examiner, worker, yes)
     assert f"@{yes}" in examiner.memo.doubt
-    assert not look(examiner, worker, no).recalled
+    assert not observe(examiner, worker, no).recalled
 
 
 @pytest.mark.parametrize("seen", [OTHER, GuestLost("gone", "Oops: 1")], ids=["other", "died"])
@@ -337,16 +337,16 @@ def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
     )
     worker = FakeWorker({1: [GOOD], 3: [seen]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 3)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 3)
     assert "not deterministic" in examiner.memo.doubt
 
 
 def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 3: [GuestLost("gone")]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    assert look(examiner, worker, 3) == Look(Unseen("gone"))
+    observe(examiner, worker, 1)
+    assert observe(examiner, worker, 3) == Observation(Unobserved("gone"))
     assert not examiner.memo.doubt
 
 
@@ -358,8 +358,8 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     for other, doubt in ((GOOD, False), (OTHER, True)):
         worker = FakeWorker({1: [GOOD], 3: [other]})
         examiner = Examiner(recording, memo=True, sample_rate=0.0)
-        look(examiner, worker, 1)
-        look(examiner, worker, 3)
+        observe(examiner, worker, 1)
+        observe(examiner, worker, 3)
         assert bool(examiner.memo.doubt) is doubt
 
 
@@ -379,8 +379,8 @@ def test_outcomes_differ_in_all_that_the_oracles_look_at(
 ) -> None:
     worker = FakeWorker({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 3)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 3)
     assert bool(examiner.memo.doubt) is doubt
 
 
@@ -421,8 +421,8 @@ def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pyte
     answers_of_fsck(monkeypatch, CLEAN, FsckReads(DIRTY.result, CLEAN.blocks))
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    assert examiner.judge(CrashState(3), look(examiner, worker, 3)).verdict is Verdict.FAIL
+    observe(examiner, worker, 1)
+    assert examiner.judge(CrashState(3), observe(examiner, worker, 3)).verdict is Verdict.FAIL
     assert examiner.memo.doubt
 
 
@@ -444,7 +444,7 @@ def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: R
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [BROKEN]}
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert {v.oracle for v in judgement.violations} == {"usable"}
 
 
@@ -459,7 +459,7 @@ def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: R
 )
 def test_what_did_not_come_back_whole_is_not_written_to(recording: Recording, outcome: Outcome) -> None:
     worker = FakeWorker({1: [outcome]})
-    seen = look(Examiner(recording), worker, 1).seen
+    seen = observe(Examiner(recording), worker, 1).outcome
     assert isinstance(seen, Outcome)
     assert (seen.usable, worker.used) == (None, [])
 
@@ -470,8 +470,8 @@ def test_what_fsck_finds_broken_is_not_written_to_and_what_no_fsck_looks_at_is(
     answers_of_fsck(monkeypatch, DIRTY, FsckReads(FsckResult(FsckClass.FAILED, -1, "there is none"), ()))
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording)
-    look(examiner, worker, 1)
-    look(examiner, worker, 2)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 2)
     assert worker.used == [2]
 
 
@@ -479,7 +479,7 @@ def test_what_writing_reads_of_the_state_counts_as_read(recording: Recording) ->
     """A state that differs there alone was recalled, and nobody had written to what it recovers to."""
     worker = FakeWorker({1: [GOOD]})
     worker.used_blocks = (7, 9)
-    look(Examiner(recording, memo=True), worker, 1)
+    observe(Examiner(recording, memo=True), worker, 1)
     assert worker.disk.noted == [1, 2, 7, 9]
 
 
@@ -490,7 +490,7 @@ def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pyt
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix)).verdict is Verdict.FAIL
+        assert examiner.judge(CrashState(prefix), observe(examiner, worker, prefix)).verdict is Verdict.FAIL
     assert (worker.looked, worker.used, worker.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
 
 
@@ -499,17 +499,17 @@ def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(re
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     worker.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p)).verdict for p in (1, 2)]
+    verdicts = [examiner.judge(CrashState(p), observe(examiner, worker, p)).verdict for p in (1, 2)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
     assert worker.used == [1, 2]
-    assert not look(examiner, worker, 1).recalled, "nor of one that agrees with it in all that was read"
+    assert not observe(examiner, worker, 1).recalled, "nor of one that agrees with it in all that was read"
 
 
 def test_a_first_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
     """The memo kept it: each state that agreed with it in the little that was read was UNKNOWN."""
     worker = FakeWorker({1: [Outcome(mount_errno=errno.ENOMEM)], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), look(examiner, worker, p)).verdict for p in (1, 3)]
+    verdicts = [examiner.judge(CrashState(p), observe(examiner, worker, p)).verdict for p in (1, 3)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
 
 
@@ -522,7 +522,7 @@ def test_an_answer_without_blocks_is_not_kept() -> None:
 def test_where_there_is_no_fsck_no_image_is_written_for_it(recording: Recording) -> None:
     profile = dataclasses.replace(recording.profile, fsck=None)
     worker = FakeWorker({1: [GOOD]})
-    look(Examiner(dataclasses.replace(recording, profile=profile), memo=True), worker, 1)
+    observe(Examiner(dataclasses.replace(recording, profile=profile), memo=True), worker, 1)
     assert worker.disk.imaged == []
 
 
@@ -530,8 +530,8 @@ def test_other_blocks_are_written_to_again(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 2: [OTHER]})
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 2)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 2)
     assert worker.used == [1, 2]
 
 
@@ -543,8 +543,8 @@ def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     worker.uses = {2: [BROKEN]}
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.FAIL
+    observe(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
     assert "@2" in examiner.memo.doubt
 
 
@@ -553,8 +553,8 @@ def test_what_was_emptied_is_checked_in_states_of_the_sample_alone(recording: Re
     for rate, checked in ((1.0, [1, 2]), (0.0, [])):
         worker = FakeWorker({1: [GOOD], 2: [OTHER]})
         examiner = Examiner(recording, memo=True, sample_rate=rate)
-        look(examiner, worker, 1)
-        look(examiner, worker, 2)
+        observe(examiner, worker, 1)
+        observe(examiner, worker, 2)
         assert (worker.used, worker.checked) == ([1, 2], checked)
 
 
@@ -573,8 +573,8 @@ def test_what_is_read_back_and_does_not_repeat_itself_gives_up_the_memo(
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     worker.uses, worker.used_blocks = {2: [other]}, (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 2)
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 2)
     assert "@2" in examiner.memo.doubt
 
 
@@ -583,10 +583,10 @@ def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recordi
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [GuestLost("gone", "Kernel panic - not syncing")]}
     examiner = Examiner(recording, memo=True)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert [v.oracle for v in judgement.violations] == ["usable"]
     assert len(worker.used) == ATTEMPTS
-    assert not look(examiner, worker, 1).recalled, "no visit was complete"
+    assert not observe(examiner, worker, 1).recalled, "no visit was complete"
 
 
 @pytest.mark.parametrize(
@@ -601,12 +601,12 @@ def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
     worker = FakeWorker({1: [GOOD], 2: [complaint]})
     worker.uses = {1: [answer], 2: [answer]}
     examiner = Examiner(recording, memo=True)
-    first = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    first = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert (first.verdict, len(worker.used)) == (Verdict.UNKNOWN, times)
     assert "gone" in first.unknown[0]
-    second = examiner.judge(CrashState(2), look(examiner, worker, 2))
+    second = examiner.judge(CrashState(2), observe(examiner, worker, 2))
     assert {v.oracle for v in second.violations} == {"kernel-log"}
-    assert not look(examiner, worker, 1).recalled, "nothing is kept of a visit that was not complete"
+    assert not observe(examiner, worker, 1).recalled, "nothing is kept of a visit that was not complete"
 
 
 def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recording: Recording) -> None:
@@ -617,7 +617,7 @@ def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recor
     directory = dataclasses.replace(ROOT, path="d", inode=12)
     seen = dataclasses.replace(GOOD, tree={"": ROOT, "d": directory}, fsck=CLEAN.result)
     examiner = Examiner(made)
-    found = Look(seen, number=examiner.memo.keep(seen))
+    found = Observation(seen, number=examiner.memo.keep(seen))
     assert examiner.judge(CrashState(1), found).verdict is Verdict.PASS
     assert examiner.judge(CrashState(0), found).verdict is Verdict.FAIL
 
@@ -626,7 +626,7 @@ def test_an_outcome_is_that_of_one_guest(recording: Recording) -> None:
     """What a guest saw that was lost later was told of a state that the next guests could not recover."""
     worker = FakeWorker({1: [GOOD, GuestLost("hangs")]})
     worker.uses = {1: [GuestLost("gone")]}
-    assert look(Examiner(recording), worker, 1).seen == Unseen("hangs")
+    assert observe(Examiner(recording), worker, 1).outcome == Unobserved("hangs")
 
 
 @pytest.mark.parametrize("answer", [Usability(unmount_errno=errno.EIO), Usability(undecided="late")], ids=str)
@@ -641,25 +641,25 @@ def test_writing_that_did_not_come_to_its_end_is_the_answer_for_no_other_state(
     worker.uses = {1: [answer]}
     worker.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.PASS
+    observe(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.PASS
     assert worker.used == [1, 2]
-    assert not look(examiner, worker, 1).recalled
+    assert not observe(examiner, worker, 1).recalled
 
 
 def test_a_guest_that_is_lost_once_while_it_is_written_to_is_replaced(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD]})
     worker.uses = {1: [GuestLost("gone", "Oops: 1"), Usability()]}
     examiner = Examiner(recording)
-    assert examiner.judge(CrashState(1), look(examiner, worker, 1)).verdict is Verdict.PASS
+    assert examiner.judge(CrashState(1), observe(examiner, worker, 1)).verdict is Verdict.PASS
     assert (len(worker.looked), worker.closed) == (2, True)
 
 
 def test_fsck_is_run_on_what_recovery_left(recording: Recording) -> None:
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording)
-    look_at(examiner, worker, 1)
-    look_at(examiner, worker, 2)
+    observe_at(examiner, worker, 1)
+    observe_at(examiner, worker, 2)
     assert worker.disk.imaged == [1, 2]
 
 
@@ -672,12 +672,12 @@ def test_an_fsck_of_the_same_blocks_is_not_run_again(
     worker = FakeWorker({1: [GOOD], 2: [OTHER]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), look(examiner, worker, prefix)).verdict is Verdict.FAIL
+        assert examiner.judge(CrashState(prefix), observe(examiner, worker, prefix)).verdict is Verdict.FAIL
     assert (len(left), worker.looked, examiner.memo.doubt) == (2, [1, 2], "")
     answers_of_fsck(monkeypatch, CLEAN, CLEAN)
     without = Examiner(recording, sample_rate=0.0)
     for prefix in (1, 2):
-        look(without, worker, prefix)
+        observe(without, worker, prefix)
     assert worker.disk.imaged == [1, 1, 2]
 
 
@@ -688,8 +688,8 @@ def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
     answers_of_fsck(monkeypatch, CLEAN, DIRTY)
     worker = FakeWorker({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.FAIL
+    observe(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
     assert "@2" in examiner.memo.doubt
 
 
@@ -710,7 +710,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
         (again, 3, True),
         (no, 4, True),
     ):
-        look(examiner, worker, prefix)
+        observe(examiner, worker, prefix)
         assert (4 - len(left), bool(examiner.memo.doubt)) == (runs, doubt)
 
 
@@ -722,7 +722,7 @@ def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
     worker = FakeWorker({0: [GOOD]})
     for prefix in (2, 4):
-        assert not look(examiner, worker, prefix).recalled
+        assert not observe(examiner, worker, prefix).recalled
     assert worker.looked == [0, 0], "the repaired image is shown as it is"
 
 
@@ -741,11 +741,11 @@ def test_a_memo_whose_disk_is_lost_learns_everything_again(
     monkeypatch.setattr(MemoDisk, "recall", maybe)
     worker = FakeWorker({1: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
+    observe(examiner, worker, 1)
     failing.append(DiskError("the disk is gone"))
-    assert look(examiner, worker, 3).recalled
+    assert observe(examiner, worker, 3).recalled
     failing += [DiskError("the disk is gone")] * 3
-    assert look(examiner, worker, 3) == Look(Unseen("the disk is gone"))
+    assert observe(examiner, worker, 3) == Observation(Unobserved("the disk is gone"))
 
 
 def test_reads_that_cannot_be_traced_turn_the_memo_off(
@@ -755,8 +755,8 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
     monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
     worker = FakeWorker({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
-    assert not look(examiner, worker, 3).recalled
+    observe(examiner, worker, 1)
+    assert not observe(examiner, worker, 3).recalled
 
 
 def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_before(
@@ -766,9 +766,9 @@ def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_bef
     answers_of_fsck(monkeypatch, CLEAN, FsckReads(CLEAN.result, None), CLEAN)
     worker = FakeWorker({1: [GOOD], 2: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
-    look(examiner, worker, 2)
-    assert not look(examiner, worker, 3).recalled
+    observe(examiner, worker, 1)
+    observe(examiner, worker, 2)
+    assert not observe(examiner, worker, 3).recalled
     assert not examiner.memo.doubt
 
 
@@ -776,8 +776,8 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     stop = threading.Event()
     stop.set()
     worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
-    seen = Examiner(recording).look(worker, [CrashState(1)], stop).seen
-    assert isinstance(seen, Unseen)
+    seen = Examiner(recording).observe(worker, [CrashState(1)], stop).outcome
+    assert isinstance(seen, Unobserved)
 
 
 # --- kernels that die or hang -------------------------------------------------------------------
@@ -795,7 +795,7 @@ def test_a_kernel_that_hangs_in_each_of_three_guests_is_a_violation(recording: R
     """It was UNKNOWN, however often it was looked at."""
     examiner = Examiner(recording)
     worker = FakeWorker({1: [GuestLost("no answer within 120 s", HANG)]})
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert [(v.oracle, v.signature) for v in judgement.violations] == [("mountable", f"hangs: {HANG}")]
     assert len(worker.looked) == ATTEMPTS
 
@@ -806,7 +806,7 @@ def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_u
     hang, late = GuestLost("no answer", HANG), GuestLost("no answer within 120 s; machine still running")
     examiner = Examiner(recording)
     worker = FakeWorker({1: [hang, hang, GOOD], 2: [hang, late, hang], 3: [late]})
-    seen = [look(examiner, worker, p) for p in (1, 2, 3)]
+    seen = [observe(examiner, worker, p) for p in (1, 2, 3)]
     verdicts = [examiner.judge(CrashState(p), s).verdict for p, s in zip((1, 2, 3), seen, strict=True)]
     assert verdicts == [Verdict.PASS, Verdict.UNKNOWN, Verdict.UNKNOWN]
 
@@ -816,7 +816,7 @@ def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recordin
     examiner = Examiner(recording)
     worker = FakeWorker({p: [dies(p), dies(p + 10), dies(p + 20)] for p in (1, 2, 3)})
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix))
+        judgement = examiner.judge(CrashState(prefix), observe(examiner, worker, prefix))
         assert [v.oracle for v in judgement.violations] == ["mountable"]
         assert worker.closed
     assert worker.looked == [1, 1, 1, 2, 3]
@@ -830,8 +830,8 @@ def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recordin
 def test_another_end_than_the_known_one_takes_three_guests(recording: Recording, other: Exception) -> None:
     examiner = Examiner(recording)
     worker = FakeWorker({1: [dies(1)], 2: [other, GOOD]})
-    look(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), look(examiner, worker, 2)).verdict is Verdict.PASS
+    observe(examiner, worker, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.PASS
     assert worker.looked == [1, 1, 1, 2, 2]
 
 
@@ -840,7 +840,7 @@ def test_an_end_is_known_once_three_guests_of_one_state_had_it(recording: Record
     other = GuestLost("gone", "Kernel panic - not syncing: out of memory")
     worker = FakeWorker({1: [dies(1), GOOD], 2: [dies(2), dies(2), other], 3: [dies(3), GOOD]})
     for prefix in (1, 2, 3):
-        look(examiner, worker, prefix)
+        observe(examiner, worker, prefix)
     assert worker.looked == [1, 1, 2, 2, 2, 3, 3]
 
 
@@ -850,7 +850,7 @@ def test_a_death_in_recovery_is_not_one_of_writing(recording: Recording) -> None
     worker.uses = {2: [dies(2)], 3: [dies(3)]}
     oracles = []
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), look(examiner, worker, prefix))
+        judgement = examiner.judge(CrashState(prefix), observe(examiner, worker, prefix))
         oracles += [v.oracle for v in judgement.violations]
     assert oracles == ["mountable", "usable", "usable"]
     assert worker.used == [2, 2, 2, 3]
@@ -859,7 +859,7 @@ def test_a_death_in_recovery_is_not_one_of_writing(recording: Recording) -> None
 def test_a_kernel_that_only_complained_before_its_guest_was_lost_has_not_died(recording: Recording) -> None:
     """`BUG: KCSAN` on the console of three guests that were lost on a busy host was a death of the kernel."""
     worker = FakeWorker({1: [GuestLost("late", "BUG: KCSAN: data-race in a / b")]})
-    assert isinstance(look(Examiner(recording), worker, 1).seen, Unseen)
+    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Unobserved)
 
 
 STALLED = "INFO: task init:1 blocked for more than 30 seconds."
@@ -871,12 +871,12 @@ def test_a_kernel_that_says_that_something_took_long_is_tried_again(recording: R
     examiner = Examiner(recording, memo=True)
     worker = FakeWorker({1: [slow, GOOD], 2: [slow], 3: [GOOD], 5: [GOOD]})
     worker.uses = {5: [Usability(kernel_log=(STALLED,)), Usability()]}
-    assert examiner.judge(CrashState(1), look(examiner, worker, 1)).verdict is Verdict.PASS
-    judgement = examiner.judge(CrashState(2), look(examiner, worker, 2))
+    assert examiner.judge(CrashState(1), observe(examiner, worker, 1)).verdict is Verdict.PASS
+    judgement = examiner.judge(CrashState(2), observe(examiner, worker, 2))
     assert (judgement.verdict, len(worker.looked)) == (Verdict.UNKNOWN, 2 + ATTEMPTS)
     assert STALLED in judgement.unknown[0]
     without = Examiner(recording)
-    assert without.judge(CrashState(5), look(without, worker, 5)).verdict is Verdict.PASS
+    assert without.judge(CrashState(5), observe(without, worker, 5)).verdict is Verdict.PASS
     assert worker.used[-2:] == [5, 5]
 
 
@@ -898,18 +898,18 @@ def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
     """What a hostile tree or a defect of the harness raised in a station ended the whole run."""
     worker = FakeWorker({1: [error], 3: [GOOD]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), look(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
     assert judgement.verdict is Verdict.UNKNOWN
     assert judgement.unknown[0].startswith(f"unforeseen {type(error).__name__} at test_examine.py:")
     assert judgement.unknown[0].endswith(str(error))
     assert worker.closed, "nothing of it reaches the next state"
-    assert isinstance(look(examiner, worker, 3).seen, Outcome)
+    assert isinstance(observe(examiner, worker, 3).outcome, Outcome)
 
 
 def test_a_bad_frame_that_got_past_the_channel_makes_its_state_unknown(recording: Recording) -> None:
     """Usually the channel turns it into GuestLost or DiskError, and the state is tried again."""
     worker = FakeWorker({1: [WireError("a frame of 2 GiB")]})
-    assert look(Examiner(recording), worker, 1).seen == Unseen("a frame of 2 GiB")
+    assert observe(Examiner(recording), worker, 1).outcome == Unobserved("a frame of 2 GiB")
 
 
 def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
@@ -919,8 +919,8 @@ def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
         raise FileNotFoundError(2, "No such file or directory", "e2fsck")
 
     monkeypatch.setattr(FsckReads, "of", classmethod(broken))
-    seen = look(Examiner(recording), FakeWorker({1: [GOOD]}), 1).seen
-    assert isinstance(seen, Unseen)
+    seen = observe(Examiner(recording), FakeWorker({1: [GOOD]}), 1).outcome
+    assert isinstance(seen, Unobserved)
     assert "FileNotFoundError" in seen.reason
 
 
@@ -931,18 +931,18 @@ def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     """-1 was the outcome that was remembered last."""
     worker = FakeWorker({1: [OTHER], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    look(examiner, worker, 1)
+    observe(examiner, worker, 1)
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [number])
-    found = look(examiner, worker, 3)
-    assert found == Look(Unseen(f"outcome {number} was recalled, and 1 are known"))
+    found = observe(examiner, worker, 3)
+    assert found == Observation(Unobserved(f"outcome {number} was recalled, and 1 are known"))
 
 
 def test_a_defect_of_the_memo_costs_its_state_only(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [])
-    seen = look(Examiner(recording, memo=True), FakeWorker({1: [GOOD]}), 1).seen
-    assert isinstance(seen, Unseen)
+    seen = observe(Examiner(recording, memo=True), FakeWorker({1: [GOOD]}), 1).outcome
+    assert isinstance(seen, Unobserved)
     assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
 
 
@@ -953,7 +953,7 @@ def in_doubt(recording: Recording, on_doubt: Callable[[str], None]) -> tuple[Exa
     """State 1 has been seen, and 3, which agrees with it in all that was read, will show something else."""
     examiner = Examiner(recording, memo=True, sample_rate=1.0, on_doubt=on_doubt)
     worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [OTHER]})
-    look(examiner, worker, 1)
+    observe(examiner, worker, 1)
     return examiner, worker
 
 
@@ -961,10 +961,10 @@ def test_doubt_is_kept_before_the_look_that_found_it_returns_and_once(recording:
     kept: list[str] = []
     examiner, worker = in_doubt(recording, kept.append)
     assert (kept, examiner.memo.doubt) == ([], "")
-    look(examiner, worker, 3)
+    observe(examiner, worker, 3)
     assert kept == [examiner.memo.doubt]
     assert "@3" in examiner.memo.doubt
-    look(examiner, worker, 5)
+    observe(examiner, worker, 5)
     assert len(kept) == 1
 
 
@@ -977,7 +977,7 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
         kept.wait(10)
 
     examiner, worker = in_doubt(recording, keep)
-    looks = threading.Thread(target=look, args=(examiner, worker, 3))
+    looks = threading.Thread(target=observe, args=(examiner, worker, 3))
     asks = threading.Thread(target=lambda: told.append(examiner.memo.doubt))
     looks.start()
     assert keeping.wait(10)
@@ -995,17 +995,17 @@ def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording)
         raise OSError(28, "No space left on device")
 
     examiner, worker = in_doubt(recording, full)
-    assert isinstance(look(examiner, worker, 3).seen, Unseen)
+    assert isinstance(observe(examiner, worker, 3).outcome, Unobserved)
     assert "not deterministic" in examiner.memo.doubt
-    assert not look(examiner, worker, 5).recalled
+    assert not observe(examiner, worker, 5).recalled
 
 
 def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording: Recording) -> None:
     kept: list[str] = []
     examiner = Examiner(recording, memo=True, sample_rate=0.0, doubt="two outcomes", on_doubt=kept.append)
     worker = FakeWorker({1: [GOOD], 3: [OTHER]})
-    look(examiner, worker, 1)
-    assert not look(examiner, worker, 3).recalled
+    observe(examiner, worker, 1)
+    assert not observe(examiner, worker, 3).recalled
     assert (examiner.memo.doubt, kept) == ("two outcomes", [])
 
 
@@ -1082,10 +1082,10 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     """State 2 is the log's end. A program that fails there cannot work: no alarm, no pass."""
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
-    seen = look(examiner, worker, 3)
+    seen = observe(examiner, worker, 3)
     assert worker.looked == [2, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
-    look(examiner, worker, 3)
+    observe(examiner, worker, 3)
     assert worker.looked == [2, 3, 3], "once is enough"
 
 
@@ -1096,7 +1096,7 @@ def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given
     worker.application = {2: lambda _: 1}
     examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
     for prefix, recalled in ((3, False), (5, True)):
-        found = look(examiner, worker, prefix)
+        found = observe(examiner, worker, prefix)
         assert found.recalled is recalled
         assert examiner.judge(CrashState(prefix), found).verdict is Verdict.UNKNOWN
 
@@ -1110,7 +1110,7 @@ def rejected(judgement: Judgement) -> bool:
 def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recording: Recording) -> None:
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [GuestError("no such device")], 3: [answered(1)]})
-    judgement = examiner.judge(CrashState(3), look(examiner, worker, 3))
+    judgement = examiner.judge(CrashState(3), observe(examiner, worker, 3))
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("no such device" in why for why in judgement.unknown)
 
@@ -1120,10 +1120,10 @@ def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(rec
     examiner = Examiner(with_check(recording))
     worker = FakeWorker({2: [GOOD], 1: [OTHER]})
     worker.application = {2: lambda _: 0, 1: lambda _: 1}
-    seen = look_at(examiner, worker, 1).seen
+    seen = observe_at(examiner, worker, 1).outcome
     assert isinstance(seen, Outcome)
     assert (seen.checks, worker.asked) == ((), [(2, 0)])
-    found = look_at(examiner, worker, 1, 2)
+    found = observe_at(examiner, worker, 1, 2)
     assert [rejected(examiner.judge(CrashState(p), found)) for p in (1, 2)] == [False, True]
     assert worker.asked == [(2, 0), (1, 0)]
 
@@ -1133,8 +1133,8 @@ def test_what_cannot_be_mounted_is_recalled_without_asking_its_checks(recording:
     worker = FakeWorker({2: [GOOD], 1: [unmountable], 3: [unmountable]})
     worker.application = {2: lambda _: 0}
     examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
-    assert not look_at(examiner, worker, 1, 2).recalled
-    assert look_at(examiner, worker, 3).recalled
+    assert not observe_at(examiner, worker, 1, 2).recalled
+    assert observe_at(examiner, worker, 3).recalled
     assert worker.asked == [(2, 0)]
 
 
@@ -1151,7 +1151,7 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
     contents = {2: ("1", "1", "1"), 3: ("1", "1", "2"), 4: ("2", "1", "1"), 5: ("1", "2", "1")}
     worker = FakeWorker({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
     worker.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
-    found = [rejected(examiner.judge(CrashState(n), look(examiner, worker, n))) for n in (3, 4, 5)]
+    found = [rejected(examiner.judge(CrashState(n), observe(examiner, worker, n))) for n in (3, 4, 5)]
     assert found == [False, True, True]
     assert worker.asked == [(2, 0), (4, 0), (5, 0)]
 
@@ -1170,8 +1170,8 @@ def test_a_check_is_asked_again_whatever_it_could_see_differs(
     worker = FakeWorker({n: [Outcome(tree={"": ROOT, e.path: e})] for n, e in seen.items()})
     worker.application = {2: lambda _: 0, 4: lambda _: 0}
     examiner = Examiner(with_check(recording))
-    look(examiner, worker, 3)
-    look(examiner, worker, 4)
+    observe(examiner, worker, 3)
+    observe(examiner, worker, 4)
     assert worker.asked == [(2, 0), (4, 0)]
 
 
@@ -1180,7 +1180,7 @@ def test_two_threads_that_begin_together_run_the_controls_once(
 ) -> None:
     examiner = Examiner(with_check(recording))
     first, second = (FakeWorker({2: [answered(0)], 3: [answered(0)]}) for _ in range(2))
-    other = threading.Thread(target=look, args=(examiner, second, 3))
+    other = threading.Thread(target=observe, args=(examiner, second, 3))
     recover = first.recover
 
     def slowly(target: object, state: CrashState, ask: Ask | None) -> Recovery:
@@ -1190,7 +1190,7 @@ def test_two_threads_that_begin_together_run_the_controls_once(
         return recover(target, state, ask)
 
     monkeypatch.setattr(first, "recover", slowly)
-    look(examiner, first, 3)
+    observe(examiner, first, 3)
     other.join(10)
     assert (first.looked, second.looked) == ([2, 3], [3])
 
@@ -1278,7 +1278,7 @@ def application_worker(kept: dict[int, int | None]) -> FakeWorker:
 
 
 def verdicts(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> list[Verdict]:
-    seen = look_at(examiner, worker, *prefixes)
+    seen = observe_at(examiner, worker, *prefixes)
     return [examiner.judge(CrashState(p), seen).verdict for p in prefixes]
 
 
@@ -1318,7 +1318,7 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
     history = dataclasses.replace(application.history, acknowledgements=())
     examiner = Examiner(dataclasses.replace(application, history=history))
     worker = application_worker({1: 3})
-    seen = look_at(examiner, worker, 1)
+    seen = observe_at(examiner, worker, 1)
     judgement = examiner.judge(CrashState(1), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert "never called powercut-ack" in judgement.unknown[0]
@@ -1361,7 +1361,7 @@ def test_checks_of_two_operations_answer_each_for_its_own(recording: Recording) 
     )
     worker = FakeWorker({2: [GOOD], 3: [GOOD]})
     worker.application = {2: lambda _: 0}
-    look(Examiner(two), worker, 3)
+    observe(Examiner(two), worker, 3)
     assert worker.asked == [(2, 0), (2, 0)]
 
 
@@ -1371,9 +1371,9 @@ def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recordi
     examiner = Examiner(application, memo=True, sample_rate=0.0)
     assert verdicts(examiner, worker, 1) == [Verdict.PASS]
     assert verdicts(examiner, worker, 3) == [Verdict.FAIL]
-    look = look_at(examiner, worker, 3)
-    assert look.recalled, "asked and answered"
-    assert examiner.judge(CrashState(3), look).verdict is Verdict.FAIL
+    observation = observe_at(examiner, worker, 3)
+    assert observation.recalled, "asked and answered"
+    assert examiner.judge(CrashState(3), observation).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (0, 2), (None, 3), (0, None)])
@@ -1382,7 +1382,7 @@ def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_
 ) -> None:
     worker = application_worker({0: start, 5: end, 1: 0})
     examiner = Examiner(application)
-    seen = look_at(examiner, worker, 1, 2)
+    seen = observe_at(examiner, worker, 1, 2)
     judgement = examiner.judge(CrashState(2), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("cannot do its work here" in why for why in judgement.unknown)
@@ -1390,7 +1390,7 @@ def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_
 
 def test_an_application_violation_says_what_the_check_said(application: Recording) -> None:
     examiner = Examiner(application)
-    seen = look_at(examiner, application_worker({1: 0}), 1, 2)
+    seen = observe_at(examiner, application_worker({1: 0}), 1, 2)
     (violation,) = examiner.judge(CrashState(2), seen).violations
     assert violation.oracle == "program"
     assert "after 1 acknowledgement: it says" in violation.summary

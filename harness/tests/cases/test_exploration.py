@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.cases.attempts import Unseen
-from harness.cases.examine import JudgedGroup, Look
+from harness.cases.attempts import Unobserved
+from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
 from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.guests.worker import Target
@@ -91,24 +91,24 @@ class Guest:
             found.update(self.disk.block_hashes([block])[0])
         return read, found.hexdigest()
 
-    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
+    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         with self.lock:
             self.visits += 1
             if self.visits in self.lost:
-                return Look(Unseen("the guest was lost"))
+                return Observation(Unobserved("the guest was lost"))
             read, text = self.recover(states[0])
             outcome = Outcome(kernel_log=(text,))
             self.outcomes.append(outcome)
-            return Look(outcome, number=len(self.outcomes) - 1, reads=Reads(tuple(read)))
+            return Observation(outcome, number=len(self.outcomes) - 1, reads=Reads(tuple(read)))
 
-    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
+    def learn(self, state: CrashState, observation: Observation, expected: int | None) -> int | None:
         with self.lock:
-            if look.number is None or look.reads is None:
+            if observation.number is None or observation.reads is None:
                 return None
-            assert self.disk.learn(self.legal.on_disk(state), look.reads, look.number) is None, (
-                "visited twice"
-            )
-            return look.number
+            assert (
+                self.disk.learn(self.legal.on_disk(state), observation.reads, observation.number) is None
+            ), "visited twice"
+            return observation.number
 
     def outcome(self, number: int) -> Outcome:
         return self.outcomes[number]
@@ -116,11 +116,15 @@ class Guest:
     def same(self, a: Outcome, b: Outcome) -> bool:
         return a.kernel_log == b.kernel_log
 
-    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Look:
-        return Look(self.outcomes[number], recalled=True, number=number)
+    def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Observation:
+        return Observation(self.outcomes[number], recalled=True, number=number)
 
-    def judge(self, state: CrashState, look: Look) -> Judgement:
-        return Judgement(unknown=(look.seen.reason,)) if isinstance(look.seen, Unseen) else Judgement()
+    def judge(self, state: CrashState, observation: Observation) -> Judgement:
+        return (
+            Judgement(unknown=(observation.outcome.reason,))
+            if isinstance(observation.outcome, Unobserved)
+            else Judgement()
+        )
 
 
 def exploration(guest: Guest, budget: Budget | None, stop: threading.Event, report: Report) -> Exploration:
@@ -152,7 +156,7 @@ def told_by(guest: Guest, seen: Sequence[JudgedGroup]) -> dict[str, set[Position
     """What came back, with the positions at which it was judged."""
     told: dict[str, set[Position]] = defaultdict(set)
     for group in seen:
-        outcome = group.look.seen
+        outcome = group.observation.outcome
         assert isinstance(outcome, Outcome)
         for judged in group.judged:
             told[outcome.kernel_log[0]].add(guest.legal.position(judged.state))
@@ -186,7 +190,7 @@ def test_exploration_finds_what_brute_force_finds(disk: Disk, made: Recorder, se
             for weaker in rule[text]:
                 assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
         for group in seen:
-            outcome = group.look.seen
+            outcome = group.observation.outcome
             assert isinstance(outcome, Outcome)
             assert guest.recover(group.judged[0].state)[1] == outcome.kernel_log[0]
 
@@ -212,8 +216,8 @@ def test_what_is_looked_at_does_not_depend_on_the_number_of_stations(
         alone = explore(begin(made, disk, seed, Path(folder)), Budget(visits))
         together = explore(begin(made, disk, seed, Path(folder)), Budget(visits), stations)
         assert together[0] == alone[0]
-        assert [(g.group, g.judged, g.look.recalled) for g in together[1]] == [
-            (g.group, g.judged, g.look.recalled) for g in alone[1]
+        assert [(g.group, g.judged, g.observation.recalled) for g in together[1]] == [
+            (g.group, g.judged, g.observation.recalled) for g in alone[1]
         ]
 
 
@@ -322,7 +326,7 @@ def wide(disk: Disk, folder: Path, *, mends_all: bool = True, commit: bool = Fal
 
 
 def outcomes(seen: Sequence[JudgedGroup]) -> set[str]:
-    return {g.look.seen.kernel_log[0] for g in seen if isinstance(g.look.seen, Outcome)}
+    return {g.observation.outcome.kernel_log[0] for g in seen if isinstance(g.observation.outcome, Outcome)}
 
 
 def test_a_moment_with_too_many_states_that_are_all_alike_is_left_and_not_called_exhaustive(
@@ -399,9 +403,9 @@ class Reader(Guest):
         self.disk.switch(self.legal.on_disk(state))
         return list(range(6)), f"{self.disk.block_hashes(range(6))}"
 
-    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Look:
-        look = super().visit(worker, states, stop)
-        return replace(look, reads=Reads(tuple(range(6)), data=tuple(range(6))))
+    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+        observation = super().visit(worker, states, stop)
+        return replace(observation, reads=Reads(tuple(range(6)), data=tuple(range(6))))
 
 
 @pytest.mark.parametrize(
@@ -430,8 +434,8 @@ class Sampler(Reader):
     def known(self, number: int, machine: str, states: Sequence[CrashState]) -> None:  # type: ignore[override]  # none is recalled
         return None
 
-    def learn(self, state: CrashState, look: Look, expected: int | None) -> int | None:
-        return super().learn(state, look, expected) if expected is None else expected
+    def learn(self, state: CrashState, observation: Observation, expected: int | None) -> int | None:
+        return super().learn(state, observation, expected) if expected is None else expected
 
 
 def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> None:
@@ -460,7 +464,7 @@ def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path)
     """Nobody reported its visit, and the others waited for that without end."""
 
     class Broken(Guest):
-        def judge(self, state: CrashState, look: Look) -> Judgement:
+        def judge(self, state: CrashState, observation: Observation) -> Judgement:
             raise ValueError("a defect")
 
     made = Recorder()
@@ -494,7 +498,7 @@ def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
     monkeypatch.setattr("harness.cases.exploration.time", SimpleNamespace(monotonic=lambda: clock[0]))
     late, visit = wide(disk, tmp_path), Guest.visit
 
-    def slow(guest: Guest, *given: Any) -> Look:
+    def slow(guest: Guest, *given: Any) -> Observation:
         clock[0] += guest.visits >= floor + 1
         return visit(guest, *given)
 
@@ -502,6 +506,6 @@ def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
     late.recalls = recalls
     coverage, seen = explore(late, Budget(seconds=3))
     assert coverage.visits == late.visits == (floor + 4 if recalls else floor)
-    assert len({g.group.states[0] for g in seen if not g.look.recalled}) == coverage.visits
+    assert len({g.group.states[0] for g in seen if not g.observation.recalled}) == coverage.visits
     assert coverage.open
     assert not coverage.exhaustive

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.cases.casework import Casework
-from harness.cases.examine import Examiner, JudgedGroup, Look
+from harness.cases.examine import Examiner, JudgedGroup, Observation
 from harness.cases.ledger import Ledger
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
@@ -146,7 +146,7 @@ def test_what_a_memo_in_doubt_had_answered_is_visited_again(
 
     def noted(ledger: Ledger, seen: Sequence[JudgedGroup]) -> None:
         keep(ledger, seen)
-        if recalled := {j.state for group in seen if group.look.recalled for j in group.judged}:
+        if recalled := {j.state for group in seen if group.observation.recalled for j in group.judged}:
             answered.update(recalled)
             stored.set()
 
@@ -247,10 +247,12 @@ def test_a_case_of_which_one_station_failed_is_unknown_however_the_other_ends(
         elif len(stations) == 3:
             assert both.wait(20)
 
-    def failing(examiner: Examiner, state: CrashState, look: Look, expected: int | None) -> int | None:
+    def failing(
+        examiner: Examiner, state: CrashState, observation: Observation, expected: int | None
+    ) -> int | None:
         if threading.get_ident() == stations[0] and both.is_set():
             raise DiskError("the memo's disk is gone")
-        return learn(examiner, state, look, expected)
+        return learn(examiner, state, observation, expected)
 
     def noted(casework: Casework, *given: Any) -> None:
         explored(casework, *given)

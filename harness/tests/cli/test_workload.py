@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.trial import Tried
 from harness.cli import workload as commands
 from harness.errors import ExitCode, GuestError
@@ -99,7 +99,7 @@ def test_output_acknowledgements_and_check_are_shown(tmp_path: Path, tried: dict
         ),
         ({"judgement": Judgement(unknown=("no check",))}, ExitCode.UNDECIDED, "undecided: no check"),
         (
-            {"outcome": Unseen("no guest"), "judgement": Judgement(unknown=("no guest",))},
+            {"outcome": Unobserved("no guest"), "judgement": Judgement(unknown=("no guest",))},
             ExitCode.UNDECIDED,
             "undecided: no guest",
         ),

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.cases.attempts import Unseen
+from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.filesystems.profiles import select_profiles
@@ -152,11 +152,11 @@ def _violated(
     """What any state of a moment violates."""
     found: Violated = set()
     for state in _contents(legal, worker, examiner.recording, moments, figures):
-        look = examiner.look(worker, [state], threading.Event())
-        if isinstance(look.seen, Unseen):
-            figures.differences.append(f"{state}: {look.seen.reason}")
+        observation = examiner.observe(worker, [state], threading.Event())
+        if isinstance(observation.outcome, Unobserved):
+            figures.differences.append(f"{state}: {observation.outcome.reason}")
             continue
-        found |= {(v.oracle, v.signature) for v in examiner.judge(state, look).violations}
+        found |= {(v.oracle, v.signature) for v in examiner.judge(state, observation).violations}
     return found
 
 

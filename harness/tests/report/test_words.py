@@ -43,9 +43,7 @@ def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> No
 
 
 def test_a_recording_without_times_is_told_as_prefixes() -> None:
-    none = Coverage(
-        0, -1, 0, 0, "recorded without times (no tracefs): only prefixes of the log were looked at"
-    )
+    none = Coverage(0, -1, 0, 0, "recorded without times (no tracefs): only prefixes of the log were covered")
     assert covered(none) == none.why
     assert covered_together([none], 9) == "9 crash states (only the log's own order)"
     cut = Coverage(0, -1, 36, 5, "5 of 41 states of the log's order; ended by the budget: 5 states a case")

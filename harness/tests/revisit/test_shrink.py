@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.examine import Look
+from harness.cases.examine import Observation
 from harness.cases.recording import Recording
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
@@ -146,14 +146,14 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
                 self.recording, self.memo = recording, Memo()
                 self.operations = [str(op) for op in recording.workload.operations]
 
-            def visit(self, *_: object) -> Look:
-                return Look(Outcome())
+            def visit(self, *_: object) -> Observation:
+                return Observation(Outcome())
 
             def learn(self, *_: object) -> None: ...
 
             def close(self) -> None: ...
 
-            def judge(self, state: CrashState, _: Look) -> Judgement:
+            def judge(self, state: CrashState, _: Observation) -> Judgement:
                 return Judgement(tuple(map(violation, shows(self.operations, str(state)))))
 
         @contextlib.contextmanager
