@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
 from harness.cases.examine import Examiner, Group
-from harness.cases.exploration import CrashTime, Exploration, legal_times
+from harness.cases.exploration import Exploration, TimeCoverage, legal_times
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
 from harness.cases.listing import groups_of
 from harness.cases.pool import Callback, Pool, Station, Task
@@ -315,7 +315,7 @@ class Casework:
             work.explored = True
             self._go_on(pool, work)
 
-    def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[CrashTime]:
+    def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[TimeCoverage]:
         """The crash times to cover; none if an earlier part of the run decided all of them. Of legal
         states, what it left unfinished begins anew.
         """

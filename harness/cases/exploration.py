@@ -30,7 +30,7 @@ from harness.guests.disk import Explored, Leaf
 from harness.guests.worker import Worker
 from harness.model import CrashState
 from harness.plan import Budget
-from harness.states import Choices, LegalStates, Moment
+from harness.states import Choices, CrashTime, LegalStates
 from harness.store.records import Coverage
 
 BATCH_MAX = 64
@@ -54,9 +54,9 @@ Report = Callable[[Sequence[JudgedGroup]], None]
 
 
 @dataclass(slots=True)
-class CrashTime:
-    """A time at which the power may fail. `ask`: its states, as the disk takes them; one state where nothing
-    is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
+class TimeCoverage:
+    """How far the states of a crash time are known. `ask`: its states, as the disk takes them; one state
+    where nothing is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
 
     Below: how far it is known. `cut`: branches that were not followed in the last pass. `blind`: states that
     were visited and told nothing of others, so that what lies behind them is not known. `alike`: see the
@@ -65,7 +65,7 @@ class CrashTime:
 
     ask: Choices | CrashState
     group: Group | None = None
-    moment: Moment | None = None
+    crash_time: CrashTime | None = None
     begins: int = 0
     cut: int = 1
     blind: int = 0
@@ -75,23 +75,23 @@ class CrashTime:
     visited: set[CrashState] = field(default_factory=set)
 
 
-def listed(groups: Iterable[Group], begins: int = 0) -> list[CrashTime]:
+def listed(groups: Iterable[Group], begins: int = 0) -> list[TimeCoverage]:
     """Crash times without choices. The states of a group are those of the log's own order, as the disk takes
     them.
     """
-    return [CrashTime(group.states[0], group, begins=begins) for group in groups]
+    return [TimeCoverage(group.states[0], group, begins=begins) for group in groups]
 
 
-def legal_times(legal: LegalStates) -> list[CrashTime]:
+def legal_times(legal: LegalStates) -> list[TimeCoverage]:
     """The crash times of all legal states."""
-    return [CrashTime(moment.choices, moment=moment) for moment in legal.moments]
+    return [TimeCoverage(crash_time.choices, crash_time=crash_time) for crash_time in legal.crash_times]
 
 
 @dataclass(slots=True)
 class _Visit:
     """A content to be visited, at its crash time. `expected`: the outcome that the memo knows for it."""
 
-    time: CrashTime
+    time: TimeCoverage
     group: Group
     expected: int | None = None
     result: JudgedGroup | None = None
@@ -103,7 +103,7 @@ class _Found:
     has to be visited.
     """
 
-    time: CrashTime
+    time: TimeCoverage
     states: tuple[CrashState, ...]
     shown: CrashState
     number: int | None = None
@@ -128,7 +128,7 @@ class Exploration:
     def __init__(
         self,
         examiner: Examiner,
-        times: Sequence[CrashTime],
+        times: Sequence[TimeCoverage],
         machine: str,
         budget: Budget,
         stop: threading.Event,
@@ -145,14 +145,14 @@ class Exploration:
         self._changed = threading.Condition()
         self._pass = 0
         self._left = [t for t in times if t.begins == 0]
-        self._drawn: list[tuple[CrashTime, list[CrashTime]]] = []
+        self._drawn: list[tuple[TimeCoverage, list[TimeCoverage]]] = []
         self._batch: list[_Visit] = []
         self._queue: deque[_Visit] = deque()
         self._reported = 0
         self._visits = 0
         self._visits_told = 0
         self._recalled: list[_Found] = []
-        self._plain: deque[tuple[int, Group, CrashTime]] | None = None
+        self._plain: deque[tuple[int, Group, TimeCoverage]] | None = None
         self._ended = self._failed = False
         self._complete = False
         self._why = ""
@@ -310,7 +310,7 @@ class Exploration:
             self._left += [v.time for v in self._batch]
             self._end_by_budget()
 
-    def _known(self, one: CrashTime, leaves: Sequence[Leaf]) -> Iterator[_Found]:
+    def _known(self, one: TimeCoverage, leaves: Sequence[Leaf]) -> Iterator[_Found]:
         """The outcomes of a crash time that were not reported for it yet."""
         for leaf in leaves:
             if leaf.outcome in one.outcomes:
@@ -320,19 +320,19 @@ class Exploration:
             observation = self._examiner.known(leaf.outcome, self._machine, states)
             yield _Found(one, states, leaf.state, leaf.outcome, observation)
 
-    def _unknown(self, one: CrashTime, told: Explored) -> Iterator[_Found]:
+    def _unknown(self, one: TimeCoverage, told: Explored) -> Iterator[_Found]:
         """The states of a crash time that have to be visited, and were not yet."""
         for shown in told.wanted:
             states = self._names(one, shown)
             if states[0] not in one.visited:
                 yield _Found(one, states, shown)
 
-    def _names(self, one: CrashTime, shown: CrashState) -> tuple[CrashState, ...]:
+    def _names(self, one: TimeCoverage, shown: CrashState) -> tuple[CrashState, ...]:
         """The names of a state that the disk told."""
         if one.group is not None:
             return one.group.states
-        assert one.moment is not None  # noqa: S101 - the one or the other, see `CrashTime`; tells mypy
-        return (self._legal.name(one.moment, shown.dropped),)
+        assert one.crash_time is not None  # noqa: S101 - the one or the other, see `TimeCoverage`; tells mypy
+        return (self._legal.name(one.crash_time, shown.dropped),)
 
     @property
     def _legal(self) -> LegalStates:
@@ -379,7 +379,7 @@ class Exploration:
             blind = any(t.blind for t in self._times)
             self._end(complete=not blind, why=_BLIND if blind else "")
 
-    def _is_large(self, one: CrashTime) -> bool:
+    def _is_large(self, one: TimeCoverage) -> bool:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
         the same.
         """
@@ -388,22 +388,22 @@ class Exploration:
         first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
         return all(self._examiner.memo.same(first, other) for other in others)
 
-    def _draw(self, one: CrashTime) -> list[CrashTime]:
+    def _draw(self, one: TimeCoverage) -> list[TimeCoverage]:
         """States of a crash time drawn at random, the same in every run, as crash times without choices."""
-        assert one.moment is not None  # noqa: S101 - it has choices; tells mypy
-        choices, chance = one.moment.choices, random.Random(one.moment.entry)  # noqa: S311  # no secret
+        assert one.crash_time is not None  # noqa: S101 - it has choices; tells mypy
+        choices, chance = one.crash_time.choices, random.Random(one.crash_time.entry)  # noqa: S311  # no secret
         names = []
         for _ in range(DRAWN):
             lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
-            names.append(self._legal.name(one.moment, (*choices.absent, *lost)))
+            names.append(self._legal.name(one.crash_time, (*choices.absent, *lost)))
         shown = [self._legal.on_disk(name) for name in names]
         hashes = self._examiner.memo.hashes(shown)
         return [
-            CrashTime(state, Group(content, (name,)))
+            TimeCoverage(state, Group(content, (name,)))
             for name, state, content in zip(names, shown, hashes, strict=True)
         ]
 
-    def _are_alike(self, one: CrashTime, drawn: Sequence[CrashTime]) -> bool:
+    def _are_alike(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
         if any(t.blind or not t.outcomes for t in drawn):
             return False
         numbers = {number for t in (one, *drawn) for number in t.outcomes}
@@ -429,7 +429,7 @@ class Exploration:
             why = f"the budget: {self._budget.text}" if cut else self._examiner.memo.doubt or _NO_MEMO
             self._end(complete=False, why=why)
 
-    def _by_content(self) -> list[tuple[int, Group, CrashTime]]:
+    def _by_content(self) -> list[tuple[int, Group, TimeCoverage]]:
         """What to visit, by the pass that does: each content once, with all of its states."""
         again = self._recalled if self._examiner.memo.doubt else []
         found = [_Found(f.time, f.states, f.shown) for f in again]
@@ -463,7 +463,7 @@ class Exploration:
         visited = self._visits - len(self._queue)
         if self._visits_told != visited:
             raise RuntimeError(f"{visited} states were visited, {self._visits_told} of them reported")
-        if not any(t.moment for t in self._times):
+        if not any(t.crash_time for t in self._times):
             left = len(self._plain or ()) + sum(1 for t in self._times if not t.told)
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
@@ -477,7 +477,7 @@ class Exploration:
         return Coverage(len(self._times), losses, left, self._visits, why, alike, alike * DRAWN)
 
     def _of_defaults(self, left: int) -> Coverage:
-        volatile = sum(1 for t in self._times if t.moment and t.moment.choices.volatile)
+        volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)
         return Coverage(len(self._times), -1 if left else 0, volatile + left, self._visits, self._why)
 
 

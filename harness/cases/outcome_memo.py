@@ -115,12 +115,17 @@ class OutcomeMemo:
         return earlier
 
     def explore(
-        self, moments: Sequence[Choices | CrashState], *, losses: int, separate_data: bool, wanted_max: int
+        self,
+        crash_times: Sequence[Choices | CrashState],
+        *,
+        losses: int,
+        separate_data: bool,
+        wanted_max: int,
     ) -> list[Explored]:
         """As `Disk.explore`; states are named as the disk takes them."""
         return self._ask(
             lambda disk: disk.explore(
-                moments, losses=losses, separate_data=separate_data, wanted_max=wanted_max
+                crash_times, losses=losses, separate_data=separate_data, wanted_max=wanted_max
             )
         )
 

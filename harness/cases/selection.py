@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.cases.examine import Group
-from harness.cases.exploration import CrashTime, listed
+from harness.cases.exploration import TimeCoverage, listed
 from harness.model import CrashState, History, OperationFlag, OperationKind
 from harness.plan import Budget
 
@@ -25,7 +25,7 @@ _PERSIST = frozenset(
 _PERSIST_FLAGS = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFlag.SYNC_RANGE})
 
 
-def in_turn(groups: Sequence[Group], history: History, budget: Budget) -> list[CrashTime]:
+def in_turn(groups: Sequence[Group], history: History, budget: Budget) -> list[TimeCoverage]:
     """The contents as crash times, in the order in which they are visited: in that of the log, which is
     quicker since neighbours differ little, unless a budget may end before all of them were.
     """

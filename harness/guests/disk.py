@@ -74,7 +74,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A remembered outcome that a moment may have.
+    """A remembered outcome that a crash time may have.
 
     `outcome`: its number. `state`: one state that has it; volatile blocks that no visit read are as in the
     nearer default (kept, if both are equally near). `data`: the state differs from another leaf's in one
@@ -89,10 +89,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """A moment as far as it is known. `wanted`: states to visit, each from another unknown end of the memo's
-    tree. `waits`: what an earlier moment of the same request wants may tell more of this one, or the answer
-    had no room for it. With either of them the rest counts only part of the moment. `cut`: branches that were
-    not followed; 0: `leaves` are complete.
+    """A crash time as far as it is known. `wanted`: states to visit, each from another unknown end of the
+    memo's tree. `waits`: what an earlier crash time of the same request wants may tell more of this one, or
+    the answer had no room for it. With either of them the rest counts only part of the crash time. `cut`:
+    branches that were not followed; 0: `leaves` are complete.
     """
 
     wanted: tuple[CrashState, ...]
@@ -278,36 +278,37 @@ class Disk:
 
     def explore(
         self,
-        moments: Sequence[Choices | CrashState],
+        crash_times: Sequence[Choices | CrashState],
         *,
         losses: int,
         separate_data: bool = False,
         wanted_max: int = EXPLORED_MAX,
         leaves_max: int = EXPLORED_MAX,
     ) -> list[Explored]:
-        """Which outcomes the states of each moment may have, as far as the remembered visits tell, and which
-        states have to be visited to know more. A state is a moment without choices; others need a device
-        opened with an order. `wanted_max` and `leaves_max` are for all moments together.
+        """Which outcomes the states of each crash time may have, as far as the remembered visits tell, and
+        which states have to be visited to know more. A state is a crash time without choices; others need a
+        device opened with an order. `wanted_max` and `leaves_max` are for all crash times together.
 
         Visit each wanted state, let the disk `learn` its outcome, and ask again, until none is wanted: then
-        `leaves` are all outcomes of the moment within `losses`, each once. No two wanted states, of one
-        moment or of several, agree in all that is known to matter: their visits may be made at the same time.
+        `leaves` are all outcomes of the crash time within `losses`, each once. No two wanted states, of one
+        crash time or of several, agree in all that is known to matter: their visits may be made at the same
+        time.
 
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
         are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or, if it is
-        the first moment's, a block of too many contents (more than 65,536).
+        the first crash time's, a block of too many contents (more than 65,536).
         """
         request = wire.Explore(
-            moments=[_moment(m) for m in moments],
+            moments=[_choices(m) for m in crash_times],
             losses=losses,
             separate_data=separate_data,
             wanted_max=wanted_max,
             leaves_max=leaves_max,
         )
         found = self._ask(request, wire.Explored).moments
-        return [_explored(m, e) for m, e in zip(moments, found, strict=True)]
+        return [_explored(m, e) for m, e in zip(crash_times, found, strict=True)]
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
         """16 bytes for each 4 KiB block as the guest sees it now: equal exactly when the contents are."""
@@ -370,16 +371,20 @@ def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
         yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]
 
 
-def _moment(moment: Choices | CrashState) -> wire.Moment:
-    if isinstance(moment, CrashState):
-        return wire.Moment(state=wire.State.of(moment))
-    state = wire.State(prefix=moment.prefix, dropped=list(moment.absent))
-    return wire.Moment(state=state, volatile=list(moment.volatile))
+def _choices(crash_time: Choices | CrashState) -> wire.Moment:
+    if isinstance(crash_time, CrashState):
+        return wire.Moment(state=wire.State.of(crash_time))
+    state = wire.State(prefix=crash_time.prefix, dropped=list(crash_time.absent))
+    return wire.Moment(state=state, volatile=list(crash_time.volatile))
 
 
-def _explored(moment: Choices | CrashState, found: wire.ExploredMoment) -> Explored:
+def _explored(crash_time: Choices | CrashState, found: wire.ExploredMoment) -> Explored:
     def state(choice: wire.Choice) -> CrashState:
-        return moment if isinstance(moment, CrashState) else moment.state(choice.kept, choice.except_)
+        return (
+            crash_time
+            if isinstance(crash_time, CrashState)
+            else crash_time.state(choice.kept, choice.except_)
+        )
 
     return Explored(
         tuple(state(choice) for choice in found.wanted),

@@ -358,7 +358,7 @@ def extent(cases: Sequence[Coverage | None]) -> str:
     found = [
         ("every legal state", len(cases) - len(ordered) - len(alike) - len(part)),
         (
-            f"{number(sum(c.drawn for c in alike))} drawn at random, all alike, at moments with too many",
+            f"{number(sum(c.drawn for c in alike))} drawn at random, all alike, at crash times with too many",
             len(alike),
         ),
         (f"{plural(sum(c.open for c in part), 'choice')} left open", len(part)),
@@ -389,7 +389,7 @@ def looked_at(models: Sequence[str], budget: Budget) -> str:
 
 def covered(coverage: Coverage) -> str:
     """Which legal crash states of a case were looked at, in words."""
-    at = f"at {plural(coverage.moments, 'moment')}"
+    at = f"at {plural(coverage.moments, 'crash time')}"
     if coverage.exhaustive:
         return f"exhaustive: every legal crash state {at}"
     if not coverage.moments:
@@ -397,7 +397,7 @@ def covered(coverage: Coverage) -> str:
     if coverage.alike and not coverage.open:
         whole, many = number(coverage.moments - coverage.alike), number(coverage.alike)
         instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} drawn at random, all alike"
-        return f"every legal crash state at {whole} moments; at {many} with too many, {instead}"
+        return f"every legal crash state at {whole} crash times; at {many} with too many, {instead}"
     left = f"{plural(coverage.open, 'choice')} left open"
     return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
 
@@ -409,7 +409,7 @@ def covered_briefly(coverage: Coverage | None) -> str:
     if coverage.exhaustive:
         return "all legal ones"
     if coverage.alike and not coverage.open:
-        return f"{number(coverage.drawn)} drawn at random at moments with too many, all alike"
+        return f"{number(coverage.drawn)} drawn at random at crash times with too many, all alike"
     if coverage.moments:
         return f"{plural(coverage.open, 'choice')} left open"
     return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"

@@ -11,7 +11,7 @@ If power fails just before the event T, then of the writes submitted before T
 - *durable* ones have landed: they became durable before T;
 - the others are *volatile*: each of their blocks has landed or not, independently of the others, except that
 - the data of a PREFLUSH write which is still in flight has landed only if all that had completed when it was
-  submitted has landed. So the choices fall into *stages*: in stage 0 no such data has landed; in stage k
+  submitted has landed. So the choices fall into *phases*: in phase 0 no such data has landed; in phase k
   that of the first k such writes is volatile, and what had completed when the k-th was submitted is durable.
 
 Between two events that make something durable, the sets of what may be there only grow. So it is enough to
@@ -21,8 +21,8 @@ before each `begin` mark. Promises only grow with time as well: what was acknowl
 Readings: where the events leave open which of two flushes completed (`TimedFlush`), a write may be durable
 from the first completion on, or only from the second. The states here are those that are legal by both
 readings, so none of them is a false alarm: the write counts as durable early. In between, its loss may be
-legal, and is not among the states: those moments are marked (`Moment.ambiguous`), and there is one at the
-end of each such span.
+legal, and is not among the states: those crash times are marked (`CrashTime.ambiguous`), and there is one at
+the end of each such span.
 
 Writes to one block that were in flight together land in either order: see `overlaps.py`.
 """
@@ -48,7 +48,7 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The states in which a power cut may leave the disk at one moment, in chunks: of the first `prefix`,
+    """The states in which a power cut may leave the disk at one crash time, in chunks: of the first `prefix`,
     those in `absent` have not landed, each of those in `volatile` may have landed or not, independently, and
     all others have. Both ascend, and have nothing in common.
     """
@@ -67,20 +67,20 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment at which the power may fail, in one of its stages.
+class CrashTime:
+    """A time at which the power may fail, in one of its phases.
 
     `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of
     entries at the end. `at`: the event.
 
     `ambiguous`: the events do not tell enough, and by another reading of them more states are legal here than
     `choices` has (see "Readings" above). Each state of `choices` is legal whatever the reading, so what is
-    found in it is a violation; but a case with such a moment was not looked at in all its states.
+    found in it is a violation; but a case with such a crash time was not looked at in all its states.
     """
 
     entry: int
     at: int
-    stage: int
+    phase: int
     choices: Choices
     position: Position
     ambiguous: bool = False
@@ -126,17 +126,17 @@ class LegalStates:
         """The entries that change the device, in the order of submission."""
         return tuple(t.write.entry for t in self._writes)
 
-    # --- moments ------------------------------------------------------------------------------
+    # --- crash times ------------------------------------------------------------------------------
 
     @functools.cached_property
-    def moments(self) -> tuple[Moment, ...]:
+    def crash_times(self) -> tuple[CrashTime, ...]:
         """Where to look, in order: every legal state has the contents and the promises of a state of one of
         them.
         """
-        return tuple(m for entry, at in self._cuts() for m in self._stages(entry, at))
+        return tuple(m for entry, at in self._cuts() for m in self._phases(entry, at))
 
     def _cuts(self) -> list[tuple[int, int]]:
-        """(entry, event) of each moment."""
+        """(entry, event) of each crash time."""
         ends = {at for t in self._writes for at in (t.durable, t.late)}
         begun = {mark.at for mark in self._times.marks if mark.text.startswith("begin ")}
         cuts = sorted((at, entry) for entry, at in self._events.items() if at in ends or at in begun)
@@ -150,15 +150,15 @@ class LegalStates:
         found |= {f.entry: f.completed for f in times.flushes}
         return found | {m.entry: m.at for m in times.marks}
 
-    def _stages(self, entry: int, at: int) -> Iterator[Moment]:
+    def _phases(self, entry: int, at: int) -> Iterator[CrashTime]:
         volatile, prefix = self._volatile(at), self._prefix(at)
         flying = [t for t in volatile if _in_flight_behind_a_flush(t, at)]
-        for stage in range(len(flying) + 1):
-            flushed = flying[stage - 1].write.submitted if stage else 0
-            late = {t.write.entry for t in flying[stage:]}
+        for phase in range(len(flying) + 1):
+            flushed = flying[phase - 1].write.submitted if phase else 0
+            late = {t.write.entry for t in flying[phase:]}
             free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
-            choices = self._choices(at, prefix, set(_numbers(flying[stage:])), set(_numbers(free)))
-            yield Moment(entry, at, stage, choices, self._position(at), self._in_doubt(at))
+            choices = self._choices(at, prefix, set(_numbers(flying[phase:])), set(_numbers(free)))
+            yield CrashTime(entry, at, phase, choices, self._position(at), self._in_doubt(at))
 
     def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
         """The choices, with the orders of writes that were in flight together among them: of the chunks that
@@ -181,10 +181,10 @@ class LegalStates:
 
     @property
     def ambiguous(self) -> int:
-        """How many moments are ambiguous: have states that are not looked at. Unless it is 0, no exploration
-        of these moments is exhaustive.
+        """How many crash times are ambiguous: have states that are not looked at. Unless it is 0, no
+        exploration of these crash times is exhaustive.
         """
-        return sum(moment.ambiguous for moment in self.moments)
+        return sum(crash_time.ambiguous for crash_time in self.crash_times)
 
     def _in_doubt(self, at: int) -> bool:
         return any(begin < at <= end for begin, end in self._doubts)
@@ -232,16 +232,16 @@ class LegalStates:
     # --- states -------------------------------------------------------------------------------
 
     def position(self, state: CrashState) -> Position:
-        """The position in the history of a state. Raises UsageError for one of no moment."""
+        """The position in the history of a state. Raises UsageError for one of no crash time."""
         return self._position(self._at(state))
 
-    def name(self, moment: Moment, lost: Iterable[int]) -> CrashState:
-        """The state of a moment in which these of its chunks have not landed, in its one short form."""
-        losable, buried = self._losable(moment.at)
+    def name(self, crash_time: CrashTime, lost: Iterable[int]) -> CrashState:
+        """The state of a crash time in which these of its chunks have not landed, in its one short form."""
+        losable, buried = self._losable(crash_time.at)
         gone = set(lost) - buried
         less, only = self._parts(gone), self._parts(losable - gone)
         best = Landed(only, only=True) if len(only) < len(less) else Landed(less)
-        return CrashState(moment.entry, landed=best)
+        return CrashState(crash_time.entry, landed=best)
 
     def _losable(self, at: int) -> tuple[set[int], set[int]]:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""
@@ -270,7 +270,7 @@ class LegalStates:
         """The state as the disk takes it: a prefix of the chunks, less those that have not landed, or that
         another one covers which was in flight with them.
 
-        Raises UsageError for a state of no moment, or one that no disk that honours flushes can be in.
+        Raises UsageError for a state of no crash time, or one that no disk that honours flushes can be in.
         """
         at = self._at(state)
         losable, buried = self._losable(at)

@@ -140,9 +140,9 @@ class Coverage:
     A state makes a choice for every block that may or may not have landed. `losses`: every state was looked
     at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those two
     everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it, if something
-    is open. `moments`: at which the power may fail. `visits`: states that guests recovered. `alike`: moments
-    with too many states; all up to `losses`, and others `drawn` at random, had one outcome. What else these
-    moments have was not looked at, and is not counted as open.
+    is open. `moments`: at which the power may fail. `visits`: states that guests recovered. `alike`: crash
+    times with too many states; all up to `losses`, and others `drawn` at random, had one outcome. What else
+    these crash times have was not looked at, and is not counted as open.
     """
 
     moments: int

@@ -107,9 +107,9 @@ class FakeMemo:
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         return [f"{self.script.holds(s.prefix)}" for s in states]
 
-    def explore(self, moments: Sequence[CrashState], *, wanted_max: int, **_: object) -> list[Explored]:
+    def explore(self, crash_times: Sequence[CrashState], *, wanted_max: int, **_: object) -> list[Explored]:
         found = []
-        for state in moments:
+        for state in crash_times:
             if state.prefix in self.learned:
                 found.append(Explored((), (Leaf(state.prefix, state, False, 0),), 0))
             elif wanted_max:

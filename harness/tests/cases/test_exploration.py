@@ -70,9 +70,9 @@ class Guest:
     def memo(self) -> Guest:
         return self
 
-    def explore(self, moments: Sequence[Choices | CrashState], **how: Any) -> list[Explored]:
+    def explore(self, crash_times: Sequence[Choices | CrashState], **how: Any) -> list[Explored]:
         with self.lock:
-            return self.disk.explore(moments, **how)
+            return self.disk.explore(crash_times, **how)
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         with self.lock:
@@ -226,8 +226,8 @@ def test_what_is_looked_at_does_not_depend_on_the_number_of_stations(
 def test_a_budget_ends_it_and_is_never_called_exhaustive(
     disk: Disk, made: Recorder, seed: int, visits: int
 ) -> None:
-    """The two defaults of each moment are looked at even by a budget that ends before them: without them the
-    case would have to be UNKNOWN.
+    """The two defaults of each crash time are looked at even by a budget that ends before them: without them
+    the case would have to be UNKNOWN.
     """
     with tempfile.TemporaryDirectory() as folder:
         floor, _ = explore(begin(made, disk, seed, Path(folder)), Budget(seconds=0))
@@ -288,7 +288,7 @@ def test_a_stop_before_the_defaults_is_told(disk: Disk, tmp_path: Path) -> None:
 
 
 WIDE = 14
-"""Blocks in flight at the only moment of a wide recording: 16,384 states."""
+"""Blocks in flight at the only crash time of a wide recording: 16,384 states."""
 UP_TO_PAIRS = 2 * (1 + 14 + 14 * 13 // 2)
 
 

@@ -122,7 +122,7 @@ def test_all_legal_states_is_said_only_where_no_guest_was_lost(bench: Bench, kin
 
 @pytest.mark.parametrize("states", WORDS)
 def test_a_memo_that_was_wrong_makes_the_case_unknown_and_drops_nothing(bench: Bench, states: str) -> None:
-    """`111` is read at two moments, and comes back as another tree the second time."""
+    """`111` is read at two crash times, and comes back as another tree the second time."""
     kernel = Kernel(Kind.WAVERS, at="111")
     bench.run(kernel, states, sample_rate=1.0)
     assert kernel.visits.count("111") >= 2

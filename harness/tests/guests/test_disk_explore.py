@@ -1,4 +1,4 @@
-"""Logs in another order, cut into chunks, and the exploration of a moment: the disk, started for real,
+"""Logs in another order, cut into chunks, and the exploration of a crash time: the disk, started for real,
 against a plain look at every state.
 """
 
@@ -81,7 +81,7 @@ def _replayed(chunks: list[tuple[int, bytes]], state: CrashState) -> bytes:
 
 
 @st.composite
-def moments(draw: st.DrawFn, chunk_count: int) -> Choices:
+def crash_times(draw: st.DrawFn, chunk_count: int) -> Choices:
     prefix = draw(st.integers(0, chunk_count))
     numbers = st.sets(st.integers(0, max(prefix - 1, 0)), max_size=VOLATILE_MAX)
     volatile = draw(numbers) if prefix else set()
@@ -89,10 +89,10 @@ def moments(draw: st.DrawFn, chunk_count: int) -> Choices:
     return Choices(prefix, tuple(sorted(absent)), tuple(sorted(volatile)))
 
 
-def _every_state(moment: Choices) -> list[CrashState]:
-    volatile = moment.volatile
+def _every_state(crash_time: Choices) -> list[CrashState]:
+    volatile = crash_time.volatile
     sizes = range(len(volatile) + 1)
-    return [moment.state(True, lost) for size in sizes for lost in combinations(volatile, size)]
+    return [crash_time.state(True, lost) for size in sizes for lost in combinations(volatile, size)]
 
 
 @real
@@ -104,7 +104,7 @@ def test_images_and_hashes_of_chunks_agree_with_a_replay_in_order(
     chunks = _chunks(steps, order)
     assert shared.open(base, _log(tmp_path, steps), order).entries == len(chunks)
     image = tmp_path / "image"
-    states = _every_state(data.draw(moments(len(chunks))))
+    states = _every_state(data.draw(crash_times(len(chunks))))
     contents = [_replayed(chunks, state) for state in states]
     hashes = shared.hashes(states)
     for (a, x), (b, y) in combinations(zip(hashes, contents, strict=True), 2):
@@ -132,9 +132,9 @@ def _trace(content: bytes) -> tuple[bytes, ...]:
     return tuple(_block(content, block) for block in _recover(content)[0])
 
 
-def _explore(shared: Disk, chunks: list[tuple[int, bytes]], moment: Choices, losses: int) -> Explored:
+def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices, losses: int) -> Explored:
     """Visit until nothing is wanted; outcomes are remembered by number, which is what recovery came to."""
-    while (explored := shared.explore([moment], losses=losses, wanted_max=3)[0]).wanted:
+    while (explored := shared.explore([crash_time], losses=losses, wanted_max=3)[0]).wanted:
         for state in explored.wanted:
             shared.switch(state)
             blocks, outcome = _recover(_replayed(chunks, state))
@@ -159,12 +159,12 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)
     shared.open(base, _log(tmp_path, steps), order)
-    moment = data.draw(moments(len(chunks)))
-    lost, kept = (_replayed(chunks, moment.state(kept)) for kept in (False, True))
-    contents = [_replayed(chunks, state) for state in _every_state(moment)]
+    crash_time = data.draw(crash_times(len(chunks)))
+    lost, kept = (_replayed(chunks, crash_time.state(kept)) for kept in (False, True))
+    contents = [_replayed(chunks, state) for state in _every_state(crash_time)]
     traces = {_trace(c): min(_deviations(c, lost), _deviations(c, kept)) for c in contents}
     for losses in (0, 1, 4):
-        explored = _explore(shared, chunks, moment, losses)
+        explored = _explore(shared, chunks, crash_time, losses)
         found = [_replayed(chunks, leaf.state) for leaf in explored.leaves]
         within = {trace for trace, count in traces.items() if count <= losses}
         assert {_trace(content) for content in found} == within
@@ -180,14 +180,15 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
 def test_several_moments_at_once_have_the_outcomes_of_each_alone(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    """Wanted states of several moments are visited side by side, by disks that know nothing of each other. No
-    two of them may tell the same, and none may be missed: a prefix among them is a moment without choices.
+    """Wanted states of several crash times are visited side by side, by disks that know nothing of each
+    other. No two of them may tell the same, and none may be missed: a prefix among them is a crash time
+    without choices.
     """
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)
     shared.open(base, _log(tmp_path, steps), order)
     asked: list[Choices | CrashState] = [
-        *data.draw(st.lists(moments(len(chunks)), min_size=1, max_size=4)),
+        *data.draw(st.lists(crash_times(len(chunks)), min_size=1, max_size=4)),
         *map(CrashState, data.draw(st.lists(st.integers(0, len(chunks)), max_size=3))),
     ]
     for _ in range(1000):
@@ -201,8 +202,8 @@ def test_several_moments_at_once_have_the_outcomes_of_each_alone(
     else:
         pytest.fail("it never ends")
     assert not any(one.waits for one in explored)
-    for moment, one in zip(asked, explored, strict=True):
-        states = [moment] if isinstance(moment, CrashState) else _every_state(moment)
+    for crash_time, one in zip(asked, explored, strict=True):
+        states = [crash_time] if isinstance(crash_time, CrashState) else _every_state(crash_time)
         expected = {_trace(_replayed(chunks, state)) for state in states}
         assert {_trace(_replayed(chunks, leaf.state)) for leaf in one.leaves} == expected
 

@@ -59,11 +59,11 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
     log = tmp_path / "data"
     write_log(log, [Write(8 * block, b"X" * S) for block in range(4)])
     disk.open(tmp_path / "base", log, Order((0, 1, 2, 3)))
-    moment = Choices(4, (), (0, 1, 2, 3))
+    crash_time = Choices(4, (), (0, 1, 2, 3))
     counts = []
     with Frontend(disk.socket) as guest:
         for separate in (True, False):
-            while (explored := disk.explore([moment], losses=9, separate_data=separate)[0]).wanted:
+            while (explored := disk.explore([crash_time], losses=9, separate_data=separate)[0]).wanted:
                 for state in explored.wanted:
                     disk.switch(state)
                     guest.read(32, 8)

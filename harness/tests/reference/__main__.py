@@ -1,11 +1,11 @@
-"""`python -m harness.tests.reference RUN`: every legal state of the small moments of an exhaustive run, one
-by one.
+"""`python -m harness.tests.reference RUN`: every legal state of the small crash times of an exhaustive run,
+one by one.
 
-For each moment with at most MAX_VOLATILE volatile blocks, every subset of them is a state (not counted: a
+For each crash time with at most MAX_VOLATILE volatile blocks, every subset of them is a state (not counted: a
 block that writes what the base image holds there already, alone in its place); states of equal content are
-looked at once, through the memo (of which a sample is recovered anyway). What they violate, all
-together, has to be what the run found at that moment, no less and no more. Prints a line a case; exits 1 for
-a difference.
+looked at once, through the memo (of which a sample is recovered anyway). What they violate, all together, has
+to be what the run found at that crash time, no less and no more. Prints a line a case; exits 1 for a
+difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import find_chosen
 from harness.model import SECTOR_BYTES, CaseId, CrashState, EntryFlag, Verdict
-from harness.states import LegalStates, Moment
+from harness.states import CrashTime, LegalStates
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 from harness.workloads.load import find_workload
@@ -41,14 +41,14 @@ Violated = set[tuple[str, str]]
 class Figures:
     """What was compared, of one case or of all."""
 
-    moments: int = 0
+    crash_times: int = 0
     skipped: int = 0
     states: int = 0
     contents: int = 0
     differences: list[str] = field(default_factory=list)
 
     def add(self, other: Figures) -> None:
-        self.moments += other.moments
+        self.crash_times += other.crash_times
         self.skipped += other.skipped
         self.states += other.states
         self.contents += other.contents
@@ -57,8 +57,8 @@ class Figures:
     @property
     def text(self) -> str:
         return (
-            f"{self.moments:,} moments, {self.states:,} states, {self.contents:,} contents; "
-            f"{self.skipped:,} moments with more than {MAX_VOLATILE} volatile blocks left out; "
+            f"{self.crash_times:,} crash times, {self.states:,} states, {self.contents:,} contents; "
+            f"{self.skipped:,} crash times with more than {MAX_VOLATILE} volatile blocks left out; "
             f"{len(self.differences):,} differences"
         )
 
@@ -78,7 +78,7 @@ def main() -> int:
     for line in total.differences:
         sys.stdout.write(f"DIFFERS {line}\n")
     sys.stdout.write(f"{len(explored)} cases: {total.text}\n")
-    return 1 if total.differences or not total.moments else 0
+    return 1 if total.differences or not total.crash_times else 0
 
 
 def check_case(store: RunStore, record: CaseRecord) -> Figures:
@@ -104,13 +104,13 @@ def _compare(
 ) -> Figures:
     figures, examiner = Figures(), Examiner(recording, memo=True)
     explored, idle = _explored(store, case), _idle(recording, legal)
-    for entry, stages in itertools.groupby(legal.moments, key=lambda m: m.entry):
-        moments = [_without(m, idle) for m in stages]
-        if any(len(m.choices.volatile) > MAX_VOLATILE for m in moments):
+    for entry, phases in itertools.groupby(legal.crash_times, key=lambda m: m.entry):
+        crash_times = [_without(m, idle) for m in phases]
+        if any(len(m.choices.volatile) > MAX_VOLATILE for m in crash_times):
             figures.skipped += 1
             continue
-        figures.moments += 1
-        found = _violated(examiner, legal, worker, moments, figures)
+        figures.crash_times += 1
+        found = _violated(examiner, legal, worker, crash_times, figures)
         if found != explored[entry]:
             figures.differences.append(
                 f"{case} before #{entry}: only one by one {sorted(found - explored[entry])}, "
@@ -140,18 +140,18 @@ def _idle(recording: Recording, legal: LegalStates) -> set[int]:
     return found
 
 
-def _without(moment: Moment, idle: set[int]) -> Moment:
-    """The moment with idle chunks landed."""
-    volatile = tuple(n for n in moment.choices.volatile if n not in idle)
-    return replace(moment, choices=replace(moment.choices, volatile=volatile))
+def _without(crash_time: CrashTime, idle: set[int]) -> CrashTime:
+    """The crash time with idle chunks landed."""
+    volatile = tuple(n for n in crash_time.choices.volatile if n not in idle)
+    return replace(crash_time, choices=replace(crash_time.choices, volatile=volatile))
 
 
 def _violated(
-    examiner: Examiner, legal: LegalStates, worker: Worker, moments: list[Moment], figures: Figures
+    examiner: Examiner, legal: LegalStates, worker: Worker, crash_times: list[CrashTime], figures: Figures
 ) -> Violated:
-    """What any state of a moment violates."""
+    """What any state of a crash time violates."""
     found: Violated = set()
-    for state in _contents(legal, worker, examiner.recording, moments, figures):
+    for state in _contents(legal, worker, examiner.recording, crash_times, figures):
         observation = examiner.observe(worker, [state], threading.Event())
         if isinstance(observation.outcome, Unobserved):
             figures.differences.append(f"{state}: {observation.outcome.reason}")
@@ -161,11 +161,13 @@ def _violated(
 
 
 def _contents(
-    legal: LegalStates, worker: Worker, recording: Recording, moments: list[Moment], figures: Figures
+    legal: LegalStates, worker: Worker, recording: Recording, crash_times: list[CrashTime], figures: Figures
 ) -> Iterator[CrashState]:
-    """A state of each content of the moment."""
+    """A state of each content of the crash time."""
     states = [
-        legal.name(m, {*m.choices.absent, *lost}) for m in moments for lost in _subsets(m.choices.volatile)
+        legal.name(m, {*m.choices.absent, *lost})
+        for m in crash_times
+        for lost in _subsets(m.choices.volatile)
     ]
     hashes = worker.show(recording.target).hashes([legal.on_disk(s) for s in states])
     distinct = dict(zip(hashes, states, strict=True))

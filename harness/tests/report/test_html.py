@@ -124,7 +124,8 @@ def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summar
         (
             Coverage(14, 0, 185, 40, "the budget: 40 states a case"),
             "looked at: 185 choices left open",
-            "the two simplest states, all lost and all kept, at 14 moments; 185 choices left open, ended by",
+            "the two simplest states, all lost and all kept, at 14 crash times; 185 choices left open, "
+            "ended by",
         ),
         (
             Coverage(14, 2, 0, 40, alike=1, drawn=256),

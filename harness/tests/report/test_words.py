@@ -15,9 +15,9 @@ PART = Coverage(moments=57, losses=2, open=1204, visits=400, why="the budget: 40
 
 
 def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
-    assert covered(WHOLE) == "exhaustive: every legal crash state at 57 moments"
+    assert covered(WHOLE) == "exhaustive: every legal crash state at 57 crash times"
     assert covered(PART) == (
-        "states with up to 2 blocks lost, or up to 2 kept, at 57 moments; 1,204 choices left open, "
+        "states with up to 2 blocks lost, or up to 2 kept, at 57 crash times; 1,204 choices left open, "
         "ended by the budget: 400 states a case"
     )
     assert covered_together([WHOLE, WHOLE], 90) == "every legal crash state (90 different ones)"
@@ -29,13 +29,13 @@ def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
 def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> None:
     alike = Coverage(57, 2, 0, 1200, alike=1, drawn=256)
     assert covered(alike) == (
-        "every legal crash state at 56 moments; at 1 with too many, states with up to 2 blocks lost, "
+        "every legal crash state at 56 crash times; at 1 with too many, states with up to 2 blocks lost, "
         "or up to 2 kept, and 256 drawn at random, all alike"
     )
-    assert covered_briefly(alike) == "256 drawn at random at moments with too many, all alike"
+    assert covered_briefly(alike) == "256 drawn at random at crash times with too many, all alike"
     assert covered_together([WHOLE, alike], 90) == (
         "90 crash states (every legal state in 1 of 2 cases, "
-        "256 drawn at random, all alike, at moments with too many in 1)"
+        "256 drawn at random, all alike, at crash times with too many in 1)"
     )
     cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", alike=1, drawn=256)
     assert covered(cut).endswith("9 choices left open, ended by the budget: 2 minutes a case")

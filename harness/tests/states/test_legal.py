@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model import CrashState, Position
-from harness.states.legal import LegalStates, Moment
+from harness.states.legal import CrashTime, LegalStates
 from harness.states.reference import all_cuts
 from harness.tests.states.recorder import Recorder, recorders
 
@@ -29,19 +29,19 @@ def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> Shown:
     return tuple(sorted(shown.items()))
 
 
-def subsets(moment: Moment) -> list[frozenset[int]]:
-    found: list[frozenset[int]] = [frozenset(moment.choices.absent)]
-    for number in moment.choices.volatile:
+def subsets(crash_time: CrashTime) -> list[frozenset[int]]:
+    found: list[frozenset[int]] = [frozenset(crash_time.choices.absent)]
+    for number in crash_time.choices.volatile:
         found += [s | {number} for s in found]
     return found
 
 
 def told_by(legal: LegalStates) -> dict[Shown, set[Position]]:
-    """What the states of the moments show, with their positions."""
+    """What the states of the crash times show, with their positions."""
     told: dict[Shown, set[Position]] = defaultdict(set)
-    for moment in legal.moments:
-        for lost in subsets(moment):
-            told[seen_of(legal, moment.at, lost)].add(moment.position)
+    for crash_time in legal.crash_times:
+        for lost in subsets(crash_time):
+            told[seen_of(legal, crash_time.at, lost)].add(crash_time.position)
     return told
 
 
@@ -55,9 +55,9 @@ def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
 
 @given(recorders(doubt=True) | recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
-    """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a moment
-    at which as many operations had begun and at least as many were acknowledged. And each state of a moment
-    is legal.
+    """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a crash
+    time at which as many operations had begun and at least as many were acknowledged. And each state of a
+    crash time is legal.
     """
     legal = made.legal()
     told, rule = told_by(legal), ruled_by(legal)
@@ -70,12 +70,12 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
 
 @given(recorders(doubt=True))
 def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Recorder) -> None:
-    """Each state of a moment is legal by what really happened; and what happened that no moment shows is at
-    a time that ends with an ambiguous moment, under a promise that is no weaker there.
+    """Each state of a crash time is legal by what really happened; and what happened that no crash time shows
+    is at a time that ends with an ambiguous crash time, under a promise that is no weaker there.
     """
     real, legal = made.legal(real=True), made.legal()
     rule, told = ruled_by(real), told_by(legal)
-    ambiguous = [m.position for m in legal.moments if m.ambiguous]
+    ambiguous = [m.position for m in legal.crash_times if m.ambiguous]
     assert legal.ambiguous == len(ambiguous)
     for shown, positions in told.items():
         assert positions <= rule[shown]
@@ -97,14 +97,14 @@ def together(*, fua: bool = False) -> Recorder:
     return made
 
 
-def shown_at(legal: LegalStates, moment: Moment) -> set[Shown]:
-    return {seen_of(legal, moment.at, lost) for lost in subsets(moment)}
+def shown_at(legal: LegalStates, crash_time: CrashTime) -> set[Shown]:
+    return {seen_of(legal, crash_time.at, lost) for lost in subsets(crash_time)}
 
 
 def test_of_two_writes_in_flight_together_either_is_last_even_once_both_are_durable() -> None:
     """Only the second was: the states that a device leaves which applied them the other way were none."""
     legal = together().legal()
-    end = legal.moments[-1]
+    end = legal.crash_times[-1]
     assert shown_at(legal, end) == {((80, 0),), ((80, 1),)}
     assert [str(legal.name(end, lost)) for lost in subsets(end)] == ["@t5", "@t5-1"]
     assert legal.on_disk(CrashState.parse("@t5-1")) == CrashState(2, (1,))
@@ -113,8 +113,8 @@ def test_of_two_writes_in_flight_together_either_is_last_even_once_both_are_dura
 
 def test_a_volatile_write_in_flight_with_a_durable_one_may_be_last_and_nothing_older_shows() -> None:
     legal = together(fua=True).legal()
-    (moment,) = (m for m in legal.moments if m.entry == 2)
-    assert shown_at(legal, moment) == {((80, 0),), ((80, 1),)}
+    (crash_time,) = (m for m in legal.crash_times if m.entry == 2)
+    assert shown_at(legal, crash_time) == {((80, 0),), ((80, 1),)}
     with pytest.raises(UsageError, match="entry 1 is durable, and nothing that is left was in flight"):
         legal.on_disk(CrashState.parse("@t2-0,1"))
 
@@ -125,7 +125,7 @@ def test_a_later_write_that_is_durable_ends_the_choice_of_order() -> None:
     made.complete(made.flush())
     made.mark("begin 1")
     legal = made.legal()
-    assert shown_at(legal, legal.moments[-1]) == {((80, 5),)}
+    assert shown_at(legal, legal.crash_times[-1]) == {((80, 5),)}
     with pytest.raises(UsageError, match="entry 1 is not a write that a cache could lose then"):
         legal.on_disk(CrashState.parse("@t8-1"))
 
@@ -136,7 +136,7 @@ def test_a_write_that_had_completed_is_never_on_top_of_a_later_one() -> None:
     made.write(10)
     made.complete(made.flush())
     legal = made.legal()
-    assert shown_at(legal, legal.moments[-1]) == {((80, 1),)}
+    assert shown_at(legal, legal.crash_times[-1]) == {((80, 1),)}
     with pytest.raises(UsageError, match="entry 1 is not a write"):
         legal.on_disk(CrashState.parse("@t3-1"))
 
@@ -149,9 +149,9 @@ def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_b
     made.complete(second)
     made.complete(made.flush())
     made.mark("end")
-    assert [m.ambiguous for m in made.legal().moments] == [True, True]
+    assert [m.ambiguous for m in made.legal().crash_times] == [True, True]
     by_sectors = made.legal(unit_sectors=1)
-    end = by_sectors.moments[-1]
+    end = by_sectors.crash_times[-1]
     assert by_sectors.ambiguous == 0
     assert {dict(shown)[82] for shown in shown_at(by_sectors, end)} == {first, second}
     assert all({80: 0, 81: 0, 84: 1, 85: 1}.items() <= dict(s).items() for s in shown_at(by_sectors, end))
@@ -173,7 +173,7 @@ def two_flushes(*, doubt: bool) -> Recorder:
 def test_a_write_that_only_the_second_of_two_flushes_covers_is_lost_until_that_one_completes() -> None:
     """It counted as durable one completion early, and its loss after the acknowledgement was no state."""
     legal = two_flushes(doubt=False).legal()
-    assert {str(legal.name(m, lost)) for m in legal.moments for lost in subsets(m)} >= {"@t3", "@t3="}
+    assert {str(legal.name(m, lost)) for m in legal.crash_times for lost in subsets(m)} >= {"@t3", "@t3="}
     assert legal.ambiguous == 0
     assert legal.position(CrashState.parse("@t3=")) == Position(begun=1, acked=1)
 
@@ -185,7 +185,7 @@ def test_where_nothing_tells_which_flush_completed_the_moment_is_marked_and_its_
     called impossible in silence either.
     """
     legal = two_flushes(doubt=True).legal()
-    assert [(m.entry, m.ambiguous, m.choices.volatile) for m in legal.moments] == [
+    assert [(m.entry, m.ambiguous, m.choices.volatile) for m in legal.crash_times] == [
         (0, False, ()),
         (1, False, (0,)),
         (3, True, ()),
@@ -199,12 +199,14 @@ def test_where_nothing_tells_which_flush_completed_the_moment_is_marked_and_its_
 @given(recorders(), st.data(), st.sampled_from([1, 8]))
 def test_a_states_name_rebuilds_it(made: Recorder, data: st.DataObject, unit: int) -> None:
     legal = made.legal(unit)
-    moment = data.draw(st.sampled_from(legal.moments))
-    lost = {n for n in moment.choices.volatile if data.draw(st.booleans())} | set(moment.choices.absent)
-    state = legal.name(moment, lost)
+    crash_time = data.draw(st.sampled_from(legal.crash_times))
+    lost = {n for n in crash_time.choices.volatile if data.draw(st.booleans())} | set(
+        crash_time.choices.absent
+    )
+    state = legal.name(crash_time, lost)
     assert CrashState.parse(str(state)) == state
-    assert legal.on_disk(state) == CrashState(moment.choices.prefix, tuple(sorted(lost)))
-    assert legal.position(state) == moment.position
+    assert legal.on_disk(state) == CrashState(crash_time.choices.prefix, tuple(sorted(lost)))
+    assert legal.position(state) == crash_time.position
 
 
 @given(recorders(), st.data())
@@ -213,14 +215,14 @@ def test_a_state_that_no_honest_disk_can_be_in_is_refused(made: Recorder, data: 
     has.
     """
     legal = made.legal()
-    moment = data.draw(st.sampled_from(legal.moments))
-    losable, buried = legal._losable(moment.at)
+    crash_time = data.draw(st.sampled_from(legal.crash_times))
+    losable, buried = legal._losable(crash_time.at)
     lost = frozenset(n for n in losable if data.draw(st.booleans()))
-    state = legal.name(moment, lost)
-    cuts = [c.lost for c in all_cuts(legal, made.times) if c.at == moment.at]
+    state = legal.name(crash_time, lost)
+    cuts = [c.lost for c in all_cuts(legal, made.times) if c.at == crash_time.at]
     if lost in cuts:
         assert set(legal.on_disk(state).dropped) == lost | buried
-    elif seen_of(legal, moment.at, lost | buried) not in {seen_of(legal, moment.at, c) for c in cuts}:
+    elif seen_of(legal, crash_time.at, lost | buried) not in {seen_of(legal, crash_time.at, c) for c in cuts}:
         with pytest.raises(UsageError, match=r"flushes the cache|is durable"):
             legal.on_disk(state)
 
@@ -240,7 +242,7 @@ def journal() -> Recorder:
 def test_a_block_in_place_may_land_without_the_record_in_front_of_it() -> None:
     """What no prefix of the log shows."""
     legal = journal().legal()
-    names = {str(legal.name(m, lost)) for m in legal.moments for lost in subsets(m)}
+    names = {str(legal.name(m, lost)) for m in legal.crash_times for lost in subsets(m)}
     assert "@t3-1" in names  # the flush, entry 3, is about to complete; the record, entry 1, is lost
     assert {"@t3", "@t3-2", "@t3="} <= names
 
@@ -250,8 +252,8 @@ def test_data_of_a_flushing_write_never_lands_ahead_of_what_it_flushes() -> None
     block = made.write(10)
     commit = made.submit(20, fua=True, preflush=True)
     legal = made.legal()
-    before = [m for m in legal.moments if m.entry == commit]
-    assert [(m.stage, m.choices.absent, m.choices.volatile) for m in before] == [
+    before = [m for m in legal.crash_times if m.entry == commit]
+    assert [(m.phase, m.choices.absent, m.choices.volatile) for m in before] == [
         (0, (1,), (0,)),
         (1, (), (1,)),
     ]
