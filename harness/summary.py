@@ -35,7 +35,7 @@ class CaseSummary:
     findings: tuple[Finding, ...]
     unknown_reasons: tuple[UnknownReason, ...]
     by_how: Mapping[How, int]
-    doubt: str = ""
+    mismatch: str = ""
 
     @property
     def case(self) -> CaseId:
@@ -54,7 +54,7 @@ class CaseSummary:
             return self.reason or unfinished[self.status]
         if self.was_not_run:
             return ""
-        return self.doubt or self._inconsistency or self._incomplete
+        return self.mismatch or self._inconsistency or self._incomplete
 
     @property
     def _inconsistency(self) -> str:
@@ -162,7 +162,7 @@ def summarise(store: RunStore) -> Summary:
             tuple(findings.get(record.case, ())),
             store.unknown_reasons(record.case),
             store.counts_by_how(record.case),
-            record.doubt,
+            record.mismatch,
         )
         for record in store.cases()
     )

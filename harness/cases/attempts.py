@@ -191,7 +191,7 @@ class Attempts:
         answer = UseReads.of(worker, target, profile.contract.made_by_mkfs, check)
         _need_no_stall(answer.result.kernel_log)
         if known is not None:
-            self._memo.hold_use(state, known.result, answer.result)
+            self._memo.compare_use(state, known.result, answer.result)
         if self._memo.recalls:
             self._use.remember(worker.disk, answer)
         return answer
@@ -211,7 +211,7 @@ class Attempts:
         worker.disk.image(worker.image)
         answer = FsckReads.of(self._recording.profile, worker.image)
         if known is not None:
-            self._memo.hold_fsck(state, known.result, answer.result)
+            self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:
             self._fsck.remember(worker.disk, answer)
         return answer

@@ -3,8 +3,8 @@
 A case takes four steps: *record* its workload, *explore* its crash states, *confirm* its findings on the
 machine that people run, *finish*. Each is a task that runs in a station's thread and returns a callback;
 callbacks run in the thread that owns the store, and decide what comes next. Several stations explore one case
-at once where nothing else is left to do. What goes into the store, and what doubt about the memo revokes: see
-`harness.cases.ledger`.
+at once where nothing else is left to do. What goes into the store, and what mismatch about the memo revokes:
+see `harness.cases.ledger`.
 """
 
 from __future__ import annotations
@@ -164,9 +164,11 @@ class Casework:
             name = CaseId(profile.filesystem, profile.mode, workload.name)
             case = PlannedCase(profile, workload, name, files=self._recorded_files.get(name, NOTHING_KNOWN))
             if before := known.get(case.id):
-                settled = before.status is CaseStatus.DONE and not before.doubt
+                settled = before.status is CaseStatus.DONE and not before.mismatch
                 files = before.info.files or case.files
-                case = replace(case, doubt=before.doubt, settled=settled, files=files, before=before.info)
+                case = replace(
+                    case, mismatch=before.mismatch, settled=settled, files=files, before=before.info
+                )
             else:  # an existing row stays: it tells whether the recording is still the same
                 self._store.add_case(info_of(case, self._plan))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
@@ -278,8 +280,8 @@ class Casework:
             recording,
             memo=self._plan.memo or every,
             sample_rate=1.0 if every else self._plan.sample_rate,
-            doubt=case.doubt,
-            on_doubt=lambda doubt: self._store.set_case_doubt(case.id, doubt),
+            mismatch=case.mismatch,
+            on_mismatch=lambda mismatch: self._store.set_case_mismatch(case.id, mismatch),
             oracles=self._plan.oracles,
         )
 
@@ -361,7 +363,7 @@ class Casework:
             exploration.work(station.judge)
         except PowercutError as e:
             failure = e.line
-        except Exception as e:  # a defect of the engine, or of the store behind `on_doubt`
+        except Exception as e:  # a defect of the engine, or of the store behind `on_mismatch`
             failure = reason_of(e)
         if failure:
             station.judge.close()

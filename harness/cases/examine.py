@@ -3,7 +3,7 @@
 `run` does this thousands of times, `repro` once. It has three parts:
 
 - `attempts`: recovers a state in guests, and decides what the loss of a guest means;
-- `outcome_memo`: owns the outcomes, recalls them without a guest, and holds the doubt about them;
+- `outcome_memo`: owns the outcomes, recalls them without a guest, and holds them against guests;
 - `checks`: the workload's own checks, each run once for a content.
 
 Two caches know results by contents: fsck's (`fsck_reads.FsckAnswers`) and the checks'
@@ -64,7 +64,7 @@ _PASSED = Judgement()
 
 
 def _ignore(_: str) -> None:
-    """The default of `on_doubt`: the doubt is not stored."""
+    """The default of `on_mismatch`: the mismatch is not stored."""
 
 
 class Examiner:
@@ -72,10 +72,10 @@ class Examiner:
     has a memo.
 
     `memo`: whether outcomes may be recalled. `sample_rate`: the share of the states that could be recalled
-    but are recovered in a guest anyway, to test the memo. `doubt`: about the memo, from an earlier part of
-    the run; it turns the memo off. `on_doubt`: stores a new doubt; it is called in the thread in which the
-    doubt arises, before any result that depends on it is returned. `oracles`: judge by these alone, by name;
-    by all if there are none.
+    but are recovered in a guest anyway, to test the memo. `mismatch`: of the memo, from an earlier part of
+    the run; it turns the memo off. `on_mismatch`: stores a new mismatch; it is called in the thread in which
+    the mismatch is found, before any result that depends on it is returned. `oracles`: judge by these alone,
+    by name; by all if there are none.
     """
 
     def __init__(
@@ -84,13 +84,15 @@ class Examiner:
         *,
         memo: bool = False,
         sample_rate: float = SAMPLE_RATE,
-        doubt: str = "",
-        on_doubt: Callable[[str], None] = _ignore,
+        mismatch: str = "",
+        on_mismatch: Callable[[str], None] = _ignore,
         oracles: Sequence[str] = (),
     ) -> None:
         self.recording = recording
         profile = recording.profile
-        self.memo = OutcomeMemo(recording, sample_rate=sample_rate, doubt=doubt, on_doubt=on_doubt)
+        self.memo = OutcomeMemo(
+            recording, sample_rate=sample_rate, mismatch=mismatch, on_mismatch=on_mismatch
+        )
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
             self.memo.turn_off()
         self._attempts = Attempts(recording, self.memo)
@@ -151,13 +153,13 @@ class Examiner:
 
     def learn(self, state: CrashState, observation: Observation, expected: int | None = None) -> int | None:
         """Let the memo learn what a visit to this state showed, if anybody may rely on it. `expected`: the
-        number of the outcome that the memo knew for it; another one is doubt. Returns the number of the
+        number of the outcome that the memo knew for it; another one is a mismatch. Returns the number of the
         outcome under which the state is known, else None. Raises DiskError.
         """
         if observation.number is None or not self.memo.recalls:
             return None
         if expected is not None and isinstance(observation.outcome, Outcome):
-            self.memo.hold(state, self.memo.outcome(expected), observation.outcome)
+            self.memo.compare(state, self.memo.outcome(expected), observation.outcome)
         if observation.reads is None or not self.memo.recalls:
             return None
         return self.memo.learn(state, observation.reads, observation.number)

@@ -185,11 +185,11 @@ class Exploration:
         return self._ended
 
     def reopen(self) -> bool:
-        """Whether stations have to work on it again: after its end, somebody found the memo in doubt, and it
-        had answered something.
+        """Whether stations have to work on it again: after its end, somebody found the memo mismatched, and
+        it had answered something.
         """
         with self._changed:
-            if self._plain is None and self._recalled and self._examiner.memo.doubt:
+            if self._plain is None and self._recalled and self._examiner.memo.mismatch:
                 self._ended = False
             return not self._ended
 
@@ -414,7 +414,7 @@ class Exploration:
 
     def _plan_plainly(self) -> None:
         """Without a memo no two states are known to be alike: visit the defaults of each crash time, at
-        equal contents once, and again at what a memo in doubt had answered.
+        equal contents once, and again at what a mismatched memo had answered.
         """
         if self._plain is None:
             self._plain = deque(self._by_content())
@@ -426,12 +426,12 @@ class Exploration:
             self._batch.append(_Visit(one, group))
         if not self._batch:
             cut = bool(self._plain)
-            why = f"the budget: {self._budget.text}" if cut else self._examiner.memo.doubt or _NO_MEMO
+            why = f"the budget: {self._budget.text}" if cut else self._examiner.memo.mismatch or _NO_MEMO
             self._end(complete=False, why=why)
 
     def _by_content(self) -> list[tuple[int, Group, TimeCoverage]]:
         """What to visit, by the pass that does: each content once, with all of its states."""
-        again = self._recalled if self._examiner.memo.doubt else []
+        again = self._recalled if self._examiner.memo.mismatch else []
         found = [_Found(f.time, f.states, f.shown) for f in again]
         for one in self._times:
             if isinstance(one.ask, CrashState):

@@ -1,21 +1,20 @@
 """What of one case goes into the store, and when. Only the thread that owns the store uses it.
 
 Doubt about the memo (`harness.cases.outcome_memo`) revokes what the memo answered. So an answer from the memo
-is *provisional* until its case is DONE without doubt, even if the run is killed in between:
+is *provisional* until its case is DONE without mismatch, even if the run is killed in between:
 
 1. Doubt arises in a station's thread, and is in the store before anything is reported that came after it. The
-   thread
-   that owns the store reads `Examiner.memo.doubt`, which waits for that, before it stores anything of a case.
-2. Answers recalled and stored before the doubt are rows of a case that is not DONE. Once this run has read
-   the doubt, it makes them UNKNOWN, and the engine visits their contents. If it is killed first, the run that
-   resumes it does so: it trusts no recalled answer of a case that is not DONE.
-3. Answers recalled before the doubt but not yet stored are discarded, and their contents visited.
-4. A kill before the doubt is stored loses it. When the run is resumed, everything that the memo answered is
-   looked
-   at again.
-5. After a kill that comes later, the resumed case begins with the doubt, without a memo, and ends UNKNOWN.
+   thread that owns the store reads `Examiner.memo.mismatch`, which waits for that, before it stores anything
+   of a case.
+2. Answers recalled and stored before the mismatch are rows of a case that is not DONE. Once this run has read
+   the mismatch, it makes them UNKNOWN, and the engine visits their contents. If it is killed first, the run
+   that resumes it does so: it trusts no recalled answer of a case that is not DONE.
+3. Answers recalled before the mismatch but not yet stored are discarded, and their contents visited.
+4. A kill before the mismatch is stored loses it. When the run is resumed, everything that the memo answered
+   is looked at again.
+5. After a kill that comes later, the resumed case begins with the mismatch, without a memo, and ends UNKNOWN.
 6. Doubt from the last visit, or from a confirmation, is read before the case is finished, since no task of
-   the case is pending then. After that, no task can raise doubt.
+   the case is pending then. After that, no task can find a mismatch.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """What is to be recorded. `doubt`: an earlier part of the run had about the memo. `settled`: that part
-    had the case DONE, without doubt. `before`: the case as that part left it. `files`: hashes that the files
-    of its recording had, where there is one.
+    """What is to be recorded. `mismatch`: of the memo, found in an earlier part of the run. `settled`: that
+    part had the case DONE, without mismatch. `before`: the case as that part left it. `files`: hashes that
+    the files of its recording had, where there is one.
     """
 
     profile: Profile
     workload: Workload
     id: CaseId
-    doubt: str = ""
+    mismatch: str = ""
     settled: bool = False
     before: CaseInfo | None = None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +82,7 @@ class Ledger:
     ) -> None:
         self._case, self._examiner, self._store = case, examiner, store
         self._plan, self._progress = plan, progress
-        self._doubt = case.doubt
+        self._mismatch = case.mismatch
         self._provisional: list[Group] = []
         self._expected = 0
         self.smallest: dict[Key, CrashState] = {}
@@ -155,9 +154,9 @@ class Ledger:
     # --- keep ---------------------------------------------------------------------------------
 
     def keep(self, observed: Sequence[JudgedGroup]) -> None:
-        """Store what was judged, but for what a memo in doubt answered."""
-        doubted = self.doubted()
-        kept = [s for s in observed if not (doubted and s.observation.recalled)]
+        """Store what was judged, but for what a mismatched memo answered."""
+        mismatched = self.mismatched()
+        kept = [s for s in observed if not (mismatched and s.observation.recalled)]
         self._store.put_judgements(self.id, [j for s in kept for j in s.judged])
         for s in kept:
             self._keep_evidence(s)
@@ -170,25 +169,25 @@ class Ledger:
         self._expected = max(0, self._expected - count)
         self._progress.advance("states", count)
 
-    def doubted(self) -> str:
-        """The doubt about the memo, if there is one. Stores it, and makes what the memo answered UNKNOWN.
+    def mismatched(self) -> str:
+        """The mismatch of the memo, if there is one. Stores it, and makes what the memo answered UNKNOWN.
         Must be called before anything of a case is stored.
         """
-        doubt = self._examiner.memo.doubt
-        if doubt and doubt != self._doubt:
-            self._progress.say(f"{self.id}: {doubt}; visiting again what the memo answered")
-            self._store.set_case_doubt(self.id, doubt)  # again, in case it could not be stored at once
+        mismatch = self._examiner.memo.mismatch
+        if mismatch and mismatch != self._mismatch:
+            self._progress.say(f"{self.id}: {mismatch}; visiting again what the memo answered")
+            self._store.set_case_mismatch(self.id, mismatch)  # again, in case it could not be stored at once
             self._store.put_judgements(
                 self.id,
                 [
-                    JudgedState(state, group.content_hash, Judgement(unknown=(doubt,)), How.MEMO)
+                    JudgedState(state, group.content_hash, Judgement(unknown=(mismatch,)), How.MEMO)
                     for group in self._provisional
                     for state in group.states
                 ],
             )
-            self._doubt = doubt
+            self._mismatch = mismatch
             self.smallest = self._smallest()
-        return doubt
+        return mismatch
 
     def _smallest(self) -> dict[Key, CrashState]:
         return {(f.oracle, f.signature): f.state for f in self._store.findings_of(self.id)}
@@ -211,8 +210,8 @@ class Ledger:
 
     def confirmed(self, key: Key, answer: str) -> None:
         """Note beside a finding's evidence what another machine said."""
-        self.doubted()
-        if key not in self.smallest:  # only the memo had found it, and that is in doubt now
+        self.mismatched()
+        if key not in self.smallest:  # only the memo had found it, and that is mismatched now
             return
         finding = finding_at(self.id, key, self.smallest[key])
         evidence = self._store.evidence(finding) or Evidence(self.smallest[key])
@@ -249,8 +248,10 @@ class Ledger:
         self._progress.begin("states", -self._expected)  # a budget left these out
         before = self._store.case(self.id)
         self._store.set_case_seconds(self.id, (before.seconds if before else 0.0) + seconds)
-        doubted = self.doubted()
-        self._store.set_case_status(self.id, CaseStatus.UNKNOWN if doubted else CaseStatus.DONE, doubted)
+        mismatched = self.mismatched()
+        self._store.set_case_status(
+            self.id, CaseStatus.UNKNOWN if mismatched else CaseStatus.DONE, mismatched
+        )
 
     def give_up(self, reason: str) -> None:
         """Close the case as UNKNOWN: nothing says how far it was covered."""

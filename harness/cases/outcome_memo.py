@@ -29,24 +29,25 @@ class OutcomeMemo:
     states what it knows (`explore`). Should it be lost, another one learns all of them again.
 
     The assumption is tested: a share of the states that could be recalled is recovered in a guest anyway
-    (`sampled`), and `learn` compares. A difference is *doubt*: it ends the memo of this recording.
+    (`sampled`), and `learn` compares. A difference is *memo mismatch*: it ends the memo of this recording.
 
     Thread-safe. Invariants:
 
     1. Whether an outcome may be recalled decides nothing else: who visits a state reports it first.
     2. Only outcomes from a guest are learned, never recalled ones.
-    3. Nothing is recalled after doubt, nor after an fsck whose reads could not be traced. Both are final.
-    4. Doubt is stored before it is visible: `on_doubt` has returned when `doubt` first returns it, and when
-       the `learn` that found it returns. (If `on_doubt` raises, `doubt` still returns it.)
-    5. Callers may hold recalled answers when doubt arises. They have to revoke those; see
+    3. Nothing is recalled after a mismatch, nor after an fsck whose reads could not be traced. Both are
+       final.
+    4. A mismatch is stored before it is visible: `on_mismatch` has returned when `mismatch` first returns it,
+       and when the `learn` that found it returns. (If `on_mismatch` raises, `mismatch` still returns it.)
+    5. Callers may have recalled answers when a mismatch is found. They have to revoke those; see
        `harness.cases.casework`.
     """
 
     def __init__(
-        self, recording: Recording, *, sample_rate: float, doubt: str, on_doubt: Callable[[str], None]
+        self, recording: Recording, *, sample_rate: float, mismatch: str, on_mismatch: Callable[[str], None]
     ) -> None:
         """`sample_rate`: the share of the states that could be recalled but are recovered in a guest anyway.
-        `doubt`: from an earlier part of the run, or empty. `on_doubt`: stores a new doubt.
+        `mismatch`: from an earlier part of the run, or empty. `on_mismatch`: stores a new mismatch.
         """
         self._recording = recording
         self._sample_rate = sample_rate
@@ -56,10 +57,10 @@ class OutcomeMemo:
         self._adding = threading.Lock()
         self._asking = threading.Lock()
         self._disk: Disk | None = None
-        self._doubting = threading.Lock()
-        self._doubt = doubt
-        self._on_doubt = on_doubt
-        self._recalls = not doubt
+        self._mismatching = threading.Lock()
+        self._mismatch = mismatch
+        self._on_mismatch = on_mismatch
+        self._recalls = not mismatch
 
     def close(self) -> None:
         """End the disk process. The memo may be used on: another one is started. Whoever waits for its answer
@@ -71,7 +72,7 @@ class OutcomeMemo:
             self._end_disk()
 
     def turn_off(self) -> None:
-        """Recall nothing from now on, for a reason other than doubt."""
+        """Recall nothing from now on, for a reason other than a mismatch."""
         self._recalls = False
 
     @property
@@ -80,10 +81,10 @@ class OutcomeMemo:
         return self._recalls
 
     @property
-    def doubt(self) -> str:
-        """Why the memo was wrong, or empty. Waits while a doubt is being stored."""
-        with self._doubting:
-            return self._doubt
+    def mismatch(self) -> str:
+        """Why the memo was wrong, or empty. Waits while a mismatch is being stored."""
+        with self._mismatching:
+            return self._mismatch
 
     # --- outcomes -----------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class OutcomeMemo:
         if earlier is None or earlier == number:
             self._learned.append((shown, reads, number))
             return number
-        self.hold(state, self.outcome(earlier), self.outcome(number))
+        self.compare(state, self.outcome(earlier), self.outcome(number))
         return earlier
 
     def explore(
@@ -167,7 +168,7 @@ class OutcomeMemo:
         if disk is not None:
             disk.close()
 
-    # --- doubt --------------------------------------------------------------------------------
+    # --- mismatch --------------------------------------------------------------------------------
 
     def sampled(self, state: CrashState) -> bool:
         """Whether to recover this state in a guest although it could be recalled. Pseudo-random: the same
@@ -176,18 +177,18 @@ class OutcomeMemo:
         drawn = zlib.crc32(f"{self._recording.case}{state}".encode())
         return drawn < self._sample_rate * 2**32
 
-    def hold(self, state: CrashState, recalled: Outcome, observed: Outcome) -> None:
-        """Compare the memo's outcome of a state with a guest's; a difference is doubt."""
+    def compare(self, state: CrashState, recalled: Outcome, observed: Outcome) -> None:
+        """Compare the memo's outcome of a state with a guest's; a difference is a mismatch."""
         if not self.same(recalled, observed):
             self._give_up(state)
 
-    def hold_fsck(self, state: CrashState, recalled: FsckResult, observed: FsckResult) -> None:
-        """Compare a recalled answer of fsck with a fresh one; a difference is doubt."""
+    def compare_fsck(self, state: CrashState, recalled: FsckResult, observed: FsckResult) -> None:
+        """Compare a recalled answer of fsck with a fresh one; a difference is a mismatch."""
         if recalled.classified is not observed.classified:
             self._give_up(state)
 
-    def hold_use(self, state: CrashState, recalled: Usability, observed: Usability) -> None:
-        """Compare a recalled answer of writing with a fresh one; a difference is doubt."""
+    def compare_use(self, state: CrashState, recalled: Usability, observed: Usability) -> None:
+        """Compare a recalled answer of writing with a fresh one; a difference is a mismatch."""
         if self._use(recalled) != self._use(observed):
             self._give_up(state)
 
@@ -219,14 +220,14 @@ class OutcomeMemo:
         return [line for line in lines if any(p.search(line) for p in self._errors)]
 
     def _give_up(self, state: CrashState) -> None:
-        with self._doubting:
+        with self._mismatching:
             self._recalls = False
-            if not self._doubt:
-                self._doubt = (
+            if not self._mismatch:
+                self._mismatch = (
                     f"recovery is not deterministic: {state} and a state that is equal in all that was read "
                     "gave two outcomes"
                 )
-                self._on_doubt(self._doubt)
+                self._on_mismatch(self._mismatch)
 
 
 def _classified(result: FsckResult | None) -> FsckClass | None:

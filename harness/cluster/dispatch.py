@@ -174,7 +174,7 @@ class Dispatch:
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
                 self._on_done(case)
-            elif before and before.status is CaseStatus.DONE and not before.doubt and self._decided(case):
+            elif before and before.status is CaseStatus.DONE and not before.mismatch and self._decided(case):
                 self._on_done(case)
             else:
                 files = (before.info.files if before else {}) or self._recorded.get(case, NOTHING_KNOWN)

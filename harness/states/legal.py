@@ -158,7 +158,7 @@ class LegalStates:
             late = {t.write.entry for t in flying[phase:]}
             free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
             choices = self._choices(at, prefix, set(_numbers(flying[phase:])), set(_numbers(free)))
-            yield CrashTime(entry, at, phase, choices, self._position(at), self._in_doubt(at))
+            yield CrashTime(entry, at, phase, choices, self._position(at), self._is_ambiguous(at))
 
     def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
         """The choices, with the orders of writes that were in flight together among them: of the chunks that
@@ -186,17 +186,17 @@ class LegalStates:
         """
         return sum(crash_time.ambiguous for crash_time in self.crash_times)
 
-    def _in_doubt(self, at: int) -> bool:
-        return any(begin < at <= end for begin, end in self._doubts)
+    def _is_ambiguous(self, at: int) -> bool:
+        return any(begin < at <= end for begin, end in self._ambiguous_spans)
 
     @functools.cached_property
-    def _doubts(self) -> frozenset[tuple[int, int]]:
+    def _ambiguous_spans(self) -> frozenset[tuple[int, int]]:
         """The times, after one event up to another, at which more may be legal: a write counts as durable, or
-        as not submitted yet, that may not be; or see `Overlaps.doubts`.
+        as not submitted yet, that may not be; or see `Overlaps.ambiguous_from`.
         """
         found = {(t.durable, t.late) for t in self._writes if t.durable != t.late}
         found |= {(w.earliest, w.submitted) for w in self._times.writes if w.since is not None}
-        return frozenset(found | {(at, NEVER) for at in self._overlaps.doubts[:1]})
+        return frozenset(found | {(at, NEVER) for at in self._overlaps.ambiguous_from[:1]})
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""

@@ -15,7 +15,7 @@ so *the earlier one was applied last* looks like *the later one is missing*, and
 
 That is so for chunks of the same sectors, which all are by sectors, and by blocks wherever whole blocks are
 written. Of chunks that cover each other in part only, the other order is no state of chunks; it is left
-out, and said to be (`Overlaps.doubts`).
+out, and said to be (`Overlaps.ambiguous_from`).
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """What was in flight together. `doubts`: events from which on more may be legal than chunks can tell, or
-    than is certain: two chunks that differ in their sectors, or of which it is not known.
+    """What was in flight together. `ambiguous_from`: events from which on more may be legal than chunks can
+    tell, or than is certain: two chunks that differ in their sectors, or of which it is not known.
     """
 
     places: tuple[Place, ...]
-    doubts: tuple[int, ...]
+    ambiguous_from: tuple[int, ...]
 
 
 def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: int) -> Overlaps:
@@ -94,7 +94,7 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
     flying: dict[int, list[int]] = defaultdict(list)
     equal: set[_Extent] = set()
     ragged: set[_Extent] = set()
-    doubts: set[int] = set()
+    ambiguous_from: set[int] = set()
     for number, chunk in enumerate(chunks):
         before = flying[chunk.sector // unit]
         before[:] = [n for n in before if timed[n].completed > still[number]]
@@ -102,14 +102,14 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
             if timed[other].completed < timed[number].earliest or not _meet(chunks[other], chunk):
                 continue
             if timed[other].completed < timed[number].submitted:
-                doubts.add(timed[number].submitted)
+                ambiguous_from.add(timed[number].submitted)
             elif _extent(chunks[other]) == _extent(chunk):
                 equal.add(_extent(chunk))
             else:
                 ragged |= {_extent(chunks[other]), _extent(chunk)}
-                doubts.add(timed[number].submitted)
+                ambiguous_from.add(timed[number].submitted)
         before.append(number)
-    return Overlaps(_places(chunks, timed, equal - ragged), tuple(sorted(doubts)))
+    return Overlaps(_places(chunks, timed, equal - ragged), tuple(sorted(ambiguous_from)))
 
 
 def _places(chunks: Sequence[Chunk], timed: Sequence[TimedWrite], extents: set[_Extent]) -> tuple[Place, ...]:

@@ -188,14 +188,14 @@ class CaseInfo:
 class CaseRecord:
     """A stored case. `info.timeline` is left empty: see `RunStore.timeline`.
 
-    `doubt`: why the outcomes recalled by the memo cannot be trusted in this case; empty if they can.
+    `mismatch`: why the outcomes recalled by the memo cannot be trusted in this case; empty if they can.
     """
 
     info: CaseInfo
     status: CaseStatus
     reason: str
     seconds: float
-    doubt: str = ""
+    mismatch: str = ""
 
     @property
     def case(self) -> CaseId:

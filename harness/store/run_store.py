@@ -254,14 +254,14 @@ class RunStore:
         with self._writing() as db:
             change_case(db, self._number(case), status=status.value, reason=valid_text(reason))
 
-    def set_case_doubt(self, case: CaseId, doubt: str) -> None:
-        """Set why outcomes recalled by the memo cannot be trusted in this case; "" withdraws the doubt.
+    def set_case_mismatch(self, case: CaseId, mismatch: str) -> None:
+        """Set why outcomes recalled by the memo cannot be trusted in this case; "" withdraws that.
 
-        Call it before using anything that the doubt concerns: once it returns, the doubt is durable, and the
+        Call it before using anything that it concerns: once it returns, the mismatch is durable, and the
         case is UNKNOWN until it is withdrawn, whatever happens to the process.
         """
         with self._writing() as db:
-            change_case(db, self._number(case), doubt=valid_text(doubt))
+            change_case(db, self._number(case), doubt=valid_text(mismatch))
         self._database.settle()
 
     def forget_states(self, case: CaseId) -> None:
@@ -487,7 +487,7 @@ class RunStore:
                 status=record.status.value,
                 reason=valid_text(record.reason),
                 seconds=float(record.seconds),
-                doubt=valid_text(record.doubt),
+                doubt=valid_text(record.mismatch),
             )
 
     def drop(self, case: CaseId) -> None:

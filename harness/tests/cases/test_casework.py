@@ -64,7 +64,7 @@ def violation(signature: str) -> Violation:
 @dataclass
 class Script:
     """What the guests would show. Of a state, by its prefix: what it holds, who is lost on it, and what the
-    judge of a machine says. `doubts_at`: the observation, counted from 1, at which the memo is given up.
+    judge of a machine says. `mismatches_at`: the observation, counted from 1, at which the memo is given up.
     """
 
     entries: int = 4
@@ -72,7 +72,7 @@ class Script:
     lost: set[int] = field(default_factory=set)
     recalled: set[int] = field(default_factory=set)
     says: Callable[[int, str], tuple[str, ...]] = lambda prefix, machine: ()
-    doubts_at: int = 0
+    mismatches_at: int = 0
     refuses: dict[str, Exception] = field(default_factory=dict)
     hopeless: bool = False
     looks: list[tuple[str, int]] = field(default_factory=list)
@@ -100,8 +100,8 @@ class FakeMemo:
     number.
     """
 
-    def __init__(self, script: Script, doubt: str) -> None:
-        self.script, self.doubt, self.recalls = script, doubt, not doubt
+    def __init__(self, script: Script, mismatch: str) -> None:
+        self.script, self.mismatch, self.recalls = script, mismatch, not mismatch
         self.learned = set(script.recalled)
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
@@ -130,10 +130,10 @@ class FakeExaminer:
     """Looks and judges as the script says."""
 
     def __init__(
-        self, recording: Recording, script: Script, doubt: str, on_doubt: Callable[[str], None]
+        self, recording: Recording, script: Script, mismatch: str, on_mismatch: Callable[[str], None]
     ) -> None:
-        self.recording, self.script, self.on_doubt = recording, script, on_doubt
-        self.memo = FakeMemo(script, doubt)
+        self.recording, self.script, self.on_mismatch = recording, script, on_mismatch
+        self.memo = FakeMemo(script, mismatch)
 
     def close(self) -> None:
         self.memo.close()
@@ -151,9 +151,9 @@ class FakeExaminer:
 
     def _looked(self, machine: str, prefix: int) -> None:
         self.script.looks.append((machine, prefix))
-        if len(self.script.looks) == self.script.doubts_at:
-            self.memo.recalls, self.memo.doubt = False, "two outcomes"
-            self.on_doubt(self.memo.doubt)
+        if len(self.script.looks) == self.script.mismatches_at:
+            self.memo.recalls, self.memo.mismatch = False, "two outcomes"
+            self.on_mismatch(self.memo.mismatch)
 
     def learn(self, state: CrashState, observation: Observation, expected: int | None) -> int | None:
         if observation.number is None or not self.memo.recalls:
@@ -164,7 +164,7 @@ class FakeExaminer:
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
         if isinstance(observation.outcome, Unobserved):
             return Judgement(unknown=(observation.outcome.reason,))
-        machine = observation.outcome.kernel_log[0] + ("" if not self.memo.doubt else ", doubted")
+        machine = observation.outcome.kernel_log[0] + ("" if not self.memo.mismatch else ", mismatched")
         return Judgement(tuple(map(violation, self.script.says(state.prefix, machine))))
 
 
@@ -226,7 +226,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         progress = Silent()
 
         def examiner(recording: Recording, **given: Any) -> FakeExaminer:
-            return FakeExaminer(recording, script, given["doubt"], given["on_doubt"])
+            return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
 
         monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
         monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
@@ -461,8 +461,8 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
 ) -> None:
     script = Script(
         recalled={1, 2},
-        doubts_at=4,
-        says=lambda prefix, machine: ("x",) if (prefix, machine) == (2, "uml, doubted") else (),
+        mismatches_at=4,
+        says=lambda prefix, machine: ("x",) if (prefix, machine) == (2, "uml, mismatched") else (),
     )
     progress = run(script)
     assert [prefix for _, prefix in script.looks] == [1, 2, 0, 3, 4, 1, 2]
@@ -476,7 +476,7 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
 def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
     store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were recalled before the doubt, in the same task as the look that found it."""
+    """They were recalled before the mismatch, in the same task as the look that found it."""
     stored: list[tuple[str, How]] = []
     put = store.put_judgements
 
@@ -485,26 +485,28 @@ def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
         put(case, judged)
 
     monkeypatch.setattr(store, "put_judgements", note)
-    run(Script(recalled={1, 2}, doubts_at=4))
+    run(Script(recalled={1, 2}, mismatches_at=4))
     assert stored == [(f"@{n}", How.JUDGED) for n in (0, 3, 4, 1, 2)]
 
 
 def test_what_only_a_memo_in_doubt_found_is_taken_back(store: RunStore, run: Run) -> None:
     """A finding of a recalled state, which a guest then does not show, is none, and nobody confirms it."""
     says: dict[tuple[int, str], tuple[str, ...]] = {(1, "uml"): ("x",), (0, "uml"): ("y",)}
-    script = Script(recalled={1}, doubts_at=3, says=lambda prefix, machine: says.get((prefix, machine), ()))
+    script = Script(
+        recalled={1}, mismatches_at=3, says=lambda prefix, machine: says.get((prefix, machine), ())
+    )
     run(script, confirms=True, chunk=1)
     assert [f.signature for f in store.findings()] == ["y"]
     assert [observation for observation in script.looks if observation[0] == "qemu"] == [("qemu", 0)]
 
 
 def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, run: Run) -> None:
-    script = Script(recalled={1}, doubts_at=3)
+    script = Script(recalled={1}, mismatches_at=3)
     known: list[tuple[int, str]] = []
 
     def says(prefix: int, machine: str) -> tuple[str, ...]:
         record = store.case(case_of("w"))
-        known.append((prefix, record.doubt if record else ""))
+        known.append((prefix, record.mismatch if record else ""))
         return ()
 
     script.says = says
@@ -513,8 +515,8 @@ def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, 
 
 
 def test_a_case_in_doubt_stays_unknown_when_the_run_is_resumed(store: RunStore, run: Run) -> None:
-    """The doubt was in memory only: the resumed run found every state decided and called the case done."""
-    run(Script(recalled={1, 2}, doubts_at=4))
+    """The mismatch was in memory only: the resumed run found every state decided and called the case done."""
+    run(Script(recalled={1, 2}, mismatches_at=4))
     again = Script(recalled={1, 2})
     run(again)
     assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
@@ -524,7 +526,7 @@ def test_a_case_in_doubt_stays_unknown_when_the_run_is_resumed(store: RunStore, 
 def test_doubt_that_a_confirmation_raises_takes_back_what_the_memo_answered(
     store: RunStore, run: Run
 ) -> None:
-    script = Script(recalled={1}, doubts_at=6, says=lambda prefix, _: ("x",) if prefix == 2 else ())
+    script = Script(recalled={1}, mismatches_at=6, says=lambda prefix, _: ("x",) if prefix == 2 else ())
     run(script, confirms=True)
     assert script.looks[5:] == [("qemu", 2), ("uml", 1)]
     assert verdicts(store)["@1"] == (PASS, How.JUDGED)
@@ -534,7 +536,7 @@ def test_doubt_that_a_confirmation_raises_takes_back_what_the_memo_answered(
 def test_doubt_in_a_resumed_run_takes_back_what_the_memo_answered_before(store: RunStore, run: Run) -> None:
     run(Script(recalled={1}, lost={3}))
     assert (status(store)[0], verdicts(store)["@1"]) == (CaseStatus.DONE, (PASS, How.MEMO))
-    again = Script(recalled={1}, doubts_at=2)
+    again = Script(recalled={1}, mismatches_at=2)
     run(again)
     assert again.looks == [("uml", 1), ("uml", 3), ("uml", 1)]
     assert verdicts(store)["@1"] == (PASS, How.JUDGED)
@@ -548,7 +550,7 @@ class Killed(BaseException):
 WRITES = (
     "add_case",
     "set_case_status",
-    "set_case_doubt",
+    "set_case_mismatch",
     "set_case_seconds",
     "put_judgements",
     "put_evidence",
@@ -578,17 +580,17 @@ def killed_at(store: RunStore, write: int, after: bool, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it is done"])
-@pytest.mark.parametrize("doubts_at", [3, 6, 8], ids=["same task", "later task", "confirmation"])
+@pytest.mark.parametrize("mismatches_at", [3, 6, 8], ids=["same task", "later task", "confirmation"])
 def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_run_is_killed(
-    store: RunStore, run: Run, after: bool, doubts_at: int
+    store: RunStore, run: Run, after: bool, mismatches_at: int
 ) -> None:
-    """Killed at every write to the store in turn, then resumed by one whose memo is never in doubt. A kill
-    between the doubt and the second look made PASS of what no guest had shown.
+    """Killed at every write to the store in turn, then resumed by one whose memo never mismatches. A kill
+    between the mismatch and the second look made PASS of what no guest had shown.
     """
     good = functools.partial(Script, entries=6, recalled={1, 4}, says=lambda p, _: ("x",) if p == 2 else ())
     told = set[str]()
     for write in range(1, 100):
-        name, script = f"w{write}", good(doubts_at=doubts_at)
+        name, script = f"w{write}", good(mismatches_at=mismatches_at)
         with pytest.MonkeyPatch.context() as patch:
             tried = killed_at(store, write, after, patch)
             with contextlib.suppress(Killed):
@@ -597,16 +599,16 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
             break
         told.add(tried[write - 1])
         before = store.case(case_of(name))
-        doubt = before.doubt if before else ""
-        seen_before = {p for _, p in script.looks[doubts_at - 1 :]}
+        mismatch = before.mismatch if before else ""
+        seen_before = {p for _, p in script.looks[mismatches_at - 1 :]}
         recalled_before = {} if before is None else verdicts(store, name)
         again = good()
         run(again, name, confirms=True, chunk=3)
-        assert status(store, name)[0] is (CaseStatus.UNKNOWN if doubt else CaseStatus.DONE), write
+        assert status(store, name)[0] is (CaseStatus.UNKNOWN if mismatch else CaseStatus.DONE), write
         seen = {p for _, p in again.looks}
         for prefix in (1, 4):
             verdict, how = verdicts(store, name)[f"@{prefix}"]
-            if doubt:
+            if mismatch:
                 assert (how, prefix in seen | seen_before) == (How.JUDGED, True), write
             elif recalled_before.get(f"@{prefix}", (None, None))[1] is How.MEMO:
                 settled = before is not None and before.status is CaseStatus.DONE

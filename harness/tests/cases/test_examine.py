@@ -288,7 +288,7 @@ def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
     observe(examiner, worker, 1)
     assert not observe(examiner, worker, 3).recalled
     assert worker.looked == [1, 3]
-    assert not examiner.memo.doubt
+    assert not examiner.memo.mismatch
 
 
 def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
@@ -296,7 +296,7 @@ def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     observe(examiner, worker, 3)
-    assert "not deterministic" in examiner.memo.doubt
+    assert "not deterministic" in examiner.memo.mismatch
     assert not observe(examiner, worker, 5).recalled
 
 
@@ -307,7 +307,7 @@ def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
 
 
 def memo_at(recording: Recording, rate: float) -> OutcomeMemo:
-    return OutcomeMemo(recording, sample_rate=rate, doubt="", on_doubt=lambda _: None)
+    return OutcomeMemo(recording, sample_rate=rate, mismatch="", on_mismatch=lambda _: None)
 
 
 def test_samples_are_a_share_of_the_states(recording: Recording) -> None:
@@ -324,7 +324,7 @@ def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
     observe(examiner, worker, 1)
     assert observe(examiner, worker, no).recalled
     observe(examiner, worker, yes)
-    assert f"@{yes}" in examiner.memo.doubt
+    assert f"@{yes}" in examiner.memo.mismatch
     assert not observe(examiner, worker, no).recalled
 
 
@@ -339,7 +339,7 @@ def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     observe(examiner, worker, 3)
-    assert "not deterministic" in examiner.memo.doubt
+    assert "not deterministic" in examiner.memo.mismatch
 
 
 def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
@@ -347,7 +347,7 @@ def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(r
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     assert observe(examiner, worker, 3) == Observation(Unobserved("gone"))
-    assert not examiner.memo.doubt
+    assert not examiner.memo.mismatch
 
 
 def test_two_outcomes_of_the_same_reads_give_up_the_memo(
@@ -355,16 +355,16 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
 ) -> None:
     """Both were looked at concurrently, so that neither could be recalled."""
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [None for _ in states])
-    for other, doubt in ((GOOD, False), (OTHER, True)):
+    for other, mismatch in ((GOOD, False), (OTHER, True)):
         worker = FakeWorker({1: [GOOD], 3: [other]})
         examiner = Examiner(recording, memo=True, sample_rate=0.0)
         observe(examiner, worker, 1)
         observe(examiner, worker, 3)
-        assert bool(examiner.memo.doubt) is doubt
+        assert bool(examiner.memo.mismatch) is mismatch
 
 
 @pytest.mark.parametrize(
-    ("change", "doubt"),
+    ("change", "mismatch"),
     [
         ({"kernel_log": ("EXT4-fs error (device vda): bad",)}, True),
         ({"kernel_log": ("EXT4-fs (vda): recovery complete",)}, False),
@@ -375,13 +375,13 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     ids=str,
 )
 def test_outcomes_differ_in_all_that_the_oracles_look_at(
-    recording: Recording, change: dict[str, Any], doubt: bool
+    recording: Recording, change: dict[str, Any], mismatch: bool
 ) -> None:
     worker = FakeWorker({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     observe(examiner, worker, 3)
-    assert bool(examiner.memo.doubt) is doubt
+    assert bool(examiner.memo.mismatch) is mismatch
 
 
 USED = Usability()
@@ -423,7 +423,7 @@ def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pyte
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     assert examiner.judge(CrashState(3), observe(examiner, worker, 3)).verdict is Verdict.FAIL
-    assert examiner.memo.doubt
+    assert examiner.memo.mismatch
 
 
 # --- writing to what recovery left ---
@@ -545,7 +545,7 @@ def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
-    assert "@2" in examiner.memo.doubt
+    assert "@2" in examiner.memo.mismatch
 
 
 def test_what_was_emptied_is_checked_in_states_of_the_sample_alone(recording: Recording) -> None:
@@ -575,7 +575,7 @@ def test_what_is_read_back_and_does_not_repeat_itself_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     observe(examiner, worker, 2)
-    assert "@2" in examiner.memo.doubt
+    assert "@2" in examiner.memo.mismatch
 
 
 def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recording: Recording) -> None:
@@ -673,7 +673,7 @@ def test_an_fsck_of_the_same_blocks_is_not_run_again(
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
         assert examiner.judge(CrashState(prefix), observe(examiner, worker, prefix)).verdict is Verdict.FAIL
-    assert (len(left), worker.looked, examiner.memo.doubt) == (2, [1, 2], "")
+    assert (len(left), worker.looked, examiner.memo.mismatch) == (2, [1, 2], "")
     answers_of_fsck(monkeypatch, CLEAN, CLEAN)
     without = Examiner(recording, sample_rate=0.0)
     for prefix in (1, 2):
@@ -690,7 +690,7 @@ def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
     observe(examiner, worker, 1)
     assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
-    assert "@2" in examiner.memo.doubt
+    assert "@2" in examiner.memo.mismatch
 
 
 def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_asked_every_time(
@@ -703,7 +703,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
     left = answers_of_fsck(monkeypatch, CLEAN, CLEAN, DIRTY, CLEAN)
     worker = FakeWorker({prefix: [GOOD] for prefix in (1, yes, again, no)})
     examiner = Examiner(recording, memo=True, sample_rate=0.5)
-    for prefix, runs, doubt in (
+    for prefix, runs, mismatch in (
         (1, 1, False),
         (no, 1, False),
         (yes, 2, False),
@@ -711,7 +711,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
         (no, 4, True),
     ):
         observe(examiner, worker, prefix)
-        assert (4 - len(left), bool(examiner.memo.doubt)) == (runs, doubt)
+        assert (4 - len(left), bool(examiner.memo.mismatch)) == (runs, mismatch)
 
 
 def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
@@ -769,7 +769,7 @@ def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_bef
     observe(examiner, worker, 1)
     observe(examiner, worker, 2)
     assert not observe(examiner, worker, 3).recalled
-    assert not examiner.memo.doubt
+    assert not examiner.memo.mismatch
 
 
 def test_a_stopped_run_says_unknown(recording: Recording) -> None:
@@ -946,12 +946,12 @@ def test_a_defect_of_the_memo_costs_its_state_only(
     assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
 
 
-# --- doubt ------------------------------------------------------------------------------------
+# --- mismatch ------------------------------------------------------------------------------------
 
 
-def in_doubt(recording: Recording, on_doubt: Callable[[str], None]) -> tuple[Examiner, FakeWorker]:
+def in_doubt(recording: Recording, on_mismatch: Callable[[str], None]) -> tuple[Examiner, FakeWorker]:
     """State 1 has been seen, and 3, which agrees with it in all that was read, will show something else."""
-    examiner = Examiner(recording, memo=True, sample_rate=1.0, on_doubt=on_doubt)
+    examiner = Examiner(recording, memo=True, sample_rate=1.0, on_mismatch=on_mismatch)
     worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [OTHER]})
     observe(examiner, worker, 1)
     return examiner, worker
@@ -960,16 +960,16 @@ def in_doubt(recording: Recording, on_doubt: Callable[[str], None]) -> tuple[Exa
 def test_doubt_is_kept_before_the_look_that_found_it_returns_and_once(recording: Recording) -> None:
     kept: list[str] = []
     examiner, worker = in_doubt(recording, kept.append)
-    assert (kept, examiner.memo.doubt) == ([], "")
+    assert (kept, examiner.memo.mismatch) == ([], "")
     observe(examiner, worker, 3)
-    assert kept == [examiner.memo.doubt]
-    assert "@3" in examiner.memo.doubt
+    assert kept == [examiner.memo.mismatch]
+    assert "@3" in examiner.memo.mismatch
     observe(examiner, worker, 5)
     assert len(kept) == 1
 
 
 def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None:
-    """Another thread that asks meanwhile waits; else it could store an answer before the doubt."""
+    """Another thread that asks meanwhile waits; else it could store an answer before the mismatch."""
     keeping, kept, told = threading.Event(), threading.Event(), list[str]()
 
     def keep(_: str) -> None:
@@ -978,7 +978,7 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
 
     examiner, worker = in_doubt(recording, keep)
     looks = threading.Thread(target=observe, args=(examiner, worker, 3))
-    asks = threading.Thread(target=lambda: told.append(examiner.memo.doubt))
+    asks = threading.Thread(target=lambda: told.append(examiner.memo.mismatch))
     looks.start()
     assert keeping.wait(10)
     asks.start()
@@ -987,7 +987,7 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
     kept.set()
     looks.join(10)
     asks.join(10)
-    assert (before, told) == ([], [examiner.memo.doubt])
+    assert (before, told) == ([], [examiner.memo.mismatch])
 
 
 def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording) -> None:
@@ -996,17 +996,19 @@ def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording)
 
     examiner, worker = in_doubt(recording, full)
     assert isinstance(observe(examiner, worker, 3).outcome, Unobserved)
-    assert "not deterministic" in examiner.memo.doubt
+    assert "not deterministic" in examiner.memo.mismatch
     assert not observe(examiner, worker, 5).recalled
 
 
 def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording: Recording) -> None:
     kept: list[str] = []
-    examiner = Examiner(recording, memo=True, sample_rate=0.0, doubt="two outcomes", on_doubt=kept.append)
+    examiner = Examiner(
+        recording, memo=True, sample_rate=0.0, mismatch="two outcomes", on_mismatch=kept.append
+    )
     worker = FakeWorker({1: [GOOD], 3: [OTHER]})
     observe(examiner, worker, 1)
     assert not observe(examiner, worker, 3).recalled
-    assert (examiner.memo.doubt, kept) == ("two outcomes", [])
+    assert (examiner.memo.mismatch, kept) == ("two outcomes", [])
 
 
 # --- fsck's answers -----------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Guest:
     data: str = "ordered"
     checks: tuple[Check, ...] = ()
     recalls: bool = True
-    doubt: str = ""
+    mismatch: str = ""
     outcomes: list[Outcome] = field(default_factory=list)
     visits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)

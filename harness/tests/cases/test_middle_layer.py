@@ -128,7 +128,7 @@ def test_a_memo_that_was_wrong_makes_the_case_unknown_and_drops_nothing(bench: B
     assert kernel.visits.count("111") >= 2
     assert set(bench.verdicts(states)) == set(kernel.visits)
     case, code = ended(bench)
-    assert "not deterministic" in case.doubt
+    assert "not deterministic" in case.mismatch
     assert (case.verdict, code) == (CaseVerdict.UNKNOWN, ExitCode.UNDECIDED)
     assert case.info.coverage is None or not case.info.coverage.exhaustive
 
@@ -161,7 +161,7 @@ def test_what_a_memo_in_doubt_had_answered_is_visited_again(
     bench.run(kernel, "prefix")
     assert kernel.visits[:5] == ["00", "10", "110", "111", "111"]
     assert answered, "or this tests nothing"
-    assert "not deterministic" in ended(bench)[0].doubt
+    assert "not deterministic" in ended(bench)[0].mismatch
     rows = {row.state: row for row in bench.store.iter_verdicts(bench.case)}
     assert answered <= rows.keys()
     assert {row.how for row in rows.values()} <= {How.JUDGED, How.SAME_CONTENT}

@@ -116,8 +116,8 @@ def _compare(
                 f"{case} before #{entry}: only one by one {sorted(found - explored[entry])}, "
                 f"only explored {sorted(explored[entry] - found)}"
             )
-    if examiner.memo.doubt:
-        figures.differences.append(f"{case}: {examiner.memo.doubt}")
+    if examiner.memo.mismatch:
+        figures.differences.append(f"{case}: {examiner.memo.mismatch}")
     return figures
 
 

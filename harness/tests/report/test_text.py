@@ -333,7 +333,7 @@ def test_what_fsck_finds_as_well_is_held_against_the_file_system(summary: Summar
 def test_an_undecided_application_is_undecided(summary: Summary) -> None:
     known = next(f.expectation for f in summary.findings if f.expectation)
     (case,) = _application_fails(summary, ["ext4/ordered"], known)
-    told = headline(replace(summary, cases=(replace(case, doubt="it differs"),)))
+    told = headline(replace(summary, cases=(replace(case, mismatch="it differs"),)))
     assert told.endswith("ext4/ordered could not be decided.")
 
 

@@ -120,7 +120,7 @@ class Planned:
 class Memo:
     """Is off. Every state has a content of its own."""
 
-    recalls, doubt = False, ""
+    recalls, mismatch = False, ""
 
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         return [str(s) for s in states]

@@ -19,7 +19,7 @@ BLOCKS = 6
 
 @dataclass
 class Recorder:
-    """Builds a log and its times, event by event. Entries are numbered as they are submitted. `doubt`:
+    """Builds a log and its times, event by event. Entries are numbered as they are submitted. `ambiguous`:
     nothing tells which of the flushes that are in flight together completes.
     """
 
@@ -29,7 +29,7 @@ class Recorder:
     flushes: list[TimedFlush] = field(default_factory=list)
     marks: list[TimedMark] = field(default_factory=list)
     events: int = 0
-    doubt: bool = False
+    ambiguous: bool = False
 
     def _event(self) -> int:
         self.events += 1
@@ -70,14 +70,14 @@ class Recorder:
 
     @property
     def times(self) -> Times:
-        return self._times(doubt=self.doubt)
+        return self._times(ambiguous=self.ambiguous)
 
-    def _times(self, *, doubt: bool) -> Times:
+    def _times(self, *, ambiguous: bool) -> Times:
         for entry in sorted(self.open):
             self.complete(entry)
         writes = sorted(self.writes.values(), key=lambda w: w.submitted)
         flushes = sorted(self.flushes, key=lambda f: f.completed)
-        if doubt:
+        if ambiguous:
             bounds = flush_bounds(sorted(f.submitted for f in flushes), [f.completed for f in flushes])
             flushes = [
                 TimedFlush(f.entry, may, f.completed, None if may == must else must)
@@ -88,13 +88,13 @@ class Recorder:
     def legal(self, unit_sectors: int = 8, *, real: bool = False) -> LegalStates:
         """`real`: by what really happened, whatever the events tell."""
         log = WriteLog(Path("log"), 512, tuple(self.entries), 0)
-        return LegalStates(log, self._times(doubt=self.doubt and not real), unit_sectors)
+        return LegalStates(log, self._times(ambiguous=self.ambiguous and not real), unit_sectors)
 
 
 @st.composite
-def recorders(draw: st.DrawFn, *, doubt: bool = False) -> Recorder:
+def recorders(draw: st.DrawFn, *, ambiguous: bool = False) -> Recorder:
     """A few writes, flushes and marks, in flight together in every way."""
-    made, operations, blocks = Recorder(doubt=doubt), 0, 0
+    made, operations, blocks = Recorder(ambiguous=ambiguous), 0, 0
     for _ in range(draw(st.integers(1, 14))):
         what = draw(
             st.sampled_from(

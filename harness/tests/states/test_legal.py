@@ -53,7 +53,7 @@ def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
     return rule
 
 
-@given(recorders(doubt=True) | recorders())
+@given(recorders(ambiguous=True) | recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
     """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a crash
     time at which as many operations had begun and at least as many were acknowledged. And each state of a
@@ -68,7 +68,7 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
             assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
 
 
-@given(recorders(doubt=True))
+@given(recorders(ambiguous=True))
 def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Recorder) -> None:
     """Each state of a crash time is legal by what really happened; and what happened that no crash time shows
     is at a time that ends with an ambiguous crash time, under a promise that is no weaker there.
@@ -157,9 +157,9 @@ def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_b
     assert all({80: 0, 81: 0, 84: 1, 85: 1}.items() <= dict(s).items() for s in shown_at(by_sectors, end))
 
 
-def two_flushes(*, doubt: bool) -> Recorder:
+def two_flushes(*, ambiguous: bool) -> Recorder:
     """A write between the submissions of two flushes, of which the first completes first."""
-    made = Recorder(doubt=doubt)
+    made = Recorder(ambiguous=ambiguous)
     made.mark("begin 0")
     first = made.flush()
     made.write(10)
@@ -172,7 +172,7 @@ def two_flushes(*, doubt: bool) -> Recorder:
 
 def test_a_write_that_only_the_second_of_two_flushes_covers_is_lost_until_that_one_completes() -> None:
     """It counted as durable one completion early, and its loss after the acknowledgement was no state."""
-    legal = two_flushes(doubt=False).legal()
+    legal = two_flushes(ambiguous=False).legal()
     assert {str(legal.name(m, lost)) for m in legal.crash_times for lost in subsets(m)} >= {"@t3", "@t3="}
     assert legal.ambiguous == 0
     assert legal.position(CrashState.parse("@t3=")) == Position(begun=1, acked=1)
@@ -184,7 +184,7 @@ def test_where_nothing_tells_which_flush_completed_the_moment_is_marked_and_its_
     """The write may be durable or not when the second flush completes: its loss is not judged, and not
     called impossible in silence either.
     """
-    legal = two_flushes(doubt=True).legal()
+    legal = two_flushes(ambiguous=True).legal()
     assert [(m.entry, m.ambiguous, m.choices.volatile) for m in legal.crash_times] == [
         (0, False, ()),
         (1, False, (0,)),

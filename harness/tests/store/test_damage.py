@@ -104,7 +104,7 @@ def test_the_database_of_an_earlier_moment_is_not_that_of_the_finished_run(tmp_p
     run = small_run(tmp_path)
     before = (run / "powercut.sqlite").read_bytes()
     with RunStore.open(run) as store:
-        store.set_case_doubt(CASE, "two outcomes")
+        store.set_case_mismatch(CASE, "two outcomes")
         store.finish()
     after = read_doubt(run)
     (run / "powercut.sqlite").write_bytes(before)
@@ -117,7 +117,7 @@ def read_doubt(run: Path) -> str:
     with RunStore.open(run) as store:
         record = store.case(CASE)
         assert record is not None
-        return record.doubt
+        return record.mismatch
 
 
 def test_what_is_judged_after_the_end_opens_the_run_again(tmp_path: Path) -> None:

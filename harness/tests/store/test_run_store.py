@@ -116,15 +116,15 @@ def test_another_recording_drops_no_verdict(store: RunStore) -> None:
 
 def test_a_doubt_is_there_after_reopening_and_until_it_is_withdrawn(store: RunStore) -> None:
     """It lived in memory: a resumed run turned 97 UNKNOWN states into 97 that had passed."""
-    store.set_case_doubt(CASE, "two outcomes")
+    store.set_case_mismatch(CASE, "two outcomes")
     store.close()
     with RunStore.open(store.path) as again:
         again.add_case(CaseInfo(CASE, log_hash="one"))
         again.set_case_status(CASE, CaseStatus.DONE)
-        assert again.cases()[0].doubt == "two outcomes"
+        assert again.cases()[0].mismatch == "two outcomes"
         assert summarise(again).cases[0].undecided == "two outcomes"
-        again.set_case_doubt(CASE, "")
-        assert again.cases()[0].doubt == ""
+        again.set_case_mismatch(CASE, "")
+        assert again.cases()[0].mismatch == ""
 
 
 def test_forgetting_what_was_recalled_forgets_every_state_of_that_content(store: RunStore) -> None:
@@ -211,7 +211,7 @@ def test_after_kill_9_every_batch_that_returned_is_there(store: RunStore) -> Non
 
 
 def test_a_case_travels_whole_from_one_run_directory_to_another(store: RunStore, tmp_path: Path) -> None:
-    """Rows, violations, evidence, doubt, timeline: all is as it was, and passes every digest."""
+    """Rows, violations, evidence, mismatch, timeline: all is as it was, and passes every digest."""
     info = CaseInfo(CASE, log_hash="one", generated=3, timeline=(DrawnEntry(0, "write", 8, 8),))
     store.add_case(info)
     by_times = CrashState(9, landed=Landed((Part(4, block=2),), only=True))
@@ -223,7 +223,7 @@ def test_a_case_travels_whole_from_one_run_directory_to_another(store: RunStore,
     )
     store.put_evidence(store.findings_of(CASE)[0], Evidence(CrashState(3), "log \udcff", "fsck", {"a": "b"}))
     store.set_case_status(CASE, CaseStatus.UNKNOWN, "why")
-    store.set_case_doubt(CASE, "two outcomes")
+    store.set_case_mismatch(CASE, "two outcomes")
     store.set_case_seconds(CASE, 1.5)
     rows = msgspec.json.decode(json_bytes(store.rows_of(CASE)), type=CaseRows)
     assert rows.record.seconds == 1.5

@@ -162,8 +162,8 @@ def test_a_resumed_run_does_not_forget_that_its_memo_was_in_doubt(
     with monkeypatch.context() as planted:
         planted.setattr(OutcomeMemo, "same", lambda *_: False)
         summary, path = run_plan(plan, tmp_path)
-    doubt = summary.cases[0].undecided
-    assert "not deterministic" in doubt
+    mismatch = summary.cases[0].undecided
+    assert "not deterministic" in mismatch
     done = subprocess.run(
         [sys.executable, "-m", "harness", "run", "--resume", str(path)],
         capture_output=True,
@@ -172,7 +172,7 @@ def test_a_resumed_run_does_not_forget_that_its_memo_was_in_doubt(
     )
     assert done.returncode == ExitCode.UNDECIDED, done.stdout + done.stderr
     with RunStore.open(path) as store:
-        assert [(c.status, c.doubt) for c in store.cases()] == [(CaseStatus.UNKNOWN, doubt)]
+        assert [(c.status, c.mismatch) for c in store.cases()] == [(CaseStatus.UNKNOWN, mismatch)]
         assert How.MEMO not in {v.how for v in store.iter_verdicts(ORDERED)}
 
 
