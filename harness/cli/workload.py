@@ -32,7 +32,7 @@ SHOWN_ACKNOWLEDGEMENTS = 5
     type=click.Choice(KINDS),
     default="shell",
     show_default=True,
-    help="shell, python: an application, whose programs are such scripts; operations: a list of operations.",
+    help="shell, python, c: an application in that language; operations: a list of operations.",
 )
 @guarded
 def new_command(name: str, kind: str) -> ExitCode:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import UsageError
+from harness.errors import EnvironmentLacks, UsageError
+from harness.host.text import one_line
 from harness.workloads.applications import DESCRIPTION, is_name
 
 OPERATIONS = "operations"
@@ -115,10 +118,60 @@ except Exception:  # Python itself would end with 1, which is a finding
     sys.exit(2)
 '''
 
+_C_RUN = """\
+// What happens before the power fails. The current directory is the file system under test, and empty.
+// Run `powercut-ack TEXT` wherever a user would be told that TEXT is done. Built by `make`, statically: the
+// guest has no libraries.
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int acknowledge(const char *text)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execlp("powercut-ack", "powercut-ack", text, (char *)NULL);
+		_exit(127);
+	}
+	return pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0;
+}
+
+int main(int argc, char **argv)
+{
+	int forgets = argc > 1 && strcmp(argv[1], "forget") == 0;
+	int journal = open("journal", O_CREAT | O_WRONLY | O_APPEND, 0644);
+
+	if (journal < 0)
+		return 1;
+	for (int i = 1; i <= 5; i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "line %d", i);
+		if (dprintf(journal, "%s\\n", text) < 0)
+			return 1;
+		if (!forgets && fsync(journal) != 0)
+			return 1;
+		if (acknowledge(text))
+			return 1;
+	}
+	return 0;
+}
+"""
+
+_MAKEFILE = """\
+run: run.c
+	$(CC) -O2 -Wall -static -o $@ $<
+"""
+
 _APPLICATIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "shell": {DESCRIPTION: _DESCRIPTION, "run": _SHELL_RUN, "check": _SHELL_CHECK},
         "python": {DESCRIPTION: _DESCRIPTION, "run": _PYTHON_RUN, "check": _PYTHON_CHECK},
+        "c": {DESCRIPTION: _DESCRIPTION, "run.c": _C_RUN, "Makefile": _MAKEFILE, "check": _SHELL_CHECK},
     }
 )
 KINDS = (*_APPLICATIONS, OPERATIONS)
@@ -127,7 +180,7 @@ KINDS = (*_APPLICATIONS, OPERATIONS)
 def make_workload(place: Path, kind: str) -> Path:
     """Write a workload of one of KINDS: an application's directory, or a file of operations, whose name ends
     in .toml. Returns where it is. Raises UsageError for a name that no workload can have, and if something
-    is there already.
+    is there already; EnvironmentLacks if it would have to be compiled, and cannot be here.
     """
     if kind == OPERATIONS and place.suffix != ".toml":
         place = place.with_name(f"{place.name}.toml")
@@ -136,6 +189,8 @@ def make_workload(place: Path, kind: str) -> Path:
         raise UsageError(f"a workload cannot be named {name!r}", "letters, digits and _ . + -: my-db")
     if place.exists() or place.is_symlink():
         raise UsageError(f"{place} is there already", "choose another name, or remove it")
+    if kind == "c":
+        _need_compiler()
     try:
         _write(place, name, kind)
     except OSError as e:
@@ -143,6 +198,25 @@ def make_workload(place: Path, kind: str) -> Path:
             f"{place} cannot be made: {e.strerror}", "name a folder that you may write to"
         ) from e
     return place
+
+
+def _need_compiler() -> None:
+    """Before anything is written: a workload without its program is none."""
+    if missing := [program for program in ("cc", "make") if not shutil.which(program)]:
+        raise EnvironmentLacks(
+            f"a workload in C needs {' and '.join(missing)}", "run: apt-get install gcc libc6-dev make"
+        )
+
+
+def _compile(place: Path) -> None:
+    made = subprocess.run(
+        ["make", "-s", "-C", str(place)], capture_output=True, text=True, errors="replace", check=False
+    )
+    if made.returncode:
+        said = one_line(made.stderr.strip().splitlines()[0]) if made.stderr.strip() else "make failed"
+        raise EnvironmentLacks(
+            f"{place} is written, and cannot be compiled: {said}", f"mend that, and run: make -C {place}"
+        )
 
 
 def _write(place: Path, name: str, kind: str) -> None:
@@ -157,3 +231,5 @@ def _write(place: Path, name: str, kind: str) -> None:
         is_program = text.startswith("#!")
         path.write_text(text if is_program else text.replace("{name}", name).replace("{runtime}", runtime))
         path.chmod(0o755 if is_program else 0o644)
+    if kind == "c":
+        _compile(place)
