@@ -227,8 +227,12 @@ def _settings(store: RunStore, profile: Profile, named: Named) -> str:
 # --- shrinking one finding -------------------------------------------------------------------
 
 
-def examined(suspect: Suspect, run: str, kernel: str, tries: Tester) -> Member:
-    """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk."""
+def examined(
+    suspect: Suspect, run: str, kernel: str, tries: Tester, say: Callable[[str], None] = lambda text: None
+) -> Member:
+    """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk. `say` is
+    told whenever the workload got shorter.
+    """
     finding, operations = suspect.finding, suspect.workload.operations
     before = tries.made
     member = Member(
@@ -250,7 +254,7 @@ def examined(suspect: Suspect, run: str, kernel: str, tries: Tester) -> Member:
         left = minimal(
             tries.profile.contract,
             operations,
-            functools.partial(_shows, tries, suspect.symptom, fast),
+            _telling(functools.partial(_shows, tries, suspect.symptom, fast), operations, tries, say),
         )
         confirmed = _shown_at_all(tries, left, suspect.symptom, fast=False)
         if confirmed or not fast:
@@ -275,6 +279,26 @@ def _why_not(tries: Tester, operations: Operations) -> str:
 
 def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Experiment]:
     return (tries.experiment(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
+
+
+def _telling(
+    shows: Callable[[Operations], bool], operations: Operations, tries: Tester, say: Callable[[str], None]
+) -> Callable[[Operations], bool]:
+    """`shows`, which says how far it came each time that fewer operations show it, and how long one takes."""
+    shortest, begun, before = len(operations), time.monotonic(), tries.made
+
+    def told(candidate: Operations) -> bool:
+        nonlocal shortest
+        if not (holds := shows(candidate)) or len(candidate) >= shortest:
+            return holds
+        shortest = len(candidate)
+        if made := tries.made - before:
+            each = (time.monotonic() - begun) / made
+            recordings = f"{plural(made, 'recording')} of {each:.1f} s each"
+            say(f"{len(operations)} to {plural(shortest, 'operation')} so far, {recordings}")
+        return holds
+
+    return told
 
 
 def _shows(tries: Tester, symptom: Symptom, fast: bool, operations: Operations) -> bool:
@@ -312,10 +336,16 @@ def triage(
         for (store, configuration), suspects in _by_mode(work).items():
             with (tries or laboratory)(store, configuration) as opened:
                 for suspect in suspects:
-                    members.append(examined(suspect, shown_path(store.path), store.info.kernel.name, opened))
+                    at = f"[{len(members) + 1}/{len(work)}]"
+                    progress.say(f"{at} {suspect.case} {suspect.symptom}: being shrunk")
+                    members.append(
+                        examined(
+                            suspect, shown_path(store.path), store.info.kernel.name, opened, progress.say
+                        )
+                    )
                     so_far = plural(len(by_cause([m for m in members if _shown_again(m)])), "cause")
                     progress.say(
-                        f"[{len(members)}/{len(work)}] {_words(members[-1])}; {so_far} so far"
+                        f"{at} {_words(members[-1])}; {so_far} so far"
                         f"{_left(time.monotonic() - begun, len(members), len(work))}"
                     )
                     progress.advance("findings", 1)

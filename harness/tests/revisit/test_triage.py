@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -299,6 +300,16 @@ def test_an_interrupted_triage_groups_what_it_has_looked_at(
     assert "tmpfile foo 0" in done.stdout
     said = " ".join(done.stdout.split())
     assert "findings not looked at yet; what was recorded is kept: the same command goes on" in said
+
+
+def test_a_long_finding_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For 31 recordings there was nothing but "findings 0/5"."""
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    monkeypatch.setattr(module, "Laboratory", lambda *_: FakeTries(nameless))
+    said = " ".join(powercut("triage", run).stdout.split())
+    assert "[1/2] ext4-fast_commit/random1-4-20 " in said
+    assert ": being shrunk" in said
+    assert re.search(r"\d+ to \d+ operations? so far, \d+ recordings? of \d+\.\d s each", said)
 
 
 def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:
