@@ -23,8 +23,8 @@ from harness.cases.pins import pin, pins_of
 from harness.cases.pool import pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.settle import settle
+from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
-from harness.cluster.parts import outfit_of
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
@@ -217,16 +217,16 @@ class _Job:
 
     def on_cluster(self) -> None:
         """On the workers of the plan's cluster, one case each at a time. Raises ClusterGone."""
-        from harness.cluster.over_dask import DaskCrowd  # noqa: PLC0415 - a run on one host needs no Dask
+        from harness.cluster.over_dask import DaskPool  # noqa: PLC0415 - a run on one host needs no Dask
 
         plan, store, layout = self.plan, self.store, self.store.layout
         named = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able if p.name in self.bases}
         run = f"{store.path.name}-{secrets.token_hex(4)}"
-        outfit, parts = outfit_of(run, plan, self.kits, named, store.info.pins)
-        with contextlib.closing(DaskCrowd(plan.cluster, run, self.scratch)) as crowd:
-            self.progress.say(f"{self.asked.kernel.name}: {self.kits.description}, on {crowd.description}")
+        requirements, blobs = requirements_of(run, plan, self.kits, named, store.info.pins)
+        with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
+            self.progress.say(f"{self.asked.kernel.name}: {self.kits.description}, on {pool.description}")
             dispatch = Dispatch(
-                plan, store, self.progress, crowd, outfit, parts, recorded_files(plan), self.on_done
+                plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
             )
             dispatch.work(self.asked.cases, self.asked.lacking)
 

@@ -43,7 +43,7 @@ from harness.cli.options import (
     stopping_options,
     with_options,
 )
-from harness.cluster.crowd import need_cluster, warning_of
+from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.expectations import read_expectations
 from harness.guests.kits import recording_machine

@@ -1,9 +1,9 @@
 """Who works on what: the run's side of a cluster, in the thread that owns the store.
 
-A worker is asked who it is, given the outfit, and then as many cases as it takes at once, and AHEAD more, so
-that it does not wait for the next. Dask would distribute tasks by itself and try those of a lost worker
-again; it is not left to it, because then a task that only waited at a worker counts as one that killed it,
-and how often a task is tried is the scheduler's setting, not ours.
+A worker is asked who it is, given the requirements, and then as many cases as it takes at once, and AHEAD
+more, so that it does not wait for the next. Dask would distribute tasks by itself and try those of a lost
+worker again; it is not left to it, because then a task that only waited at a worker counts as one that killed
+it, and how often a task is tried is the scheduler's setting, not ours.
 
 A case belongs to one worker at a time. It comes back to the queue if that worker goes, is silent for
 SILENT_S or fails; what the worker still sends is not listened to. So nothing is stored twice, and since a
@@ -25,22 +25,22 @@ import msgspec
 from harness.cases.casework import Limits
 from harness.cases.pins import source_hash
 from harness.cases.recording import NOTHING_KNOWN, copy_recording, is_kept
-from harness.cluster.crowd import Answer, Crowd, Event, Member
 from harness.cluster.messages import (
     BusyElsewhere,
     Done,
-    Errand,
     Identity,
+    Job,
     Lacking,
     Note,
     NotFitted,
-    Outfit,
-    Parcel,
+    Payload,
+    Requirements,
     Unfit,
     decode,
     encode,
 )
-from harness.cluster.parcels import adopt, files_of
+from harness.cluster.payloads import adopt, files_of
+from harness.cluster.worker_pool import Answer, ClusterWorker, Event, WorkerPool
 from harness.errors import ClusterGone, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
@@ -79,18 +79,18 @@ class _Case:
 class _Stage(Enum):
     NEW = "new"
     ASKED = "asked"
-    LACKING = "lacking"  # and another worker of its host is getting the parts
+    LACKING = "lacking"  # and another worker of its host is getting the blobs
     READY = "ready"
     REFUSED = "refused"
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A member, and how far it is. `tickets`: of its cases, oldest first; it works on the first `slots` of
+    """A worker, and how far it is. `tickets`: of its cases, oldest first; it works on the first `slots` of
     them. `until`: not to be asked again before. `asked`: when it was asked last.
     """
 
-    member: Member
+    known: ClusterWorker
     stage: _Stage = _Stage.NEW
     identity: Identity | None = None
     lacking: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class _Worker:
 
     @property
     def at_work(self) -> list[int]:
-        return self.tickets[: self.member.slots]
+        return self.tickets[: self.known.slots]
 
 
 @dataclass(slots=True)
@@ -122,26 +122,26 @@ class Dispatch:
         plan: Plan,
         store: RunStore,
         progress: Progress,
-        crowd: Crowd,
-        outfit: Outfit,
-        parts: Mapping[str, Path],
+        pool: WorkerPool,
+        requirements: Requirements,
+        blobs: Mapping[str, Path],
         recorded: Mapping[CaseId, Mapping[str, str]],
         on_done: Callable[[CaseId], None],
     ) -> None:
-        """`parts`: the files of the outfit's parts. `recorded`, `on_done`: as of `Casework`."""
+        """`blobs`: the files of the requirements' blobs. `recorded`, `on_done`: as of `Casework`."""
         self._plan = plan
         self._store = store
         self._progress = progress
-        self._crowd = crowd
-        self._outfit = outfit
-        self._outfit_bytes = encode(outfit)
-        self._parts = parts
+        self._pool = pool
+        self._outfit = requirements
+        self._requirements = encode(requirements)
+        self._blobs = blobs
         self._recorded = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
         self._queue: deque[_Case] = deque()
         self._given: dict[int, _Given] = {}
-        self._asked: dict[int, tuple[_Worker, str]] = {}  # what: identity, fit, or a part's hash
+        self._asked: dict[int, tuple[_Worker, str]] = {}  # what: identity, fit, or a blob's hash
         self._workers: dict[str, _Worker] = {}
         self._looked = 0.0
         self._staffed = time.monotonic()  # when there was a worker last
@@ -156,7 +156,7 @@ class Dispatch:
         while self._queue or self._given:
             self._look_round()
             self._hand_out()
-            for event in self._crowd.events(WAIT_S):
+            for event in self._pool.events(WAIT_S):
                 self._take(event)
             if self._queue or self._given:
                 self._limits.need_more()
@@ -190,15 +190,15 @@ class Dispatch:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        members = self._crowd.members()
-        for address in self._workers.keys() - members.keys():
+        workers = self._pool.workers()
+        for address in self._workers.keys() - workers.keys():
             worker = self._workers.pop(address)
             if worker.at_work:
                 cases = ", ".join(str(self._given[ticket].case.id) for ticket in worker.at_work)
-                self._progress.say(f"worker {worker.member.name} is gone; it worked on {cases}")
+                self._progress.say(f"worker {worker.known.name} is gone; it worked on {cases}")
             self._lose(worker, "it was gone while it worked on this")
-        for address, member in members.items():
-            worker = self._workers.setdefault(address, _Worker(member))
+        for address, known in workers.items():
+            worker = self._workers.setdefault(address, _Worker(known))
             if worker.stage is _Stage.NEW and now >= worker.until:
                 self._ask(worker, "identity")
         for worker in list(self._workers.values()):
@@ -217,23 +217,23 @@ class Dispatch:
             raise ClusterGone("every worker was refused; see above", "mend what they lack")
         elif now - self._staffed > EMPTY_S:
             raise ClusterGone(
-                f"{self._crowd.description} had no worker for {EMPTY_S:.0f} s", "start workers there"
+                f"{self._pool.description} had no worker for {EMPTY_S:.0f} s", "start workers there"
             )
 
     def _ask(self, worker: _Worker, what: str) -> None:
-        ticket = self._crowd.ticket()
+        ticket = self._pool.ticket()
         self._asked[ticket] = worker, what
         worker.stage, worker.asked = _Stage.ASKED, self._clock()
         if what == "identity":
-            self._crowd.identify(ticket, worker.member.address)
+            self._pool.identify(ticket, worker.known.address)
         elif what == "fit":
-            self._crowd.fit(ticket, worker.member.address, self._outfit_bytes)
+            self._pool.fit(ticket, worker.known.address, self._requirements)
         else:
-            self._crowd.give(ticket, worker.member.address, what, self._parts[what])
+            self._pool.give(ticket, worker.known.address, what, self._blobs[what])
 
     def _told(self, worker: _Worker, what: str, answer: Answer) -> None:
         """A worker answered something else than a case."""
-        if self._workers.get(worker.member.address) is not worker:
+        if self._workers.get(worker.known.address) is not worker:
             return
         try:
             if answer.error is not None:
@@ -247,7 +247,7 @@ class Dispatch:
                 self._got(worker, what)
         except BusyElsewhere as e:
             if not worker.until:
-                self._progress.say(f"worker {worker.member.name}: {e.line}")
+                self._progress.say(f"worker {worker.known.name}: {e.line}")
             worker.stage, worker.until = _Stage.NEW, self._clock() + BUSY_S
         except Exception as e:  # whatever it said instead, it is of no use to this run
             self._refuse(worker, _line(e))
@@ -262,10 +262,10 @@ class Dispatch:
         self._ask(worker, "fit")
 
     def _fitted(self, worker: _Worker, lacking: Lacking) -> None:
-        if not lacking.parts:
+        if not lacking.blobs:
             worker.stage = _Stage.READY
             return
-        worker.lacking = set(lacking.parts)
+        worker.lacking = set(lacking.blobs)
         on_the_way = {what for other, what in self._asked.values() if self._same_host(other, worker)}
         for sha in worker.lacking - on_the_way:
             self._ask(worker, sha)
@@ -275,7 +275,7 @@ class Dispatch:
         return bool(one.identity and other.identity and one.identity.place == other.identity.place)
 
     def _got(self, worker: _Worker, sha: str) -> None:
-        """A part is in the cache of the worker's host."""
+        """A blob is in the cache of the worker's host."""
         for other in self._workers.values():
             if self._same_host(other, worker) and sha in other.lacking:
                 other.lacking.discard(sha)
@@ -285,10 +285,10 @@ class Dispatch:
     def _refuse(self, worker: _Worker, why: str) -> None:
         """Use a worker no more."""
         if worker.stage is not _Stage.REFUSED:
-            self._progress.say(f"worker {worker.member.name} is left out: {why}")
+            self._progress.say(f"worker {worker.known.name} is left out: {why}")
         worker.stage = _Stage.REFUSED
         self._lose(worker, why)
-        self._crowd.dismiss(worker.member.address)
+        self._pool.dismiss(worker.known.address)
 
     def _lose(self, worker: _Worker, why: str) -> None:
         """Give back what a worker had. What it worked on is held against the cases; what waited is not."""
@@ -297,8 +297,8 @@ class Dispatch:
             self._give_back(ticket, why if ticket in at_work else "")
         for ticket in [t for t, (of, _) in self._asked.items() if of is worker]:
             del self._asked[ticket]
-            self._crowd.forget(ticket)
-        for other in self._workers.values():  # it may have been getting parts for its host
+            self._pool.forget(ticket)
+        for other in self._workers.values():  # it may have been getting blobs for its host
             if other.stage is _Stage.LACKING and self._same_host(other, worker):
                 self._ask(other, "fit")
 
@@ -309,38 +309,38 @@ class Dispatch:
         when another worker may be free sooner.
         """
         ready = [w for w in self._workers.values() if w.stage is _Stage.READY]
-        slots = sum(w.member.slots for w in ready)
+        slots = sum(w.known.slots for w in ready)
         for ahead in (0, AHEAD):
             for worker in ready:
-                while len(worker.tickets) < worker.member.slots + ahead and len(self._queue) > (
+                while len(worker.tickets) < worker.known.slots + ahead and len(self._queue) > (
                     ahead and slots
                 ):
                     self._hand(worker, self._queue.popleft())
 
     def _hand(self, worker: _Worker, case: _Case) -> None:
         try:
-            ticket = self._crowd.ticket()
-            errand = self._errand(ticket, case)
+            ticket = self._pool.ticket()
+            job = self._job(ticket, case)
         except (PowercutError, OSError) as e:
             self._end(case, str(e))
             return
         worker.tickets.append(ticket)
         self._given[ticket] = _Given(case, worker, self._clock())
-        self._crowd.work(ticket, worker.member.address, encode(errand))
+        self._pool.work(ticket, worker.known.address, encode(job))
 
-    def _errand(self, ticket: int, case: _Case) -> Errand:
+    def _job(self, ticket: int, case: _Case) -> Job:
         """Raises PowercutError for a recording that is to be judged again and is not there, OSError."""
         plan, run = self._plan, self._store.layout
         if plan.recordings and not is_kept(case.id, run):
             copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
         record = self._store.case(case.id)
         rows = self._store.rows_of(case.id) if record and record.info.log_hash else None
-        return Errand(
+        return Job(
             run=self._outfit.run,
             number=ticket,
             case=case.id,
             workload=case.id.workload if case.id.is_generated else replace(case.workload, files={}),
-            parcel=Parcel(rows, files_of(self._store, case.id)),
+            payload=Payload(rows, files_of(self._store, case.id)),
             files=dict(case.files),
             all_logs=plan.all_logs,
         )
@@ -349,11 +349,11 @@ class Dispatch:
         """Take a case from its worker. `strike`: what is held against the case, if it was worked on."""
         given = self._given.pop(ticket)
         given.worker.tickets.remove(ticket)
-        self._crowd.forget(ticket)
+        self._pool.forget(ticket)
         for what in {**given.begun, **given.advanced}:
             self._count(what, -given.begun[what], -given.advanced[what])
         if strike:
-            given.case.strikes.append(f"{given.worker.member.name}: {strike}")
+            given.case.strikes.append(f"{given.worker.known.name}: {strike}")
         if not strike:
             self._queue.appendleft(given.case)
         elif len(given.case.strikes) < STRIKES:
@@ -398,7 +398,7 @@ class Dispatch:
         try:
             assert isinstance(answer.value, bytes)  # noqa: S101 - what `site.work` returns; tells mypy
             done = decode(answer.value, Done)
-            adopt(self._store, case.id, done.parcel, given.worker.member.name)
+            adopt(self._store, case.id, done.payload, given.worker.known.name)
         except PowercutError as e:
             self._give_back(answer.ticket, e.line)
             return

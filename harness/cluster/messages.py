@@ -16,7 +16,7 @@ from harness.store.records import CaseRows
 MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 
-class Part(msgspec.Struct, frozen=True):
+class Blob(msgspec.Struct, frozen=True):
     """A file that guests are made of, named by its contents. `path`: where the run has it, for workers that
     share a file system with the run.
     """
@@ -35,12 +35,12 @@ class KitSpec(msgspec.Struct, frozen=True):
     initramfs: str
 
 
-class Outfit(msgspec.Struct, frozen=True):
+class Requirements(msgspec.Struct, frozen=True):
     """What a worker must have for the cases of a run: the same for all of them.
 
     `run`: the name of the run, with a random part. `judge`: None where the recorder judges as well. `bases`:
     the packed base image of each mode, by the mode's name. `variables`: the built parts, by the environment
-    variable that names each. All of these are hashes of `parts`. `pins`: those of the run
+    variable that names each. All of these are hashes of `blobs`. `pins`: those of the run
     (`harness.cases.pins`).
     """
 
@@ -50,28 +50,28 @@ class Outfit(msgspec.Struct, frozen=True):
     judge: KitSpec | None
     bases: dict[str, str]
     variables: dict[str, str]
-    parts: tuple[Part, ...]
+    blobs: tuple[Blob, ...]
     pins: dict[str, str]
 
 
 class Lacking(msgspec.Struct, frozen=True):
-    """The answer to an outfit: the hashes of parts that the worker's host does not have. None: it is
+    """The answer to requirements: the hashes of blobs that the worker's host does not have. None: it is
     ready.
     """
 
-    parts: tuple[str, ...] = ()
+    blobs: tuple[str, ...] = ()
 
 
-class Parcel(msgspec.Struct, frozen=True):
+class Payload(msgspec.Struct, frozen=True):
     """What is known of a case: its rows, and the packed files of its recording, by name."""
 
     rows: CaseRows | None = None
     files: dict[str, bytes] = {}
 
 
-class Errand(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True):
     """One case, to be recorded and decided. `workload`: the name of a generated one, else all of it.
-    `parcel`: what is known already; `files`: hashes that its recording must have. `all_logs`: send the
+    `payload`: what is known already; `files`: hashes that its recording must have. `all_logs`: send the
     recording back whatever comes of it.
     """
 
@@ -79,13 +79,13 @@ class Errand(msgspec.Struct, frozen=True):
     number: int
     case: CaseId
     workload: str | Workload
-    parcel: Parcel = Parcel()
+    payload: Payload = Payload()
     files: dict[str, str] = {}
     all_logs: bool = False
 
 
 class Note(msgspec.Struct):
-    """Progress of an errand since the note before; `Progress` has the words."""
+    """Progress of a job since the note before; `Progress` has the words."""
 
     number: int
     said: list[str] = []
@@ -94,15 +94,15 @@ class Note(msgspec.Struct):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """An errand that came to its end. `begun`, `advanced`: progress in all."""
+    """a job that came to its end. `begun`, `advanced`: progress in all."""
 
-    parcel: Parcel
+    payload: Payload
     begun: dict[str, int]
     advanced: dict[str, int]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a worker is. `place`: the same for all processes that share a cache of parts. `process`: another
+    """Who a worker is. `place`: the same for all processes that share a cache of blobs. `process`: another
     one once it was started anew.
     """
 
@@ -113,7 +113,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class NotFitted(PowercutError):
-    """The worker's process has no outfit of this run: it was started anew, or gave the outfit up."""
+    """The worker's process has no requirements of this run: it was started anew, or gave them up."""
 
 
 class BusyElsewhere(PowercutError):

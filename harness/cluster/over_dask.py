@@ -4,7 +4,7 @@ Whoever may talk to a scheduler or a worker may have it run anything. Those that
 certificate that is made for this run, and never leaves the memory of its processes; without one, loopback
 would be open to every user of this host. They serve no HTTP, unless a dashboard was asked for.
 
-Dask gives the connections, the workers' processes, the transfer of parts from worker to worker, and the word
+Dask gives the connections, the workers' processes, the transfer of blobs from worker to worker, and the word
 that a worker has gone. Which worker gets which case is decided by `harness.cluster.dispatch`: each task
 names its worker, so that a case is never handed on behind the run's back.
 """
@@ -24,11 +24,11 @@ from typing import Any
 import dask
 import distributed
 
-from harness.cluster import parts, site
-from harness.cluster.crowd import (
+from harness.cluster import blobs, site
+from harness.cluster.worker_pool import (
     Answer,
+    ClusterWorker,
     Event,
-    Member,
     Said,
     is_encrypted,
     local_workers,
@@ -57,8 +57,8 @@ _NO_HTTP: dict[str, list[str]] = {
 """Dask listens for HTTP in any case; then it has nothing to say."""
 
 
-class DaskCrowd:
-    """See `harness.cluster.crowd.Crowd`."""
+class DaskPool:
+    """See `harness.cluster.worker_pool.WorkerPool`."""
 
     def __init__(self, address: str, run: str, scratch: Path) -> None:
         """Connect, or start workers on this host; `scratch` is for their files. Raises EnvironmentLacks
@@ -70,7 +70,7 @@ class DaskCrowd:
         self._tickets = itertools.count(1)
         self._closing = False
         self._futures: dict[int, Any] = {}
-        self._parts: dict[str, Any] = {}
+        self._blobs: dict[str, Any] = {}
         self._topic = f"powercut-{run}"
         self._cluster: Any = None
         shown = wants_dashboard(address)
@@ -114,7 +114,7 @@ class DaskCrowd:
         link = self._client.dashboard_link if served else ""
         return f"{self._address}" + (f", dashboard {link}" if link else "")
 
-    def members(self) -> dict[str, Member]:
+    def workers(self) -> dict[str, ClusterWorker]:
         """Who is there is asked anew; what is known besides may be of any time, and of few: some releases of
         Dask tell of five workers unless told otherwise.
         """
@@ -124,7 +124,7 @@ class DaskCrowd:
             known = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, TimeoutError) as e:
             raise self._gone(str(e)) from e
-        return {address: _member(address, known.get(address, {}), n) for address, n in slots.items()}
+        return {address: _worker(address, known.get(address, {}), n) for address, n in slots.items()}
 
     def ticket(self) -> int:
         return next(self._tickets)
@@ -132,24 +132,24 @@ class DaskCrowd:
     def identify(self, ticket: int, address: str) -> None:
         self._submit(ticket, address, site.identity, first=True)
 
-    def fit(self, ticket: int, address: str, outfit: bytes) -> None:
-        self._submit(ticket, address, site.fit, outfit, first=True)
+    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
+        self._submit(ticket, address, site.fit, requirements, first=True)
 
-    def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
-        """The run sends a part once, to the first worker that needs it; the others get it from each other."""
+    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
+        """The run sends a blob once, to the first worker that needs it; the others get it from each other."""
         self._need_connection()
-        held = self._parts.get(sha256)
+        held = self._blobs.get(sha256)
         if held is None or held.status in ("cancelled", "lost", "error"):
             try:
-                held = self._client.scatter(part.read_bytes(), workers=[address], hash=False)
+                held = self._client.scatter(blob.read_bytes(), workers=[address], hash=False)
             except Exception as e:  # whatever the scheduler says of a worker that has just gone
                 self._events.put(Answer(ticket, error=e))
                 return
-            self._parts[sha256] = held
-        self._submit(ticket, address, parts.keep, sha256, held, first=True)
+            self._blobs[sha256] = held
+        self._submit(ticket, address, blobs.keep, sha256, held, first=True)
 
-    def work(self, ticket: int, address: str, errand: bytes) -> None:
-        self._submit(ticket, address, _work, errand, self._topic)
+    def work(self, ticket: int, address: str, job: bytes) -> None:
+        self._submit(ticket, address, _work, job, self._topic)
 
     def forget(self, ticket: int) -> None:
         if future := self._futures.pop(ticket, None):
@@ -235,17 +235,17 @@ def _configured(address: str) -> Any:
     return security
 
 
-def _member(address: str, known: Mapping[str, Any], slots: int) -> Member:
+def _worker(address: str, known: Mapping[str, Any], slots: int) -> ClusterWorker:
     named = str(known.get("name", address))
-    return Member(address, address if named == address else f"{named} at {address}", slots)
+    return ClusterWorker(address, address if named == address else f"{named} at {address}", slots)
 
 
 # --- in the worker's process -----------------------------------------------------------------
 
 
-def _work(errand: bytes, topic: str) -> bytes:
+def _work(job: bytes, topic: str) -> bytes:
     worker = distributed.get_worker()
-    return site.work(errand, lambda note: worker.log_event(topic, note))
+    return site.work(job, lambda note: worker.log_event(topic, note))
 
 
 async def _dismiss(run: str) -> None:

@@ -1,6 +1,6 @@
 """The worker's side: what one worker process keeps between cases, and how it carries one out.
 
-A process works for one run at a time. It keeps its crews (a station each, with guests that are booted and
+A process works for one run at a time. It keeps its slots (a station each, with guests that are booted and
 base images unpacked), as many as the scheduler gives it cases at once, and dismisses them when the run says
 so or when nothing has come for IDLE_S: a run that was killed says nothing any more.
 """
@@ -22,22 +22,22 @@ from harness import __version__
 from harness.cases.casework import Casework
 from harness.cases.pins import differences, host_pins, source_hash
 from harness.cases.pool import Pool, pool_of
+from harness.cluster.blobs import FOLDER, found
 from harness.cluster.messages import (
     BusyElsewhere,
     Done,
-    Errand,
+    Job,
     KitSpec,
     Lacking,
     Note,
     NotFitted,
-    Outfit,
-    Parcel,
+    Payload,
+    Requirements,
     Unfit,
     decode,
     encode,
 )
-from harness.cluster.parcels import parcel_of, put_files
-from harness.cluster.parts import FOLDER, found
+from harness.cluster.payloads import payload_of, put_files
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.kits import Kits
@@ -80,14 +80,14 @@ def _process() -> str:
     return f"{os.getpid()}@{time.time_ns()}"
 
 
-def fit(outfit: bytes) -> bytes:
+def fit(requirements: bytes) -> bytes:
     """Get ready for a run; answers with what is lacking. Raises Unfit, BusyElsewhere."""
-    return encode(SITE.fit(decode(outfit, Outfit)))
+    return encode(SITE.fit(decode(requirements, Requirements)))
 
 
-def work(errand: bytes, send: Send) -> bytes:
-    """Carry out an errand. Raises NotFitted, Unfit."""
-    return encode(SITE.work(decode(errand, Errand), send))
+def work(job: bytes, send: Send) -> bytes:
+    """Carry out a job. Raises NotFitted, Unfit."""
+    return encode(SITE.work(decode(job, Job), send))
 
 
 def dismiss(run: str) -> None:
@@ -95,14 +95,14 @@ def dismiss(run: str) -> None:
     SITE.dismiss(run)
 
 
-# --- crews -----------------------------------------------------------------------------------
+# --- slots -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """An outfit with everything in its place. `packed`, `bases`: base images by mode, packed and not."""
+    """requirements with everything in its place. `packed`, `bases`: base images by mode, packed and not."""
 
-    outfit: Outfit
+    requirements: Requirements
     kits: Kits
     profiles: dict[str, Profile]
     packed: dict[str, Path]
@@ -111,15 +111,15 @@ class _Fitted:
 
     @property
     def plan(self) -> Plan:
-        return self.outfit.plan
+        return self.requirements.plan
 
 
-class Crew:
+class Slot:
     """One case at a time: a station, and a folder for the small run directory of that case."""
 
     def __init__(self, fitted: _Fitted, number: int) -> None:
         self._fitted = fitted
-        self._scratch = fitted.folder.path / f"crew-{number}"
+        self._scratch = fitted.folder.path / f"slot-{number}"
         self._scratch.mkdir()
         self._store = RunStore.create(self._scratch, "cases", _INFO, durable=False)
         self.pool: Pool = pool_of(fitted.kits, self._scratch, fitted.plan)
@@ -136,26 +136,24 @@ class Crew:
         self.pool.close()
         self._store.close()
 
-    def work(self, errand: Errand, progress: Relay) -> Parcel:
+    def work(self, job: Job, progress: Relay) -> Payload:
         """Record and decide the case. Raises Unfit if the guests of this host do not come up."""
-        fitted, store, case = self._fitted, self._store, errand.case
+        fitted, store, case = self._fitted, self._store, job.case
         profile = fitted.profiles[case.configuration]
-        workload = generate(errand.workload) if isinstance(errand.workload, str) else errand.workload
+        workload = generate(job.workload) if isinstance(job.workload, str) else job.workload
         store.add_case(CaseInfo(case))
         try:
-            put_files(store, case, errand.parcel)
-            if errand.parcel.rows:
-                store.adopt(errand.parcel.rows)
-            casework = Casework(
-                fitted.plan, store, progress, self._scratch, fitted.bases, {case: errand.files}
-            )
+            put_files(store, case, job.payload)
+            if job.payload.rows:
+                store.adopt(job.payload.rows)
+            casework = Casework(fitted.plan, store, progress, self._scratch, fitted.bases, {case: job.files})
             try:
                 casework.work(self.pool, [(profile, workload)], {})
                 self._need_hope(store, case)
             except (NeverBoots, VersionsDiffer) as e:
                 raise Unfit(e.what, e.next_step) from e
-            wanted = errand.all_logs or _is_of_interest(store, case)
-            return parcel_of(store, case, files=wanted and not errand.parcel.files)
+            wanted = job.all_logs or _is_of_interest(store, case)
+            return payload_of(store, case, files=wanted and not job.payload.files)
         finally:
             store.drop(case)
 
@@ -192,66 +190,68 @@ class Site:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fitted: _Fitted | None = None
-        self._free: list[Crew] = []
-        self._busy: list[Crew] = []
+        self._free: list[Slot] = []
+        self._busy: list[Slot] = []
         self._made = 0
         self._used = time.monotonic()
 
-    def fit(self, outfit: Outfit) -> Lacking:
+    def fit(self, requirements: Requirements) -> Lacking:
         """See `fit`."""
         with self._lock:
-            if self._fitted and self._fitted.outfit.run != outfit.run:
+            if self._fitted and self._fitted.requirements.run != requirements.run:
                 if self._busy:
-                    raise BusyElsewhere(f"it works for the run {self._fitted.outfit.run}", "wait for its end")
+                    raise BusyElsewhere(
+                        f"it works for the run {self._fitted.requirements.run}", "wait for its end"
+                    )
                 self._give_up()
             if self._fitted:
                 return Lacking()
-            places = {part.sha256: found(part) for part in outfit.parts}
+            places = {blob.sha256: found(blob) for blob in requirements.blobs}
             if lacking := tuple(sha for sha, path in places.items() if path is None):
                 return Lacking(lacking)
-            self._fitted = _fitted(outfit, {sha: path for sha, path in places.items() if path})
+            self._fitted = _fitted(requirements, {sha: path for sha, path in places.items() if path})
             self._used = time.monotonic()
             threading.Thread(target=self._watch, args=[self._fitted], daemon=True).start()
             return Lacking()
 
-    def work(self, errand: Errand, send: Send) -> Done:
+    def work(self, job: Job, send: Send) -> Done:
         """See `work`."""
-        relay = Relay(errand.number, send)
-        with self._crew(errand.run) as crew:
-            parcel = crew.work(errand, relay)
-        return Done(parcel, *relay.totals())
+        relay = Relay(job.number, send)
+        with self._slot(job.run) as slot:
+            payload = slot.work(job, relay)
+        return Done(payload, *relay.totals())
 
     def dismiss(self, run: str) -> None:
-        """See `dismiss`. Errands on the way end with an exception."""
+        """See `dismiss`. Jobs on the way end with an exception."""
         with self._lock:
-            if self._fitted is None or self._fitted.outfit.run != run:
+            if self._fitted is None or self._fitted.requirements.run != run:
                 return
-            fitted, crews = self._fitted, [*self._free, *self._busy]
+            fitted, slots = self._fitted, [*self._free, *self._busy]
             self._fitted, self._free, self._busy = None, [], []
-        _close(crews, fitted)
+        _close(slots, fitted)
 
     @contextlib.contextmanager
-    def _crew(self, run: str) -> Iterator[Crew]:
+    def _slot(self, run: str) -> Iterator[Slot]:
         with self._lock:
-            if self._fitted is None or self._fitted.outfit.run != run:
+            if self._fitted is None or self._fitted.requirements.run != run:
                 raise NotFitted(_process())
             if self._free:
-                crew = self._free.pop()
+                slot = self._free.pop()
             else:
                 self._made += 1
-                crew = Crew(self._fitted, self._made)
-            self._busy.append(crew)
+                slot = Slot(self._fitted, self._made)
+            self._busy.append(slot)
         try:
-            yield crew
+            yield slot
         finally:
             with self._lock:
                 self._used = time.monotonic()
-                if crew in self._busy:  # else it was dismissed
-                    self._busy.remove(crew)
-                    self._free.append(crew)
+                if slot in self._busy:  # else it was dismissed
+                    self._busy.remove(slot)
+                    self._free.append(slot)
 
     def _watch(self, fitted: _Fitted) -> None:
-        """In a thread of its own: dismiss crews that nobody needs any more."""
+        """In a thread of its own: dismiss slots that nobody needs any more."""
         while self._fitted is fitted:
             time.sleep(IDLE_S / 8)
             with self._lock:
@@ -259,16 +259,16 @@ class Site:
                     self._give_up()
 
     def _give_up(self) -> None:
-        """With the lock held, and no crew at work."""
+        """With the lock held, and no slot at work."""
         if self._fitted:
-            crews, fitted = self._free, self._fitted
+            slots, fitted = self._free, self._fitted
             self._fitted, self._free = None, []
-            _close(crews, fitted)
+            _close(slots, fitted)
 
 
-def _close(crews: list[Crew], fitted: _Fitted) -> None:
-    for crew in crews:
-        crew.close()
+def _close(slots: list[Slot], fitted: _Fitted) -> None:
+    for slot in slots:
+        slot.close()
     fitted.folder.remove()
 
 
@@ -278,27 +278,27 @@ SITE = Site()
 # --- getting ready ---------------------------------------------------------------------------
 
 
-def _fitted(outfit: Outfit, places: dict[str, Path]) -> _Fitted:
+def _fitted(requirements: Requirements, places: dict[str, Path]) -> _Fitted:
     """Raises Unfit, with everything in which this host differs from the run's."""
-    os.environ.update({name: str(places[sha]) for name, sha in outfit.variables.items()})
+    os.environ.update({name: str(places[sha]) for name, sha in requirements.variables.items()})
     try:
-        profiles = {p.name: p for p in select_profiles(list(outfit.bases))}
-        machines = [_machine(kit, places) for kit in (outfit.recorder, outfit.judge) if kit]
+        profiles = {p.name: p for p in select_profiles(list(requirements.bases))}
+        machines = [_machine(kit, places) for kit in (requirements.recorder, requirements.judge) if kit]
         pins = host_pins(machines, list(profiles.values()))
     except PowercutError as e:
         raise Unfit(e.what, e.next_step) from e
-    of_run = {name: outfit.pins.get(name, "") for name in pins}
+    of_run = {name: requirements.pins.get(name, "") for name in pins}
     if differ := differences(of_run, pins, "in the run", "there"):
         raise Unfit(f"it differs from the run in {differ}", "give every worker what the run's host has")
-    recorder = _kit(outfit.recorder, places)
-    judge = _kit(outfit.judge, places) if outfit.judge else recorder
+    recorder = _kit(requirements.recorder, places)
+    judge = _kit(requirements.judge, places) if requirements.judge else recorder
     folder = OwnedFolder("powercut-worker-")
     packed, bases = {}, {}
-    for name, sha in outfit.bases.items():
+    for name, sha in requirements.bases.items():
         packed[name] = places[sha]
         image = folder.path / f"{name.replace('/', '-')}.base.img"
         bases[name] = unpack(places[sha], image, profiles[name].size_bytes)
-    return _Fitted(outfit, Kits(recorder, judge, ""), profiles, packed, bases, folder)
+    return _Fitted(requirements, Kits(recorder, judge, ""), profiles, packed, bases, folder)
 
 
 def _machine(kit: KitSpec, places: dict[str, Path]) -> Machine:
@@ -318,7 +318,7 @@ def _kit(kit: KitSpec, places: dict[str, Path]) -> GuestKit:
 
 
 class Relay:
-    """Progress of one errand, sent to the run in notes. Thread-safe."""
+    """Progress of one job, sent to the run in notes. Thread-safe."""
 
     def __init__(self, number: int, send: Send) -> None:
         self._lock = threading.Lock()

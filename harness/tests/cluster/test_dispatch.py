@@ -12,23 +12,23 @@ import pytest
 from harness.cases.casework import EnoughDone
 from harness.cases.pins import source_hash
 from harness.cluster import dispatch
-from harness.cluster.crowd import Answer, Event, Member, Said
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import (
+    Blob,
     BusyElsewhere,
     Done,
-    Errand,
+    Job,
     KitSpec,
     Lacking,
     Note,
     NotFitted,
-    Outfit,
-    Parcel,
-    Part,
+    Payload,
+    Requirements,
     Unfit,
     decode,
     encode,
 )
+from harness.cluster.worker_pool import Answer, ClusterWorker, Event, Said
 from harness.errors import ClusterGone
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState, Judgement, Workload
@@ -48,12 +48,12 @@ def case_of(workload: str) -> CaseId:
     return CaseId("ext4", "ordered", workload)
 
 
-def decided(errand: Errand, judgement: Judgement = KEPT) -> Done:
+def decided(job: Job, judgement: Judgement = KEPT) -> Done:
     """A case that was recorded and has one state."""
-    info = CaseInfo(errand.case, generated=1, distinct=1, log_hash=f"log of {errand.case}")
+    info = CaseInfo(job.case, generated=1, distinct=1, log_hash=f"log of {job.case}")
     record = CaseRecord(info, CaseStatus.DONE, "", 1.0)
     rows = CaseRows(record, (JudgedState(CrashState(0), "h", judgement),))
-    return Done(Parcel(rows), {"recorded": 1, "states": 1}, {"recorded": 1, "states": 1})
+    return Done(Payload(rows), {"recorded": 1, "states": 1}, {"recorded": 1, "states": 1})
 
 
 @dataclass
@@ -70,63 +70,63 @@ class Process:
     unfit: Exception | None = None
     mute: bool = False
     fitted: bool = False
-    has: list[Errand] = field(default_factory=list)
+    has: list[Job] = field(default_factory=list)
 
 
-class FakeCrowd:
+class FakePool:
     """Workers that answer at once, in the order in which they were asked."""
 
-    description = "a crowd"
+    description = "a pool"
 
     def __init__(self, **workers: Process) -> None:
-        self.workers = workers
-        self.stores: dict[str, set[str]] = defaultdict(set)  # parts, by host
+        self.processes = workers
+        self.stores: dict[str, set[str]] = defaultdict(set)  # blobs, by host
         self.sent: list[tuple[str, str]] = []
         self.worked: list[tuple[str, str]] = []
         self.forgotten: set[int] = set()
         self.dismissed: list[str] = []
         self._events: list[Event] = []
         self._tickets = 0
-        self.then: Callable[[FakeCrowd], None] = lambda crowd: None
+        self.then: Callable[[FakePool], None] = lambda pool: None
         """Called each time it is waited for what happens."""
 
-    def members(self) -> dict[str, Member]:
-        return {a: Member(a, f"worker {a}", w.slots) for a, w in self.workers.items()}
+    def workers(self) -> dict[str, ClusterWorker]:
+        return {a: ClusterWorker(a, f"worker {a}", w.slots) for a, w in self.processes.items()}
 
     def ticket(self) -> int:
         self._tickets += 1
         return self._tickets
 
     def identify(self, ticket: int, address: str) -> None:
-        worker = self.workers[address]
+        worker = self.processes[address]
         if worker.mute:
             return
         told = {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
         self._events.append(Answer(ticket, told))
 
-    def fit(self, ticket: int, address: str, outfit: bytes) -> None:
-        worker = self.workers[address]
+    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
+        worker = self.processes[address]
         if worker.unfit:
             self._events.append(Answer(ticket, error=worker.unfit))
             return
-        wanted = {part.sha256 for part in decode(outfit, Outfit).parts}
+        wanted = {blob.sha256 for blob in decode(requirements, Requirements).blobs}
         lacking = sorted(wanted - self.stores[worker.host])
         worker.fitted = not lacking
         self._events.append(Answer(ticket, encode(Lacking(tuple(lacking)))))
 
-    def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
-        host = self.workers[address].host
+    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
+        host = self.processes[address].host
         self.sent.append((host, sha256))
         self.stores[host].add(sha256)
         self._events.append(Answer(ticket))
 
-    def work(self, ticket: int, address: str, errand: bytes) -> None:
-        message = decode(errand, Errand)
+    def work(self, ticket: int, address: str, job: bytes) -> None:
+        message = decode(job, Job)
         name = message.case.workload
         self.worked.append((address, name))
-        if address not in self.workers:  # it went, and nobody has noticed yet
+        if address not in self.processes:  # it went, and nobody has noticed yet
             return
-        worker = self.workers[address]
+        worker = self.processes[address]
         worker.has.append(message)
         if not worker.fitted:
             self._events.append(Answer(ticket, error=NotFitted(f"{worker.number}")))
@@ -181,14 +181,14 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
         yield made
 
 
-def work(
-    store: RunStore, crowd: FakeCrowd, *names: str, plan: Plan | None = None, recorded: str = ""
-) -> Told:
+def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None, recorded: str = "") -> Told:
     told = Told()
     plan = plan or Plan(configurations=["ext4/ordered"], workloads=list(names))
-    part = Part("p" * 64, "a part", "/nowhere")
-    outfit = Outfit("run", plan, KIT, None, {}, {}, (part,), {"powercut": "1.0"})
-    made = Dispatch(plan, store, told, crowd, outfit, {part.sha256: Path("/nowhere")}, {}, lambda case: None)
+    blob = Blob("p" * 64, "a blob", "/nowhere")
+    requirements = Requirements("run", plan, KIT, None, {}, {}, (blob,), {"powercut": "1.0"})
+    made = Dispatch(
+        plan, store, told, pool, requirements, {blob.sha256: Path("/nowhere")}, {}, lambda case: None
+    )
     made._clock = told.clock
     made._staffed = 0.0
     workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names]
@@ -204,13 +204,13 @@ def status(store: RunStore, workload: str) -> tuple[CaseStatus, str]:
 
 def test_every_case_is_decided_once_and_in_the_order_of_the_plan(store: RunStore) -> None:
     names = [f"w{i}" for i in range(9)]
-    crowd = FakeCrowd(a=Process(slots=2), b=Process())
-    told = work(store, crowd, *names, "no-program")
+    pool = FakePool(a=Process(slots=2), b=Process())
+    told = work(store, pool, *names, "no-program")
     assert [r.case.workload for r in store.cases()] == [*names, "no-program"]
     assert {status(store, n) for n in names} == {(CaseStatus.DONE, "")}
     assert status(store, "no-program") == (CaseStatus.NOT_RUN, "there is no program")
-    assert sorted(w for _, w in crowd.worked) == names, "each was given out once"
-    assert {a for a, _ in crowd.worked} == {"a", "b"}
+    assert sorted(w for _, w in pool.worked) == names, "each was given out once"
+    assert {a for a, _ in pool.worked} == {"a", "b"}
     assert not any(told.left.values())
     record = store.case(case_of("w0"))
     assert record is not None
@@ -218,11 +218,11 @@ def test_every_case_is_decided_once_and_in_the_order_of_the_plan(store: RunStore
 
 
 def test_a_host_gets_a_part_once_and_one_that_has_it_gets_none(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process("one"), b=Process("one"), c=Process("two"), d=Process("three"))
-    crowd.stores["three"].add("p" * 64)
-    work(store, crowd, *[f"w{i}" for i in range(40)])
-    assert sorted(crowd.sent) == [("one", "p" * 64), ("two", "p" * 64)]
-    assert {a for a, _ in crowd.worked} == {"a", "b", "c", "d"}
+    pool = FakePool(a=Process("one"), b=Process("one"), c=Process("two"), d=Process("three"))
+    pool.stores["three"].add("p" * 64)
+    work(store, pool, *[f"w{i}" for i in range(40)])
+    assert sorted(pool.sent) == [("one", "p" * 64), ("two", "p" * 64)]
+    assert {a for a, _ in pool.worked} == {"a", "b", "c", "d"}
 
 
 def test_what_waits_at_a_worker_that_goes_is_not_held_against_the_case(
@@ -231,32 +231,32 @@ def test_what_waits_at_a_worker_that_goes_is_not_held_against_the_case(
     """Dask holds it against both: a case could be given up that no worker had begun."""
     monkeypatch.setattr(dispatch, "STRIKES", 1)
 
-    def die(crowd: FakeCrowd) -> None:
-        if "a" in crowd.workers and len(crowd.workers["a"].has) == 2:
-            del crowd.workers["a"]
-            crowd.workers["b"] = Process()
+    def die(pool: FakePool) -> None:
+        if "a" in pool.processes and len(pool.processes["a"].has) == 2:
+            del pool.processes["a"]
+            pool.processes["b"] = Process()
 
-    crowd = FakeCrowd(a=Process(holds=lambda _: True))
-    crowd.then = die
-    told = work(store, crowd, "begun", "waits", "other")
+    pool = FakePool(a=Process(holds=lambda _: True))
+    pool.then = die
+    told = work(store, pool, "begun", "waits", "other")
     assert status(store, "begun")[0] is CaseStatus.UNKNOWN
     assert status(store, "waits")[0] is status(store, "other")[0] is CaseStatus.DONE
-    assert [w for a, w in crowd.worked if a == "a"] == ["begun", "waits"]
+    assert [w for a, w in pool.worked if a == "a"] == ["begun", "waits"]
     assert not any(told.left.values())
 
 
 def test_a_case_that_loses_three_workers_is_unknown_and_says_what_was_seen(store: RunStore) -> None:
-    class Killed(FakeCrowd):
-        def work(self, ticket: int, address: str, errand: bytes) -> None:
-            if decode(errand, Errand).case.workload == "bad":
+    class Killed(FakePool):
+        def work(self, ticket: int, address: str, job: bytes) -> None:
+            if decode(job, Job).case.workload == "bad":
                 self.worked.append((address, "bad"))
-                del self.workers[address]
-                self.workers[f"{address}+"] = Process()
+                del self.processes[address]
+                self.processes[f"{address}+"] = Process()
             else:
-                super().work(ticket, address, errand)
+                super().work(ticket, address, job)
 
-    crowd = Killed(a=Process(), b=Process())
-    told = work(store, crowd, "v", "bad", "w")
+    pool = Killed(a=Process(), b=Process())
+    told = work(store, pool, "v", "bad", "w")
     assert status(store, "v")[0] is status(store, "w")[0] is CaseStatus.DONE
     code, why = status(store, "bad")
     assert code is CaseStatus.UNKNOWN
@@ -266,61 +266,61 @@ def test_a_case_that_loses_three_workers_is_unknown_and_says_what_was_seen(store
 
 
 def test_what_a_worker_raises_costs_a_case_and_no_other(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process(fails={"bad": RuntimeError("a defect")}))
-    work(store, crowd, "bad", "v", "w")
+    pool = FakePool(a=Process(fails={"bad": RuntimeError("a defect")}))
+    work(store, pool, "bad", "v", "w")
     assert status(store, "v")[0] is status(store, "w")[0] is CaseStatus.DONE
     assert status(store, "bad")[0] is CaseStatus.UNKNOWN
     assert status(store, "bad")[1].count("RuntimeError: a defect") == 3
 
 
 def test_another_version_is_left_out_by_name_with_both_versions(store: RunStore) -> None:
-    crowd = FakeCrowd(old=Process(identity={"powercut": "0.9", "source": "f" * 64}), good=Process())
-    told = work(store, crowd, "v", "w")
-    assert {a for a, _ in crowd.worked} == {"good"}
+    pool = FakePool(old=Process(identity={"powercut": "0.9", "source": "f" * 64}), good=Process())
+    told = work(store, pool, "v", "w")
+    assert {a for a, _ in pool.worked} == {"good"}
     (line,) = [s for s in told.said if "worker old is left out" in s]
     assert "0.9 (source ffffffffffff)" in line
     assert f"1.0 (source {OWN['source'][:12]})" in line
 
 
 def test_a_run_ends_if_every_worker_is_left_out(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process(unfit=Unfit("it has another e2fsck")))
+    pool = FakePool(a=Process(unfit=Unfit("it has another e2fsck")))
     with pytest.raises(ClusterGone, match="every worker"):
-        work(store, crowd, "w")
+        work(store, pool, "w")
     assert status(store, "w")[0] is CaseStatus.PLANNED, "it can be resumed"
 
 
 def test_a_worker_whose_guests_do_not_come_up_is_left_out_and_its_case_comes_back(store: RunStore) -> None:
     """It would make every case UNKNOWN, faster than the others decide them."""
-    crowd = FakeCrowd(a=Process(fails_all=Unfit("3 guests did not come up")), b=Process())
-    told = work(store, crowd, *"vwxyz")
+    pool = FakePool(a=Process(fails_all=Unfit("3 guests did not come up")), b=Process())
+    told = work(store, pool, *"vwxyz")
     assert {status(store, n)[0] for n in "vwxyz"} == {CaseStatus.DONE}
-    assert crowd.dismissed == ["a"]
+    assert pool.dismissed == ["a"]
     assert any("worker a is left out: 3 guests did not come up" in s for s in told.said)
 
 
 def test_a_worker_that_forgot_the_outfit_gets_it_again(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process())
+    pool = FakePool(a=Process())
 
-    def forget(crowd: FakeCrowd) -> None:
-        if len(crowd.worked) == 1:
-            crowd.workers["a"].fitted = False
+    def forget(pool: FakePool) -> None:
+        if len(pool.worked) == 1:
+            pool.processes["a"].fitted = False
 
-    crowd.then = forget
-    work(store, crowd, *"vwx")
+    pool.then = forget
+    work(store, pool, *"vwx")
     assert {status(store, n)[0] for n in "vwx"} == {CaseStatus.DONE}
 
 
 def test_a_worker_of_another_run_is_asked_again(store: RunStore) -> None:
-    crowd, waited = FakeCrowd(a=Process(unfit=BusyElsewhere("it works for the run other"))), False
+    pool, waited = FakePool(a=Process(unfit=BusyElsewhere("it works for the run other"))), False
 
-    def end(crowd: FakeCrowd) -> None:
+    def end(pool: FakePool) -> None:
         nonlocal waited
         if waited:
-            crowd.workers["a"].unfit = None
+            pool.processes["a"].unfit = None
         waited = True
 
-    crowd.then = end
-    told = work(store, crowd, "w")
+    pool.then = end
+    told = work(store, pool, "w")
     assert status(store, "w")[0] is CaseStatus.DONE
     assert sum("it works for the run other" in s for s in told.said) == 1
 
@@ -329,20 +329,20 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "SILENT_S", 100.0)
-    crowd = FakeCrowd(a=Process(holds=lambda _: True))
+    pool = FakePool(a=Process(holds=lambda _: True))
 
-    def late(crowd: FakeCrowd) -> None:
-        if crowd.dismissed and "b" not in crowd.workers:
-            crowd.workers["b"] = Process()
-            for errand in crowd.workers["a"].has:
-                ticket = errand.number
-                crowd.answer(Answer(ticket, encode(decided(errand, broken()))))
-                crowd.answer(Said(encode(Note(ticket, ["too late"]))))
+    def late(pool: FakePool) -> None:
+        if pool.dismissed and "b" not in pool.processes:
+            pool.processes["b"] = Process()
+            for job in pool.processes["a"].has:
+                ticket = job.number
+                pool.answer(Answer(ticket, encode(decided(job, broken()))))
+                pool.answer(Said(encode(Note(ticket, ["too late"]))))
 
-    crowd.then = late
-    crowd.workers["c"] = Process(holds=lambda _: False, unfit=BusyElsewhere("busy"))
-    told = work(store, crowd, "v", "w")
-    assert crowd.dismissed == ["a"]
+    pool.then = late
+    pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyElsewhere("busy"))
+    told = work(store, pool, "v", "w")
+    assert pool.dismissed == ["a"]
     assert "too late" not in told.said
     assert not store.findings(), "the late answers were not stored"
     assert {status(store, n)[0] for n in "vw"} == {CaseStatus.DONE}
@@ -351,24 +351,24 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
 def test_a_worker_that_never_answers_is_left_out(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose only worker hung before its first case waited for it without a word, and without end."""
     monkeypatch.setattr(dispatch, "SILENT_S", 600.0)
-    crowd, looks = FakeCrowd(a=Process(mute=True)), 0
+    pool, looks = FakePool(a=Process(mute=True)), 0
 
-    def count(crowd: FakeCrowd) -> None:
+    def count(pool: FakePool) -> None:
         nonlocal looks
         looks += 1
         assert looks < 10_000
 
-    crowd.then = count
+    pool.then = count
     with pytest.raises(ClusterGone, match="every worker was refused"):
-        work(store, crowd, "w")
-    assert crowd.dismissed == ["a"]
+        work(store, pool, "w")
+    assert pool.dismissed == ["a"]
 
 
 def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> None:
-    class Broken(FakeCrowd):
-        def work(self, ticket: int, address: str, errand: bytes) -> None:
+    class Broken(FakePool):
+        def work(self, ticket: int, address: str, job: bytes) -> None:
             self.worked.append((address, ""))
-            self.answer(Answer(ticket, encode(decided(decode(errand, Errand), broken()))))
+            self.answer(Answer(ticket, encode(decided(decode(job, Job), broken()))))
 
     plan = Plan(configurations=["ext4/ordered"], workloads=list("vwxyz"), max_failures=1)
     with pytest.raises(EnoughDone, match="1 case failed"):
@@ -377,21 +377,21 @@ def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> Non
 
 
 def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStore) -> None:
-    crowd, lives = FakeCrowd(a=Process(holds=lambda _: True)), 2
+    pool, lives = FakePool(a=Process(holds=lambda _: True)), 2
 
-    def then(crowd: FakeCrowd) -> None:
+    def then(pool: FakePool) -> None:
         nonlocal lives
-        if "a" in crowd.workers and crowd.worked:
-            number = crowd.workers["a"].has[0].number
-            crowd.answer(Said(encode(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))))
-            crowd.workers["b"] = Process()
-            crowd.workers["a"].holds = lambda _: False
+        if "a" in pool.processes and pool.worked:
+            number = pool.processes["a"].has[0].number
+            pool.answer(Said(encode(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))))
+            pool.processes["b"] = Process()
+            pool.processes["a"].holds = lambda _: False
             lives -= 1
             if not lives:
-                del crowd.workers["a"]
+                del pool.processes["a"]
 
-    crowd.then = then
-    told = work(store, crowd, "w")
+    pool.then = then
+    told = work(store, pool, "w")
     assert status(store, "w")[0] is CaseStatus.DONE
     assert not any(told.left.values())
 
@@ -406,17 +406,17 @@ def test_a_resumed_run_sends_what_is_open_with_its_recording_and_leaves_the_rest
         for file in ("log.zst", "history.json"):
             (folder / file).write_text(f"{file} of {name}")
     before = store.rows_of(case_of("done"))
-    crowd = FakeCrowd(a=Process())
-    work(store, crowd, "done", "open", "new")
+    pool = FakePool(a=Process())
+    work(store, pool, "done", "open", "new")
     assert store.rows_of(case_of("done")) == before
-    by_name = {e.case.workload: e for e in crowd.workers["a"].has}
+    by_name = {e.case.workload: e for e in pool.processes["a"].has}
     assert set(by_name) == {"open", "new"}
-    assert by_name["open"].parcel.files == {
+    assert by_name["open"].payload.files == {
         "log.zst": b"log.zst of open",
         "history.json": b"history.json of open",
     }
-    assert by_name["open"].parcel.rows is not None
-    assert by_name["new"].parcel == Parcel()
+    assert by_name["open"].payload.rows is not None
+    assert by_name["new"].payload == Payload()
     record = store.case(case_of("open"))
     assert record is not None
     assert (record.status, record.info.left_at) == (CaseStatus.DONE, ""), "the recording is here"
@@ -424,10 +424,10 @@ def test_a_resumed_run_sends_what_is_open_with_its_recording_and_leaves_the_rest
 
 
 def test_the_text_of_a_workload_travels_and_the_name_of_a_generated_one(store: RunStore) -> None:
-    crowd = FakeCrowd(a=Process())
+    pool = FakePool(a=Process())
     generated = "ace-creat.foo+fsync.foo"
-    work(store, crowd, "mine", generated)
-    sent = {e.case.workload: e.workload for e in crowd.workers["a"].has}
+    work(store, pool, "mine", generated)
+    sent = {e.case.workload: e.workload for e in pool.processes["a"].has}
     mine = sent["mine"]
     assert isinstance(mine, Workload)
     assert mine == replace(Workload("mine", "", (parse_operation("sync"),)), files={})

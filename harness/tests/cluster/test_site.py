@@ -1,4 +1,4 @@
-"""What a worker's process keeps between cases; with crews that boot no guest."""
+"""What a worker's process keeps between cases; with slots that boot no guest."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any, cast
 import pytest
 
 from harness.cluster import site
+from harness.cluster.blobs import keep
 from harness.cluster.messages import (
+    Blob,
     BusyElsewhere,
-    Errand,
+    Job,
     KitSpec,
     Lacking,
     Note,
     NotFitted,
-    Outfit,
-    Parcel,
-    Part,
+    Payload,
+    Requirements,
     Unfit,
     decode,
 )
-from harness.cluster.parts import keep
 from harness.cluster.site import Relay, Site
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
@@ -38,53 +38,53 @@ KERNEL = b"a kernel"
 SHA = hashlib.sha256(KERNEL).hexdigest()
 
 
-def outfit(run: str, path: str = "/nowhere") -> Outfit:
+def requirements(run: str, path: str = "/nowhere") -> Requirements:
     plan = Plan(configurations=["ext4/ordered"], workloads=["w"])
     kit = KitSpec("qemu", "tcg", SHA, SHA)
-    return Outfit(run, plan, kit, None, {}, {}, (Part(SHA, "kernel", path),), {})
+    return Requirements(run, plan, kit, None, {}, {}, (Blob(SHA, "kernel", path),), {})
 
 
-def errand(run: str) -> Errand:
-    return Errand(run, 1, CaseId("ext4", "ordered", "w"), "w")
+def job(run: str) -> Job:
+    return Job(run, 1, CaseId("ext4", "ordered", "w"), "w")
 
 
-class FakeCrew:
+class FakeSlot:
     """Waits, if it is to, until it is let go or closed."""
 
-    made: list[FakeCrew]
+    made: list[FakeSlot]
     hold: threading.Event
 
     def __init__(self, fitted: Any, number: int) -> None:
-        self.run, self.closed, self.works = fitted.outfit.run, threading.Event(), threading.Event()
+        self.run, self.closed, self.works = fitted.requirements.run, threading.Event(), threading.Event()
         self.made.append(self)
 
-    def work(self, errand: Errand, progress: Relay) -> Parcel:
+    def work(self, job: Job, progress: Relay) -> Payload:
         self.works.set()
         while not self.hold.wait(0.01):
             if self.closed.is_set():
                 raise RuntimeError("closed")
-        return Parcel()
+        return Payload()
 
     def close(self) -> None:
         self.closed.set()
 
 
 @pytest.fixture
-def crews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeCrew]:
-    class Crew(FakeCrew):
+def slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeSlot]:
+    class Slot(FakeSlot):
         hold = threading.Event()
 
-    Crew.made = []
+    Slot.made = []
 
-    def fitted(asked: Outfit, places: dict[str, Path]) -> Any:
+    def fitted(asked: Requirements, places: dict[str, Path]) -> Any:
         assert places[SHA].read_bytes() == KERNEL
-        return SimpleNamespace(outfit=asked, folder=SimpleNamespace(remove=lambda: None))
+        return SimpleNamespace(requirements=asked, folder=SimpleNamespace(remove=lambda: None))
 
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(site, "Crew", Crew)
+    monkeypatch.setattr(site, "Slot", Slot)
     monkeypatch.setattr(site, "_fitted", fitted)
-    Crew.hold.set()
-    return Crew
+    Slot.hold.set()
+    return Slot
 
 
 def until(is_so: Callable[[], object]) -> None:
@@ -94,87 +94,87 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_what_a_host_lacks_is_told_and_what_it_has_is_used(crews: type[FakeCrew], tmp_path: Path) -> None:
+def test_what_a_host_lacks_is_told_and_what_it_has_is_used(slots: type[FakeSlot], tmp_path: Path) -> None:
     """A file at the run's own path counts only if it holds the same."""
     mine = Site()
     other = tmp_path / "kernel"
     other.write_bytes(b"another kernel")
-    assert mine.fit(outfit("a", str(other))) == Lacking((SHA,))
+    assert mine.fit(requirements("a", str(other))) == Lacking((SHA,))
     with pytest.raises(NotFitted):
-        mine.work(errand("a"), lambda note: None)
+        mine.work(job("a"), lambda note: None)
     other.write_bytes(KERNEL)
-    assert Site().fit(outfit("a", str(other))) == Lacking()
+    assert Site().fit(requirements("a", str(other))) == Lacking()
     keep(SHA, KERNEL)
-    assert mine.fit(outfit("a")) == Lacking()
-    assert mine.work(errand("a"), lambda note: None).parcel == Parcel()
+    assert mine.fit(requirements("a")) == Lacking()
+    assert mine.work(job("a"), lambda note: None).payload == Payload()
 
 
-def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(crews: type[FakeCrew]) -> None:
+def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(slots: type[FakeSlot]) -> None:
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(outfit("a"))
+    mine.fit(requirements("a"))
     for _ in range(3):
-        mine.work(errand("a"), lambda note: None)
-    (crew,) = crews.made
+        mine.work(job("a"), lambda note: None)
+    (slot,) = slots.made
     mine.dismiss("another run")
-    assert not crew.closed.is_set()
+    assert not slot.closed.is_set()
     mine.dismiss("a")
-    assert crew.closed.is_set()
+    assert slot.closed.is_set()
     with pytest.raises(NotFitted):
-        mine.work(errand("a"), lambda note: None)
+        mine.work(job("a"), lambda note: None)
 
 
-def test_it_works_for_one_run_at_a_time(crews: type[FakeCrew]) -> None:
+def test_it_works_for_one_run_at_a_time(slots: type[FakeSlot]) -> None:
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(outfit("a"))
-    crews.hold.clear()
-    at_work = threading.Thread(target=mine.work, args=[errand("a"), lambda note: None])
+    mine.fit(requirements("a"))
+    slots.hold.clear()
+    at_work = threading.Thread(target=mine.work, args=[job("a"), lambda note: None])
     at_work.start()
-    until(lambda: crews.made and crews.made[0].works.is_set())
+    until(lambda: slots.made and slots.made[0].works.is_set())
     with pytest.raises(BusyElsewhere, match="the run a"):
-        mine.fit(outfit("b"))
-    assert mine.fit(outfit("a")) == Lacking(), "it has its outfit"
-    crews.hold.set()
+        mine.fit(requirements("b"))
+    assert mine.fit(requirements("a")) == Lacking(), "it has its requirements"
+    slots.hold.set()
     at_work.join()
-    assert mine.fit(outfit("b")) == Lacking()
-    assert crews.made[0].closed.is_set(), "the guests of a run that has nothing to do make room"
-    assert mine.work(errand("b"), lambda note: None).parcel == Parcel()
+    assert mine.fit(requirements("b")) == Lacking()
+    assert slots.made[0].closed.is_set(), "the guests of a run that has nothing to do make room"
+    assert mine.work(job("b"), lambda note: None).payload == Payload()
 
 
-def test_what_is_at_work_ends_when_the_run_dismisses_it(crews: type[FakeCrew]) -> None:
+def test_what_is_at_work_ends_when_the_run_dismisses_it(slots: type[FakeSlot]) -> None:
     keep(SHA, KERNEL)
     mine, raised = Site(), cast(list[BaseException], [])
-    mine.fit(outfit("a"))
-    crews.hold.clear()
+    mine.fit(requirements("a"))
+    slots.hold.clear()
 
     def work() -> None:
         try:
-            mine.work(errand("a"), lambda note: None)
+            mine.work(job("a"), lambda note: None)
         except RuntimeError as e:
             raised.append(e)
 
     at_work = threading.Thread(target=work)
     at_work.start()
-    until(lambda: crews.made and crews.made[0].works.is_set())
+    until(lambda: slots.made and slots.made[0].works.is_set())
     mine.dismiss("a")
     at_work.join(DEADLINE_S)
     assert raised
-    crews.hold.set()
-    mine.fit(outfit("b"))
-    mine.work(errand("b"), lambda note: None)
-    assert [crew.run for crew in crews.made] == ["a", "b"], "a crew that was dismissed is not used again"
+    slots.hold.set()
+    mine.fit(requirements("b"))
+    mine.work(job("b"), lambda note: None)
+    assert [slot.run for slot in slots.made] == ["a", "b"], "a slot that was dismissed is not used again"
 
 
 def test_guests_are_ended_once_a_killed_run_says_nothing_more(
-    crews: type[FakeCrew], monkeypatch: pytest.MonkeyPatch
+    slots: type[FakeSlot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site, "IDLE_S", 0.2)
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(outfit("a"))
-    mine.work(errand("a"), lambda note: None)
-    until(crews.made[0].closed.is_set)
+    mine.fit(requirements("a"))
+    mine.work(job("a"), lambda note: None)
+    until(slots.made[0].closed.is_set)
 
 
 @pytest.mark.parametrize("error", [NeverBoots("3 guests did not come up"), VersionsDiffer("protocol 2")])
@@ -194,16 +194,16 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
     fitted = SimpleNamespace(
         folder=SimpleNamespace(path=tmp_path),
         kits=SimpleNamespace(recorder=kit, judge=kit),
-        plan=outfit("a").plan,
+        plan=requirements("a").plan,
         profiles={profile.name: profile},
         packed={profile.name: tmp_path / "packed"},
         bases={profile.name: tmp_path / "base"},
     )
-    crew = site.Crew(cast(Any, fitted), 1)
+    slot = site.Slot(cast(Any, fitted), 1)
     name = "ace-creat.A_foo+fsync.A_foo"
     with pytest.raises(Unfit, match=error.what):
-        crew.work(Errand("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
-    crew.close()
+        slot.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
+    slot.close()
 
 
 def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:

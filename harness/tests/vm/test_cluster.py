@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.cluster.crowd import need_cluster
+from harness.cluster.worker_pool import need_cluster
 from harness.errors import StoreError
 from harness.host.progress import Lines
 from harness.model import CaseId, CrashPoint, CrashState

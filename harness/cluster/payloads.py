@@ -6,16 +6,16 @@ import hashlib
 from dataclasses import replace
 
 from harness.cases.recording import is_kept
-from harness.cluster.messages import Parcel
+from harness.cluster.messages import Payload
 from harness.errors import StoreError
 from harness.host.files import write_atomically
 from harness.model import CaseId
 from harness.store import RunStore
 
 
-def parcel_of(store: RunStore, case: CaseId, *, files: bool) -> Parcel:
+def payload_of(store: RunStore, case: CaseId, *, files: bool) -> Payload:
     """What a run directory holds of a case; with `files`, its recording too, if there is one."""
-    return Parcel(store.rows_of(case), files_of(store, case) if files else {})
+    return Payload(store.rows_of(case), files_of(store, case) if files else {})
 
 
 def files_of(store: RunStore, case: CaseId) -> dict[str, bytes]:
@@ -25,14 +25,14 @@ def files_of(store: RunStore, case: CaseId) -> dict[str, bytes]:
     return {f.name: f.read_bytes() for f in store.layout.case(case).files if f.exists()}
 
 
-def put_files(store: RunStore, case: CaseId, parcel: Parcel) -> None:
+def put_files(store: RunStore, case: CaseId, payload: Payload) -> None:
     """Put a recording into the run directory; the history last, which says that the rest is there. Raises
     StoreError for a file that is not what the rows say, OSError.
     """
-    hashes = parcel.rows.record.info.files if parcel.rows else {}
+    hashes = payload.rows.record.info.files if payload.rows else {}
     folder = store.case_directory(case)
     for file in store.layout.case(case).files:
-        data = parcel.files.get(file.name)
+        data = payload.files.get(file.name)
         if data is None:
             continue
         if hashes.get(file.name, "") not in ("", hashlib.sha256(data).hexdigest()):
@@ -40,14 +40,14 @@ def put_files(store: RunStore, case: CaseId, parcel: Parcel) -> None:
         write_atomically(folder / file.name, data)
 
 
-def adopt(store: RunStore, case: CaseId, parcel: Parcel, worker: str) -> None:
+def adopt(store: RunStore, case: CaseId, payload: Payload, worker: str) -> None:
     """Take over a case that a worker has decided. Where its recording stayed with the worker, the run says
-    so. Raises StoreError for a parcel of another case or recording.
+    so. Raises StoreError for a payload of another case or recording.
     """
-    if parcel.rows is None or parcel.rows.case != case:
+    if payload.rows is None or payload.rows.case != case:
         raise StoreError(f"{worker} sent something else than {case}")
-    put_files(store, case, parcel)
-    rows, info = parcel.rows, parcel.rows.record.info
+    put_files(store, case, payload)
+    rows, info = payload.rows, payload.rows.record.info
     if info.log_hash and not is_kept(case, store.layout):
         left = replace(info, files={}, left_at=worker)
         rows = replace(rows, record=replace(rows.record, info=left))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from harness.cases.fsck_reads import find_library
-from harness.cluster.messages import KitSpec, Outfit, Part
+from harness.cluster.messages import Blob, KitSpec, Requirements
 from harness.errors import PowercutError
 from harness.guests.built import BUILT_PARTS
 from harness.guests.kits import Kits
@@ -39,56 +39,56 @@ case.
 """
 
 
-def outfit_of(
+def requirements_of(
     run: str, plan: Plan, kits: Kits, bases: Mapping[str, Path], pins: Mapping[str, str]
-) -> tuple[Outfit, dict[str, Path]]:
-    """The outfit of a run, and its parts' files by their hashes. `bases`: packed. Raises EnvironmentLacks for
-    a built part that is missing.
+) -> tuple[Requirements, dict[str, Path]]:
+    """The requirements of a run, and its blobs' files by their hashes. `bases`: packed. Raises
+    EnvironmentLacks for a built part that is missing.
     """
-    parts: dict[str, Part] = {}
+    blobs: dict[str, Blob] = {}
 
-    def part(path: Path, what: str) -> str:
+    def blob(path: Path, what: str) -> str:
         sha = file_hash(path)
-        parts.setdefault(sha, Part(sha, what, str(path.resolve())))
+        blobs.setdefault(sha, Blob(sha, what, str(path.resolve())))
         return sha
 
     def kit(of: GuestKit) -> KitSpec:
         name = of.machine.name
         kernel, archive = (
-            part(of.kernel_image, f"kernel for {name}"),
-            part(of.initramfs, f"initramfs for {name}"),
+            blob(of.kernel_image, f"kernel for {name}"),
+            blob(of.initramfs, f"initramfs for {name}"),
         )
         return KitSpec(name, of.machine.accel, kernel, archive)
 
-    outfit = Outfit(
+    requirements = Requirements(
         run=run,
         plan=msgspec.structs.replace(plan, **_OF_ONE_CASE),
         recorder=kit(kits.recorder),
         judge=None if kits.recorder is kits.judge else kit(kits.judge),
-        bases={name: part(path, f"base image of {name}") for name, path in bases.items()},
-        variables={name: part(find(), name) for name, find in _BUILT.items()},
-        parts=tuple(parts.values()),
+        bases={name: blob(path, f"base image of {name}") for name, path in bases.items()},
+        variables={name: blob(find(), name) for name, find in _BUILT.items()},
+        blobs=tuple(blobs.values()),
         pins=dict(pins),
     )
-    return outfit, {sha: Path(p.path) for sha, p in parts.items()}
+    return requirements, {sha: Path(p.path) for sha, p in blobs.items()}
 
 
-def found(part: Part) -> Path | None:
-    """Where this host has a part: in its cache, or where the run has it. None: nowhere."""
-    kept = cache_dir(FOLDER) / part.sha256
+def found(blob: Blob) -> Path | None:
+    """Where this host has a blob: in its cache, or where the run has it. None: nowhere."""
+    kept = cache_dir(FOLDER) / blob.sha256
     if kept.is_file():
         os.utime(kept)  # in use: `powercut gc` goes by it
         return hold(kept)
-    own = Path(part.path)
+    own = Path(blob.path)
     try:
-        return own if file_hash(own) == part.sha256 else None
+        return own if file_hash(own) == blob.sha256 else None
     except OSError:
         return None
 
 
 def keep(sha256: str, data: bytes) -> None:
-    """Put a part that was sent into this host's cache. Raises PowercutError if it is another one."""
+    """Put a blob that was sent into this host's cache. Raises PowercutError if it is another one."""
     if (told := hashlib.sha256(data).hexdigest()) != sha256:
-        raise PowercutError(f"a part was changed on its way: sha256 {sha256} expected, {told} found")
+        raise PowercutError(f"a blob was changed on its way: sha256 {sha256} expected, {told} found")
     write_atomically(cache_dir(FOLDER) / sha256, data, mode=PROGRAM_MODE)
     hold(cache_dir(FOLDER) / sha256)

@@ -58,7 +58,7 @@ def warning_of(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterWorker:
     """A worker's process. `name`: for people. `slots`: how many cases it takes at once."""
 
     address: str
@@ -85,7 +85,7 @@ class Said:
 Event = Answer | Said
 
 
-class Crowd(Protocol):
+class WorkerPool(Protocol):
     """Owned by one thread. A *ticket* numbers a question."""
 
     @property
@@ -93,7 +93,7 @@ class Crowd(Protocol):
         """For people: the address, and where its dashboard is."""
         ...
 
-    def members(self) -> dict[str, Member]:
+    def workers(self) -> dict[str, ClusterWorker]:
         """The workers that are there now, by address. Raises ClusterGone."""
         ...
 
@@ -105,15 +105,15 @@ class Crowd(Protocol):
         """Ask for `site.identity`."""
         ...
 
-    def fit(self, ticket: int, address: str, outfit: bytes) -> None:
+    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
         """Ask for `site.fit`."""
         ...
 
-    def give(self, ticket: int, address: str, sha256: str, part: Path) -> None:
-        """Have the worker keep a part (`parts.keep`)."""
+    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
+        """Have the worker keep a blob (`blobs.keep`)."""
         ...
 
-    def work(self, ticket: int, address: str, errand: bytes) -> None:
+    def work(self, ticket: int, address: str, job: bytes) -> None:
         """Ask for `site.work`."""
         ...
 
