@@ -1,0 +1,191 @@
+"""F2FS: areas by the superblock, nodes by their footers, whose data by the addresses in nodes.
+
+From Documentation/filesystems/f2fs.rst and include/linux/f2fs_fs.h (6.12). Little-endian, blocks of 4 KiB.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.blocks.fields import BlockName, Image, Kind, Write, blocks, le, shown_name
+
+_BLOCK = 4096
+_SUPER_AT, _MAGIC = 1024, 0xF2F52010
+_FOOTER_AT, _ADDRESSES_AT = _BLOCK - 24, 360
+_IN_INODE, _IN_DIRECT = 923, 1018
+_FSYNC, _DENTRY, _OFFSET_SHIFT = 0x2, 0x4, 3
+_NAT_ENTRIES, _SIT_ENTRIES = 455, 55
+_INLINE_DATA, _INLINE_DENTRY, _EXTRA = 0x2, 0x4, 0x20
+_S_IFMT, _S_IFDIR = 0xF000, 0x4000
+_NO_ADDRESS = (0, 0xFFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    segment: int
+    checkpoint: int
+    sit: int
+    nat: int
+    ssa: int
+    main: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    entry: int
+    inode: int
+    index: int
+    directory: bool | None
+
+
+def read(image: Image, second_bytes: int) -> F2fs | None:
+    """None if the image holds another format."""
+    data = image.read(_SUPER_AT, 1024)
+    if le(data, 0, 4) != _MAGIC or le(data, 0x10, 4) != 12 or not 0 < le(data, 0x14, 4) < 20:
+        return None
+    places = [le(data, at, 4) for at in (0x4C, 0x50, 0x54, 0x58, 0x5C)]
+    if places != sorted(places) or not places[0]:
+        return None
+    checkpoint, sit, nat, ssa, main = places
+    return F2fs(_Layout(1 << le(data, 0x14, 4), checkpoint, sit, nat, ssa, main, le(data, 0x24, 8)))
+
+
+class F2fs:
+    """See the module."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self._l = layout
+        self._owners: dict[int, list[_Owner]] = {}
+        self._names: dict[int, tuple[str, bool]] = {}
+
+    def learn(self, write: Write) -> None:
+        for at, data in blocks(write, _BLOCK):
+            if at // _BLOCK >= self._l.main and self._is_node(data):
+                self._learn_node(write.entry, data)
+
+    def _learn_node(self, entry: int, data: bytes) -> None:
+        nid, inode = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4)
+        if nid != inode:
+            known = self._names.get(inode)
+            self._own(entry, inode, data, 0, _IN_DIRECT, known[1] if known else None, _node_first(data))
+            return
+        directory = le(data, 0, 2) & _S_IFMT == _S_IFDIR
+        name = shown_name(data[92 : 92 + min(le(data, 88, 4), 255)])
+        self._names[inode] = name, directory
+        if not data[3] & (_INLINE_DATA | _INLINE_DENTRY):
+            skip = le(data, _ADDRESSES_AT, 2) // 4 if data[3] & _EXTRA else 0
+            skip = min(skip, _IN_INODE)
+            at = _ADDRESSES_AT + 4 * skip
+            self._own(entry, inode, data, at, _IN_INODE - skip, directory, 0)
+
+    def _own(
+        self, entry: int, inode: int, data: bytes, at: int, count: int, directory: bool | None, first: int
+    ) -> None:
+        for n in range(count):
+            address = le(data, at + 4 * n, 4)
+            if address not in _NO_ADDRESS and self._l.main <= address < self._l.end:
+                self._owners.setdefault(address, []).append(_Owner(entry, inode, first + n, directory))
+
+    def _is_node(self, data: bytes) -> bool:
+        """Whether a block of the main area has the footer of a node: numbers that fit, and a next block in
+        the main area (f2fs-tools leave that 0).
+        """
+        nid, inode, after = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4), le(data, _BLOCK - 4, 4)
+        limit = (self._l.ssa - self._l.nat) * _NAT_ENTRIES
+        if not (
+            0 < nid < limit and 0 < inode < limit and (not after or self._l.main <= after <= self._l.end)
+        ):
+            return False
+        return nid != inode or le(data, 0, 2) & _S_IFMT != 0
+
+    # --- naming -------------------------------------------------------------------------------
+
+    def name(self, write: Write) -> Iterator[BlockName]:
+        for at, data in blocks(write, _BLOCK):
+            place = at // _BLOCK
+            if place < self._l.main:
+                yield self._area(at, place, data)
+            elif self._is_node(data):
+                yield BlockName(at, len(data), self._node_text(data), Kind.METADATA)
+            else:
+                yield self._main(write.entry, at, data)
+
+    def _area(self, at: int, place: int, data: bytes) -> BlockName:
+        """What lies ahead of the main area: each block's use follows from its place."""
+        layout, size = self._l, len(data)
+        if place < 2:
+            return BlockName(at, size, "superblock" + (", second copy" if place else ""), Kind.RECORD)
+        if place < layout.checkpoint:
+            return BlockName(at, size, "reserved", Kind.METADATA)
+        if place < layout.sit:
+            return self._checkpoint(at, place, data)
+        if place < layout.nat:
+            copy, first = self._pair(place - layout.sit, layout.nat - layout.sit)
+            segment = first * _SIT_ENTRIES
+            text = f"SIT copy {copy}: segments {segment} to {segment + _SIT_ENTRIES - 1}"
+            return BlockName(at, size, text, Kind.METADATA)
+        if place < layout.ssa:
+            segment, offset = divmod(place - layout.nat, layout.segment)
+            nid = (segment // 2 * layout.segment + offset) * _NAT_ENTRIES
+            text = f"NAT copy {segment % 2 + 1}: nodes {nid} to {nid + _NAT_ENTRIES - 1}"
+            return BlockName(at, size, text, Kind.METADATA)
+        return BlockName(at, size, f"SSA: summary of segment {place - layout.ssa}", Kind.METADATA)
+
+    @staticmethod
+    def _pair(offset: int, total: int) -> tuple[int, int]:
+        """SIT's second copy stands behind all of its first."""
+        half = max(total // 2, 1)
+        return offset // half + 1, offset % half
+
+    def _checkpoint(self, at: int, place: int, data: bytes) -> BlockName:
+        pack, offset = divmod(place - self._l.checkpoint, self._l.segment)
+        if _is_checkpoint(data):
+            where = "head" if offset == 0 else "foot"
+            text = f"checkpoint pack {pack + 1}: {where}, version {le(data, 0, 8) & 0xFFFFFFFF}"
+            return BlockName(at, len(data), text, Kind.RECORD)
+        text = f"checkpoint pack {pack + 1}: summaries, orphans or NAT bits, block {offset}"
+        return BlockName(at, len(data), text, Kind.METADATA)
+
+    def _node_text(self, data: bytes) -> str:
+        nid, inode = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4)
+        flag, version = le(data, _FOOTER_AT + 8, 4), le(data, _FOOTER_AT + 12, 8) & 0xFFFFFFFF
+        marks = [word for bit, word in ((_FSYNC, "fsync mark"), (_DENTRY, "dentry mark")) if flag & bit]
+        what = f"inode {self._who(inode)}" if nid == inode else f"node {nid} of inode {self._who(inode)}"
+        return ", ".join([what, f"checkpoint {version}", *marks])
+
+    def _main(self, entry: int, at: int, data: bytes) -> BlockName:
+        owners = self._owners.get(at // _BLOCK, [])
+        # A node is written after the data that it points to: the first owner from then on, else the last.
+        owner = next((o for o in owners if o.entry >= entry), owners[-1] if owners else None)
+        if owner is None:
+            return BlockName(at, len(data), "", Kind.UNKNOWN, sure=False)
+        if owner.directory:
+            text = f"directory {self._who(owner.inode)}, block {owner.index}"
+            return BlockName(at, len(data), text, Kind.METADATA, sure=False)
+        text = f"data of inode {self._who(owner.inode)}, block {owner.index}"
+        return BlockName(at, len(data), text, Kind.DATA, sure=False)
+
+    def _who(self, inode: int) -> str:
+        name = self._names.get(inode, ("", False))[0]
+        return f"{inode} ({name})" if name else str(inode)
+
+
+def _is_checkpoint(data: bytes) -> bool:
+    """Whether the checksum of a checkpoint's head or foot fits: crc32_le, seeded with the magic number
+    (f2fs_crc32).
+    """
+    at = le(data, 0xA4, 4)
+    if not 192 <= at <= _BLOCK - 4 or len(data) < _BLOCK:
+        return False
+    return zlib.crc32(data[:at], _MAGIC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF == le(data, at, 4)
+
+
+def _node_first(data: bytes) -> int:
+    """The first file block that a direct node holds, by its offset among the file's nodes: the first two
+    hang on the inode itself.
+    """
+    offset = le(data, _FOOTER_AT + 8, 4) >> _OFFSET_SHIFT
+    return _IN_INODE + max(offset - 1, 0) * _IN_DIRECT

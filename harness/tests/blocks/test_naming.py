@@ -1,0 +1,228 @@
+"""Names of the blocks of a log: total over any bytes, and right on what was put together by hand."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.blocks import describe, names_of_log
+from harness.blocks.fields import Format, Image, Kind, Write
+from harness.blocks.jbd2 import MAGIC
+from harness.blocks.naming import FORMATS, name_write, share_named
+from harness.blocks.words import extents
+from harness.oracles.pattern import POISON, fill, word
+from harness.writelog import Flush, MarkText, Step, read_log, write_log
+from harness.writelog import Write as Logged
+
+BLOCK = 4096
+MKFS: dict[str, tuple[int, Sequence[str]]] = {
+    "ext4": (32, ["/usr/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "fast_commit"]),
+    "xfs": (300, ["/usr/sbin/mkfs.xfs", "-q", "-f"]),
+    "btrfs": (110, ["/usr/bin/env", "mkfs.btrfs", "-q", "-f"]),
+    "f2fs": (64, ["/usr/bin/env", "mkfs.f2fs", "-q", "-f"]),
+    "nilfs2": (132, ["/usr/bin/env", "mkfs.nilfs2", "-q", "-f"]),
+    "gfs2": (32, ["/usr/bin/env", "mkfs.gfs2", "-q", "-O", "-p", "lock_nolock", "-j", "1", "-J", "8"]),
+}
+
+
+class Memory(Image):
+    """An image in memory: what mkfs wrote, with bytes changed."""
+
+    def __init__(self, blocks: dict[int, bytes]) -> None:
+        super().__init__(Path("/nowhere"))
+        self._blocks = blocks
+
+    def read(self, at: int, length: int) -> bytes:
+        if at < 0 or length <= 0:
+            return b""
+        first, last = at // BLOCK, (at + min(length, 1 << 22) - 1) // BLOCK
+        whole = b"".join(self._blocks.get(n, bytes(BLOCK)) for n in range(first, last + 1))
+        return whole[at - first * BLOCK :][:length]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, bytes]]:
+    """What mkfs of each file system writes: its blocks that are not empty."""
+    found = {}
+    for name, (mib, command) in MKFS.items():
+        file = tmp_path_factory.mktemp("images") / name
+        with file.open("wb") as f:
+            f.truncate(mib << 20)
+        path = "/usr/sbin:/sbin:/usr/bin:/bin"
+        subprocess.run(
+            [*command, str(file)],
+            env={"PATH": path, "BLKID_FILE": "/dev/null"},
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+        with file.open("rb") as f:
+            data = iter(lambda: f.read(BLOCK), b"")
+            found[name] = {n: block for n, block in enumerate(data) if block.strip(b"\0")}
+    return found
+
+
+def form_of(image: Image) -> Format | None:
+    return next((form for read in FORMATS if (form := read(image, 0)) is not None), None)
+
+
+@pytest.mark.parametrize("name", MKFS)
+def test_each_format_knows_its_own_image_and_no_other(name: str, images: dict[str, dict[int, bytes]]) -> None:
+    known = [read(Memory(images[name]), 0) for read in FORMATS]
+    assert [type(form).__name__.lower() for form in known if form is not None] == [name]
+
+
+@pytest.mark.parametrize("name", MKFS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_bytes_raise_and_names_cover_each_write(
+    name: str, images: dict[str, dict[int, bytes]], data: st.DataObject
+) -> None:
+    """Torn images are what there is to name: changed superblocks, cut and changed blocks, at any place."""
+    blocks = dict(images[name])
+    places = sorted(blocks)
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.sampled_from(places[:4]))
+        blocks[place] = changed(data, blocks[place])
+    form = form_of(Memory(blocks))
+    if form is None:
+        return
+    writes = []
+    for entry in range(data.draw(st.integers(1, 6))):
+        block = changed(data, blocks[data.draw(st.sampled_from(places))])
+        sectors = data.draw(st.integers(1, 24))
+        whole = (block * 3)[: sectors * 512]
+        sector = data.draw(st.sampled_from([p * 8 for p in places]) | st.integers(0, 1 << 19))
+        writes.append(Write(entry, sector * 512, whole))
+    for write in writes:
+        form.learn(write)
+    for write in writes:
+        at = write.at
+        for piece in name_write(form, write):
+            assert piece.at == at
+            assert piece.length > 0
+            at += piece.length
+        assert at == write.at + len(write.data)
+
+
+def changed(data: st.DataObject, block: bytes) -> bytes:
+    """A block with words of it replaced, or other bytes behind some sector, as after a torn write."""
+    new = bytearray(block)
+    for _ in range(data.draw(st.integers(0, 6))):
+        at = data.draw(st.integers(0, len(new) - 8))
+        new[at : at + 8] = data.draw(st.sampled_from([b"\0" * 8, b"\xff" * 8, b"\1" * 8, b"\x7f\0\0\0" * 2]))
+    if data.draw(st.booleans()):
+        cut = data.draw(st.integers(0, 7)) * 512
+        new[cut:] = data.draw(st.sampled_from([b"\0", b"\xff", b"\xc0"])) * (len(new) - cut)
+    return bytes(new)
+
+
+@pytest.mark.parametrize("name", ["xfs", "btrfs", "gfs2", "nilfs2"])
+def test_bytes_without_a_magic_number_have_no_sure_name(
+    name: str, images: dict[str, dict[int, bytes]]
+) -> None:
+    form = form_of(Memory(images[name]))
+    assert form is not None
+    for data in (b"\x5a" * BLOCK, bytes(range(256)) * 16):
+        names = [*name_write(form, Write(0, 20000 * BLOCK, data))]
+        assert not any(n.named and n.sure for n in names), names
+
+
+def test_an_xfs_block_that_says_it_is_elsewhere_has_no_sure_name(
+    images: dict[str, dict[int, bytes]],
+) -> None:
+    form = form_of(Memory(images["xfs"]))
+    assert form is not None
+    place, block = next((p, b) for p, b in images["xfs"].items() if b[:4] == b"AB3B")
+    assert [n.sure for n in form.name(Write(0, place * BLOCK, block))] == [True]
+    assert [n.sure for n in form.name(Write(0, (place + 7) * BLOCK, block))] == [False]
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def test_data_says_which_operation_wrote_it_and_where() -> None:
+    block = fill(3, 8192, 1000) + fill(5, 9192, 96) + bytes(3000)
+    found = [(e.start, e.stop, e.writer, e.offset) for e in extents(block)]
+    assert found == [(0, 1000, 3, 8192), (1000, 1096, 5, 9192)]
+
+
+def test_a_last_word_that_was_not_written_whole_is_part_of_its_extent() -> None:
+    assert [(e.start, e.stop) for e in extents(fill(7, 0, 11) + bytes(BLOCK - 11))] == [(0, 11)]
+
+
+def test_one_word_amid_others_is_no_data_of_an_operation() -> None:
+    """Any eight bytes pass for a word once in 65,536 times: an inode table may hold one."""
+    block = b"\x11" * 80 + struct.pack("<Q", word(4, 9)) + b"\x22" * 200
+    assert extents(block) == []
+
+
+def test_a_block_that_mkfs_found_is_told_from_data() -> None:
+    assert [e.writer for e in extents(struct.pack("<Q", word(POISON, 17)) * 512)] == [POISON]
+
+
+# --- a whole log ---------------------------------------------------------------------------------
+
+
+def _log(tmp_path: Path, steps: Sequence[Step]) -> Path:
+    file = tmp_path / "log"
+    write_log(file, steps)
+    return file
+
+
+def _be(*words: int) -> bytes:
+    return struct.pack(f">{len(words)}I", *words)
+
+
+def test_the_copies_in_an_ext4_journal_are_named_after_their_homes(
+    tmp_path: Path, images: dict[str, dict[int, bytes]]
+) -> None:
+    """In a log's own order a copy may stand ahead of its descriptor."""
+    image = tmp_path / "image"
+    with image.open("wb") as f:
+        f.truncate(32 << 20)
+        for place, block in images["ext4"].items():
+            f.seek(place * BLOCK)
+            f.write(block)
+    journal = next(p for p, b in images["ext4"].items() if b[:8] == _be(MAGIC, 4))
+    home = next(n for n in range(64) if "inodes 1 to 16" in _name_at(image, n))
+    table = bytearray(images["ext4"][home])
+    table[256 * 11 : 256 * 11 + 2] = struct.pack("<H", 0x8180)
+    descriptor = _be(MAGIC, 1, 2) + struct.pack(">IHH", home, 0, 0x8) + bytes(16)
+    steps: list[Step] = [
+        MarkText("begin 0"),
+        Logged((journal + 2) * 8, bytes(table)),
+        Logged((journal + 1) * 8, descriptor.ljust(BLOCK, b"\0")),
+        Flush(),
+        Logged((journal + 3) * 8, _be(MAGIC, 2, 2).ljust(BLOCK, b"\0")),
+        Logged(80000 // 8 * 8, fill(0, 0, BLOCK)),
+    ]
+    file = _log(tmp_path, steps)
+    names = names_of_log(image, read_log(file), file, paths=["f"])
+    texts = [describe(names[n]) for n in sorted(names)]
+    assert texts[0] == ("journal: copy of inode table of group 0, inodes 1 to 16: 12, transaction 2 (?)"), (
+        texts
+    )
+    assert texts[1] == "journal: descriptor of transaction 2 for 1 blocks"
+    assert texts[2] == "journal: commit record of transaction 2"
+    assert texts[3] == "data of f from 0, written by operation 0"
+    assert [n.kind for n in names[4]] == [Kind.RECORD]
+    assert share_named(names) == (4, 4)
+
+
+def _name_at(image: Path, block: int) -> str:
+    form = form_of(Image(image))
+    assert form is not None
+    return next(iter(form.name(Write(0, block * BLOCK, bytes(BLOCK))))).text
+
+
+def test_a_base_image_that_is_gone_leaves_the_data_its_names(tmp_path: Path) -> None:
+    file = _log(tmp_path, [Logged(8, fill(2, 4096, BLOCK)), Logged(16, b"\x11" * BLOCK)])
+    names = names_of_log(tmp_path / "gone", read_log(file), file)
+    assert [describe(n) for n in names.values()] == ["data from 4096, written by operation 2", "?"]
