@@ -354,10 +354,10 @@ class History:
         return Position(
             begun=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.begin)),
             acked=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.ack)),
-            told=bisect.bisect_left(self.acknowledgements, prefix, key=lambda a: a.entry),
+            app_acks=bisect.bisect_left(self.acknowledgements, prefix, key=lambda a: a.entry),
         )
 
-    def told(self, operation: int, count: int) -> tuple[str, ...]:
+    def app_acks(self, operation: int, count: int) -> tuple[str, ...]:
         """What `operation` acknowledged among the first `count` acknowledgements."""
         return tuple(a.text for a in self.acknowledgements[:count] if a.operation == operation)
 
@@ -370,12 +370,12 @@ def _place(entry: int | None) -> int:
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where in the history the power failed: `begun` operations had begun and `acked` of them had returned;
-    begun - acked is 0 or 1. `told`: the number of applications' acknowledgements.
+    begun - acked is 0 or 1. `app_acks`: the number of applications' acknowledgements.
     """
 
     begun: int
     acked: int
-    told: int = 0
+    app_acks: int = 0
 
 
 # --- what was recovered ----------------------------------------------------------------------
@@ -547,14 +547,14 @@ class FsckResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one Check. `exit_code` None: it could not be run. `told`: the number of acknowledgements
-    that it was given; 0 for a check that is not an application's.
+    """The result of one Check. `exit_code` None: it could not be run. `app_acks`: the number of
+    acknowledgements that it was given; 0 for a check that is not an application's.
     """
 
     operation: int
     exit_code: int | None
     output: str
-    told: int = 0
+    app_acks: int = 0
 
 
 class DifferenceKind(enum.StrEnum):

@@ -22,13 +22,13 @@ class Question:
     """What the checks are asked about one content.
 
     `machine`: the kind of guest; an answer from one kind confirms nothing about another. `acked`: how many
-    operations had returned at the last of the content's states. `told`: the numbers of acknowledgements at
-    its states, descending.
+    operations had returned at the last of the content's states. `app_acks`: the numbers of acknowledgements
+    at its states, descending.
     """
 
     machine: str
     acked: int
-    told: tuple[int, ...]
+    app_acks: tuple[int, ...]
 
 
 class Checks:
@@ -107,8 +107,8 @@ class Checks:
     def question(self, machine: str, states: Sequence[CrashState]) -> Question:
         """The question for these states, which have one content."""
         positions = [self._recording.position(s) for s in states]
-        told = sorted({p.told for p in positions}, reverse=True)
-        return Question(machine, max(p.acked for p in positions), tuple(told))
+        app_acks = sorted({p.app_acks for p in positions}, reverse=True)
+        return Question(machine, max(p.acked for p in positions), tuple(app_acks))
 
     def ask(self, question: Question) -> Ask:
         """Returns a function that answers the question for a mounted tree, and runs in the guest only the
@@ -136,10 +136,10 @@ class Checks:
     def _application(
         self, check: Check, question: Question, tree: Tree, run: RunCheck
     ) -> Iterator[CheckResult]:
-        for told in question.told:
-            acks = self._history.told(check.operation, told)
+        for count in question.app_acks:
+            acks = self._history.app_acks(check.operation, count)
             result = self._one(check, question.machine, acks, tree, run)
-            yield dataclasses.replace(result, told=told)
+            yield dataclasses.replace(result, app_acks=count)
             if result.exit_code == 0:
                 return
 

@@ -70,7 +70,7 @@ class TimeCoverage:
     cut: int = 1
     blind: int = 0
     alike: bool = False
-    told: bool = False
+    reported: bool = False
     outcomes: set[int] = field(default_factory=set)
     visited: set[CrashState] = field(default_factory=set)
 
@@ -150,7 +150,7 @@ class Exploration:
         self._queue: deque[_Visit] = deque()
         self._reported = 0
         self._visits = 0
-        self._visits_told = 0
+        self._visits_reported = 0
         self._recalled: list[_Found] = []
         self._plain: deque[tuple[int, Group, TimeCoverage]] | None = None
         self._ended = self._failed = False
@@ -228,7 +228,7 @@ class Exploration:
     def _take_in(self, visit: _Visit, result: JudgedGroup) -> None:
         state, time_ = visit.group.states[0], visit.time
         time_.visited.add(state)
-        time_.told = True
+        time_.reported = True
         try:
             number = self._examiner.learn(state, result.observation, visit.expected)
         except BaseException:
@@ -236,7 +236,7 @@ class Exploration:
             raise
         finally:
             self._report([result])
-            self._visits_told += 1
+            self._visits_reported += 1
         if number is not None:
             time_.outcomes.add(number)
 
@@ -351,7 +351,7 @@ class Exploration:
             if one.observation is None:
                 self._batch.append(_Visit(one.time, group, one.number))
             else:
-                one.time.told = True
+                one.time.reported = True
                 self._recalled.append(one)
                 recalled.append(judge_group(self._examiner, group, one.observation))
         if recalled:
@@ -435,7 +435,7 @@ class Exploration:
         found = [_Found(f.time, f.states, f.shown) for f in again]
         for one in self._times:
             if isinstance(one.ask, CrashState):
-                found += [] if one.told else [_Found(one, self._names(one, one.ask), one.ask)]
+                found += [] if one.reported else [_Found(one, self._names(one, one.ask), one.ask)]
             else:
                 defaults = dict.fromkeys([one.ask.state(False), one.ask.state(True)])
                 named = [_Found(one, self._names(one, shown), shown) for shown in defaults]
@@ -449,7 +449,7 @@ class Exploration:
             begins = min(f.time.begins for f in states.values())
             plain.append((begins, Group(content, tuple(states)), next(iter(states.values())).time))
             for f in states.values():
-                f.time.told = True
+                f.time.reported = True
         return sorted(plain, key=lambda p: p[0])
 
     # --- coverage -----------------------------------------------------------------------------
@@ -461,10 +461,10 @@ class Exploration:
         if self._failed:
             raise RuntimeError("an exploration that failed does not know how far it came")
         visited = self._visits - len(self._queue)
-        if self._visits_told != visited:
-            raise RuntimeError(f"{visited} states were visited, {self._visits_told} of them reported")
+        if self._visits_reported != visited:
+            raise RuntimeError(f"{visited} states were visited, {self._visits_reported} of them reported")
         if not any(t.crash_time for t in self._times):
-            left = len(self._plain or ()) + sum(1 for t in self._times if not t.told)
+            left = len(self._plain or ()) + sum(1 for t in self._times if not t.reported)
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))

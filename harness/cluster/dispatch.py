@@ -231,7 +231,7 @@ class Dispatch:
         else:
             self._pool.give(ticket, worker.known.address, what, self._blobs[what])
 
-    def _told(self, worker: _Worker, what: str, answer: Answer) -> None:
+    def _take_answer(self, worker: _Worker, what: str, answer: Answer) -> None:
         """A worker answered something else than a case."""
         if self._workers.get(worker.known.address) is not worker:
             return
@@ -375,7 +375,7 @@ class Dispatch:
         if not isinstance(event, Answer):
             self._noted(decode(event.note, Note))
         elif asked := self._asked.pop(event.ticket, None):
-            self._told(*asked, event)
+            self._take_answer(*asked, event)
         elif given := self._given.get(event.ticket):
             self._answered(event, given)
 

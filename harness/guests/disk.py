@@ -150,11 +150,13 @@ class Disk:
         poller.register(self._process.stdout, select.POLLIN)
         said = self._process.stdout.readline() if poller.poll(_START_TIMEOUT_S * 1000) else b""
         if said.strip() != b"ready":
-            raise DiskError(self._told(f"the disk did not start: it said {said!r}"))
+            raise DiskError(self._with_output(f"the disk did not start: it said {said!r}"))
         try:
             self._control.connect(str(self._directory / "control"))
         except OSError as error:
-            raise DiskError(self._told(f"cannot connect to the disk's control socket: {error}")) from error
+            raise DiskError(
+                self._with_output(f"cannot connect to the disk's control socket: {error}")
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -345,14 +347,14 @@ class Disk:
             wire.send(self._control, request, deadline)
             reply = wire.receive(self._control, wire.DiskReply, deadline)
         except (wire.WireError, OSError) as error:
-            raise DiskError(self._told(f"{name}: {error}")) from error
+            raise DiskError(self._with_output(f"{name}: {error}")) from error
         if isinstance(reply, wire.DiskFailed):
             raise DiskError(f"{name}: {reply.what}")
         if not isinstance(reply, expected):
             raise DiskError(f"{name} was answered by {type(reply).__name__}, expected {expected.__name__}")
         return reply
 
-    def _told(self, what: str) -> str:
+    def _with_output(self, what: str) -> str:
         """`what`, with the state of the process and the end of its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.2)  # a process that has just died may not be reaped yet

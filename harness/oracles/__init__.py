@@ -90,7 +90,7 @@ class Judge:
         """
         turns = self.timeline.turns
         if self.timeline.opaque or self._checks:
-            return (position.begun, position.acked, position.told)
+            return (position.begun, position.acked, position.app_acks)
         return (turns[position.begun], turns[position.acked])
 
     def judge(self, position: Position, outcome: Outcome) -> Judgement:

@@ -196,7 +196,7 @@ class _Each:
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
                     f"{path}: kind, permissions, owner, target or attributes that it never had{told}",
-                    self._shapes_told(inode, promise.since),
+                    self._shapes_words(inode, promise.since),
                     tell_inode(*_shown(name)),
                     f"{path}: attributes",
                 ),
@@ -212,7 +212,7 @@ class _Each:
             self._shapes[inode, since] = known
         return known
 
-    def _shapes_told(self, inode: int, since: int) -> str:
+    def _shapes_words(self, inode: int, since: int) -> str:
         shown = self._timeline.names.shown(inode, since, self._position.begun, LISTED + 1)
         more = f" or {len(self._been_shaped(inode, since)) - LISTED} others" if len(shown) > LISTED else ""
         return " or ".join(sorted(tell_inode(*s) for s in shown[:LISTED])) + more
@@ -284,11 +284,11 @@ class _Each:
             if since.isdisjoint(told) and not any((entry, inode) in could for entry in since):
                 paths = sorted(known.paths[entry] for entry in since)
                 more = f" ... ({len(paths)} in all)" if len(paths) > LISTED else ""
-                names_told = " or ".join(paths[:LISTED]) + more
-                what = f"what {self._timeline.describe(inode)} made is at none of its names ({names_told})"
+                listed = " or ".join(paths[:LISTED]) + more
+                what = f"what {self._timeline.describe(inode)} made is at none of its names ({listed})"
                 yield Violation(
                     "durability",
-                    names_told,
+                    listed,
                     f"{what}{self._although(promise)}",
                     "one of its names",
                     "none",

@@ -169,8 +169,8 @@ def _differs(
         oracle="atomicity" if lost is None else "durability",
         subject=path,
         summary=f"{path}: {word}{promise or ', and no number of whole operations leaves it so'}",
-        expected=f"{_tell(expected)}{since}",
-        found=_tell(found),
+        expected=f"{_words(expected)}{since}",
+        found=_words(found),
         signature=f"{path}: {word}",
     )
 
@@ -210,7 +210,7 @@ def _difference(expected: Name | None, found: Name | None) -> str:
     return "another link count"
 
 
-def _tell(name: Name | None) -> str:
+def _words(name: Name | None) -> str:
     if name is None:
         return "no such name"
     words = tell_inode(name.kind, name.mode, name.owner, name.target, name.xattrs)

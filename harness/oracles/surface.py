@@ -47,7 +47,7 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel mounts the crash state, and survives it."""
     seen = case.outcome
     if seen.lost:
-        what, signature = _told(seen.lost, "recovery hangs", "the kernel did not survive recovery")
+        what, signature = _death(seen.lost, "recovery hangs", "the kernel did not survive recovery")
         yield Violation(
             "mountable", "recovery", what, "recovery that ends", _last_words(seen.lost), signature
         )
@@ -152,7 +152,7 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.undecided:
         yield Undecided(f"what comes of writing to it was not seen: {seen.undecided}")
     if seen.lost:
-        what, signature = _told(
+        what, signature = _death(
             seen.lost, "writing to it hangs", "the kernel does not survive being written to"
         )
         yield _unusable("kernel", what, _last_words(seen.lost), signature)
@@ -180,7 +180,7 @@ def _last_words(console: str) -> str:
     return end.line if end else console.strip().splitlines()[0]
 
 
-def _told(console: str, hangs: str, dies: str) -> tuple[str, str]:
+def _death(console: str, hangs: str, dies: str) -> tuple[str, str]:
     """What to say of a kernel that ended, and the signature of that."""
     end = ending(console)
     if end is None:  # the guest says so in another way
@@ -276,11 +276,11 @@ def program(case: Case) -> Iterator[Violation | Undecided]:
 
 def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
     """The application's check accepts the state with the acknowledgements given so far, or with more."""
-    told = case.position.told
-    results = [r for r in case.outcome.checks if r.operation == check.operation and r.told >= told]
+    acks = case.position.app_acks
+    results = [r for r in case.outcome.checks if r.operation == check.operation and r.app_acks >= acks]
     if any(r.exit_code == 0 for r in results):
         return
-    result = next((r for r in results if r.told == told), None)
+    result = next((r for r in results if r.app_acks == acks), None)
     command = " ".join(check.argv)
     if result is None or result.exit_code != 1:
         how = (
@@ -294,7 +294,7 @@ def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
     yield Violation(
         "program",
         f"operation {check.operation}",
-        f"`{command}` after {told} acknowledgement{'s' * (told != 1)}: {first}",
+        f"`{command}` after {acks} acknowledgement{'s' * (acks != 1)}: {first}",
         "exit code 0",
         f"exit code 1: {output[-400:]}",
         f"check {check.operation}: {_without_numbers(first)}",

@@ -112,7 +112,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "covered": words.covered,
             "briefly": words.covered_briefly,
             "state_words": words.state_words,
-            "is_told": words.is_told,
+            "is_shown": words.is_shown,
             "counted": words.counted,
         },
         number=words.number,

@@ -25,7 +25,7 @@ from harness.report.words import (
     grouped,
     headline,
     how_reached,
-    is_told,
+    is_shown,
     machine_name,
     number,
     pace,
@@ -227,7 +227,7 @@ def _group(group: Sequence[Finding], source: str, *, offered: bool) -> Iterator[
 def _violations(f: Finding) -> Iterator[Text]:
     """What was expected and found; without what the finding's own line says."""
     for v in f.violations:
-        if v.summary != f.summary or not is_told(v):
+        if v.summary != f.summary or not is_shown(v):
             yield _line("", f"  {v.subject}")
             yield _line("", f"    expected: {v.expected}")
             yield _line("", f"    found:    {v.found}")

@@ -505,7 +505,7 @@ def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     return [tuple(together) for together in found.values()]
 
 
-def is_told(violation: Violation) -> bool:
+def is_shown(violation: Violation) -> bool:
     """Whether a violation's summary says what was found, so that it need not be said once more."""
     told = re.fullmatch(r"(?:exit code \d+: )?(.+)", violation.found, re.DOTALL)
     return told is not None and told[1] in violation.summary

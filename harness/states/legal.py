@@ -218,8 +218,10 @@ class LegalStates:
         return list(itertools.accumulate((t.durable for t in self._writes), max))
 
     def _position(self, at: int) -> Position:
-        begun, acked, told = (bisect.bisect_left(self._made[word], at) for word in ("begin", "ack", "app"))
-        return Position(begun=begun, acked=acked, told=told)
+        begun, acked, app_acks = (
+            bisect.bisect_left(self._made[word], at) for word in ("begin", "ack", "app")
+        )
+        return Position(begun=begun, acked=acked, app_acks=app_acks)
 
     @functools.cached_property
     def _made(self) -> dict[str, list[int]]:

@@ -1291,9 +1291,9 @@ def test_marks_of_an_application_are_its_acknowledgements(application: Recording
         (0, "2", 2),
         (0, "3", 3),
     ]
-    assert [history.position(p).told for p in range(6)] == [0, 0, 1, 2, 3, 3]
-    assert history.told(0, 2) == ("1", "2")
-    assert history.told(1, 2) == ()
+    assert [history.position(p).app_acks for p in range(6)] == [0, 0, 1, 2, 3, 3]
+    assert history.app_acks(0, 2) == ("1", "2")
+    assert history.app_acks(1, 2) == ()
 
 
 @pytest.mark.parametrize(

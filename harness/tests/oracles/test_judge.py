@@ -341,7 +341,7 @@ def test_an_applications_check_answers_for_its_own_acknowledgements(
     """Results: operation, exit code, acknowledgements told of. Both applications have returned."""
     checks = tuple(Check(i, ("check",), ("*",), application=True) for i in range(2))
     one = Judge(ORDERED, history([RUN, RUN]), checks=checks, error_patterns=())
-    seen = good(checks=tuple(CheckResult(op, code, "", told=n) for op, code, n in results))
+    seen = good(checks=tuple(CheckResult(op, code, "", app_acks=n) for op, code, n in results))
     done = one.judge(Position(2, 2, told), seen)
     assert (done.verdict, oracles(done)) == expected
 
@@ -448,7 +448,7 @@ def test_numbers_in_a_checks_message_do_not_tell_findings_apart(message: str) ->
     one = Judge(ORDERED, history([RUN]), checks=(check,), error_patterns=())
     signatures = set()
     for text in (message, other):
-        seen = good(checks=(CheckResult(0, 1, text, told=1),))
+        seen = good(checks=(CheckResult(0, 1, text, app_acks=1),))
         (found,) = one.judge(Position(1, 1, 1), seen).violations
         assert text in found.summary
         signatures.add(found.signature)
@@ -458,7 +458,7 @@ def test_numbers_in_a_checks_message_do_not_tell_findings_apart(message: str) ->
 def test_what_a_check_says_beside_its_numbers_tells_findings_apart() -> None:
     check = Check(0, ("check",), ("*",), application=True)
     one = Judge(ORDERED, history([RUN]), checks=(check,), error_patterns=())
-    seen = [good(checks=(CheckResult(0, 1, text, told=1),)) for text in ("lost k0", "torn k0")]
+    seen = [good(checks=(CheckResult(0, 1, text, app_acks=1),)) for text in ("lost k0", "torn k0")]
     assert len({one.judge(Position(1, 1, 1), s).violations[0].signature for s in seen}) == 2
 
 
