@@ -19,10 +19,10 @@ from pathlib import Path
 
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone
+from harness.cases.first_mount import mount_once
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
-from harness.cases.settle import settle
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
@@ -71,7 +71,7 @@ def execute(
         #    once what writes the same at every mount.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        _settle(plan, able, bases, kits.recorder, store.layout, scratch)
+        _mount_bases_once(plan, able, bases, kits.recorder, store.layout, scratch)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, kits, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, kits))
@@ -177,7 +177,7 @@ def _base_images(
     return made, refused
 
 
-def _settle(
+def _mount_bases_once(
     plan: Plan,
     able: Sequence[Profile],
     bases: Mapping[str, Path],
@@ -189,8 +189,8 @@ def _settle(
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if p.mounted_once and p.name in bases and not recorded:
-            with Worker(kit, scratch / "settling", plan.log_bytes) as worker:
-                settle(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
+            with Worker(kit, scratch / "first-mount", plan.log_bytes) as worker:
+                mount_once(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from harness.cases.attempts import reason_of
 from harness.cases.examine import Examiner, Group
 from harness.cases.exploration import Exploration, TimeCoverage, legal_times
+from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
 from harness.cases.listing import groups_of
 from harness.cases.pool import Callback, Pool, Station, Task
@@ -37,7 +38,6 @@ from harness.cases.recording import (
     record,
 )
 from harness.cases.selection import in_turn
-from harness.cases.settle import settle
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.worker import Worker
@@ -164,18 +164,16 @@ class Casework:
             name = CaseId(profile.filesystem, profile.mode, workload.name)
             case = PlannedCase(profile, workload, name, files=self._recorded_files.get(name, NOTHING_KNOWN))
             if before := known.get(case.id):
-                settled = before.status is CaseStatus.DONE and not before.mismatch
+                final = before.status is CaseStatus.DONE and not before.mismatch
                 files = before.info.files or case.files
-                case = replace(
-                    case, mismatch=before.mismatch, settled=settled, files=files, before=before.info
-                )
+                case = replace(case, mismatch=before.mismatch, final=final, files=files, before=before.info)
             else:  # an existing row stays: it tells whether the recording is still the same
                 self._store.add_case(info_of(case, self._plan))
             if reason := lacking.get(profile.name) or lacking.get(workload.name):
                 self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
                 self._on_done(case.id)
                 continue
-            if case.settled and case.before is not None and case.before.left_at:  # nothing to visit again
+            if case.final and case.before is not None and case.before.left_at:  # nothing to visit again
                 self._on_done(case.id)
                 continue
             self._unrecorded.append(case)
@@ -267,7 +265,7 @@ class Casework:
         kept = replace(kept, base=kept.own_base)
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
-            settle(recorder, profile, base, kept.base)
+            mount_once(recorder, profile, base, kept.base)
         return base, kept
 
     def _operations_done(self, count: int) -> None:
@@ -322,8 +320,8 @@ class Casework:
         states, what it left unfinished begins anew.
         """
         ledger, recording = work.ledger, work.examiner.recording
-        if ledger.is_settled:
-            ledger.resume_settled()
+        if ledger.is_final:
+            ledger.resume_final()
             return []
         if recording.legal is not None:
             ledger.begin(expected=0, anew=True)

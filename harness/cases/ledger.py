@@ -49,7 +49,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """What is to be recorded. `mismatch`: of the memo, found in an earlier part of the run. `settled`: that
+    """What is to be recorded. `mismatch`: of the memo, found in an earlier part of the run. `final`: that
     part had the case DONE, without mismatch. `before`: the case as that part left it. `files`: hashes that
     the files of its recording had, where there is one.
     """
@@ -58,7 +58,7 @@ class PlannedCase:
     workload: Workload
     id: CaseId
     mismatch: str = ""
-    settled: bool = False
+    final: bool = False
     before: CaseInfo | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class Ledger:
             files=dict(recording.files),
             coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
         )
-        cut = before is not None and before.coverage is not None and self._case.settled
+        cut = before is not None and before.coverage is not None and self._case.final
         if (recording.legal is not None or cut) and before is not None:
             info = replace(
                 info, generated=before.generated, distinct=before.distinct, coverage=before.coverage
@@ -118,23 +118,23 @@ class Ledger:
 
     def left(self, groups: Sequence[Group]) -> list[Group]:
         """The contents still to be visited: those with an UNKNOWN or missing verdict, and those that the
-        memo answered. Nothing of a settled case in which everything was decided; and what a budget left out
-        of a settled case stays out.
+        memo answered. Nothing of a final case in which everything was decided; and what a budget left out
+        of a final case stays out.
         """
         verdicts = {v.state: v for v in self._store.iter_verdicts(self.id)}
-        if self._case.settled and all(v.verdict is not Verdict.UNKNOWN for v in verdicts.values()):
+        if self._case.final and all(v.verdict is not Verdict.UNKNOWN for v in verdicts.values()):
             return []
         before = self._case.before
-        if self._case.settled and before is not None and before.coverage is not None:
+        if self._case.final and before is not None and before.coverage is not None:
             known = {v.content_hash for v in verdicts.values()}
             groups = [g for g in groups if g.content_hash in known]
         return [g for g in groups if not _is_decided([verdicts.get(s) for s in g.states])]
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether an earlier part of the run decided all of it."""
         verdicts = self._store.iter_verdicts(self.id)
-        return self._case.settled and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
+        return self._case.final and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
 
     def begin(self, *, expected: int, anew: bool) -> None:
         """From now on, states are visited. `expected`: how many, as far as that is known. `anew`: what an
@@ -147,7 +147,7 @@ class Ledger:
         self._progress.begin("states", expected)
         self.smallest = self._smallest()
 
-    def resume_settled(self) -> None:
+    def resume_final(self) -> None:
         """Nothing is visited again."""
         self.smallest = self._smallest()
 

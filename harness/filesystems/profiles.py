@@ -200,7 +200,7 @@ class Profile:
     exit codes mean that it succeeded. `toolbox`: None if the guest with tools has no mkfs for it. `tracing`:
     None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`: runs only
     if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its base
-    image holds what a first mount writes (`harness.cases.settle`).
+    image holds what a first mount writes (`harness.cases.first_mount`).
     """
 
     filesystem: str

@@ -217,7 +217,7 @@ class _Subject:
             if base:
                 what += f"; {self.timeline.describe(base.index)} is there"
                 signature += f", {base.kind.value}"
-            promised = base and base.kind is not EventKind.SETTLE and size < low
+            promised = base and base.kind is not EventKind.COMMIT_SIZE and size < low
             if not (base and promised and base.index < self.timeline.floors[self.acked]):
                 oracle = "size"
         return Violation(

@@ -130,7 +130,7 @@ class _Model:
             found += self.inside.get(inner, ())
         return found
 
-    def settled_in(self, inode: int, directory: int) -> bool:
+    def is_only_in(self, inode: int, directory: int) -> bool:
         """Whether the inode has one name, which is in that directory."""
         paths = self.nodes[inode].paths
         return len(paths) == 1 and self.parent(next(iter(paths))) == directory
@@ -338,7 +338,7 @@ def _rename(m: _Model, i: int, op: Operation) -> None:
         ):
             raise _Misfit(f"{op.target} cannot be replaced")
         m.touch(i, m.drop(op.target))
-        _settle(m, i, inode)
+        _commit_size(m, i, inode)
     inner = [(path, m.inodes[path]) for path in m.below(op.path)]
     for path, _ in inner:
         m.remove(path)
@@ -372,11 +372,11 @@ def _exchange(m: _Model, i: int, op: Operation) -> None:
         m.touch(i, one, other)
 
 
-def _settle(m: _Model, i: int, inode: int) -> None:
+def _commit_size(m: _Model, i: int, inode: int) -> None:
     """[doc] ext4.rst, auto_da_alloc; [code] ext4_rename: ext4_alloc_da_blocks comes before the handle."""
     if m.contract.replace_is_safe and inode in m.files:
         size = m.files[inode].size
-        m.happened(inode, FileEvent(i, EventKind.SETTLE, 0, 0, size, size))
+        m.happened(inode, FileEvent(i, EventKind.COMMIT_SIZE, 0, 0, size, size))
 
 
 def _chmod(m: _Model, i: int, op: Operation) -> None:
@@ -536,7 +536,7 @@ def _persist(m: _Model, i: int, path: str, data_only: bool, written: tuple[int, 
         last = _last_change(m, inode, data_only, *written)
     alone = inode if m.contract.persists == "inode" else None
     m.persistence.append(PersistencePoint(i, last + 1, alone, m.opened_by(path)))
-    if (renamed := m.renamed_before.get(inode)) is not None and m.settled_in(inode, renamed[0]):
+    if (renamed := m.renamed_before.get(inode)) is not None and m.is_only_in(inode, renamed[0]):
         m.persistence.append(PersistencePoint(i, renamed[1] + 1))
     if inode not in m.files:
         return

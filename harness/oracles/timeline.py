@@ -27,7 +27,7 @@ class EventKind(enum.Enum):
     WRITE = "write"
     ZERO = "zero"  # the range reads as zeros from here on: shrink, punch, zero-range
     SIZE = "size"  # only the size changes
-    SETTLE = "settle"  # the size must be on disk from here on: replace by rename
+    COMMIT_SIZE = "settle"  # in signatures; the size must be on disk from here on: replace by rename
     RESERVE = "reserve"  # fallocate: the range has blocks from here on; its contents do not change
     RELEASE = (
         "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
@@ -62,7 +62,7 @@ class FileEvent:
         """Whether the size on disk is known once this is committed. It is not for a write, whose blocks may
         be allocated later.
         """
-        return self.kind is EventKind.SETTLE or (
+        return self.kind is EventKind.COMMIT_SIZE or (
             self.kind is not EventKind.WRITE and self.size_before != self.size_after
         )
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from harness.cases.examine import Examiner, JudgedGroup
 from harness.cases.exploration import Exploration, legal_times, listed
+from harness.cases.first_mount import mount_once
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base, record
-from harness.cases.settle import settle
 from harness.filesystems.profiles import Profile
 from harness.guests.kits import make_kits
 from harness.guests.worker import Worker
@@ -48,7 +48,7 @@ def open_bench(
     plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
 ) -> Iterator[Bench]:
     """Guests as the run had them, on the run's own base image; where it has none any more, on a new one,
-    made and settled as the run's was, and not kept. Guests boot when first used.
+    made and mounted once as the run's was, and not kept. Guests boot when first used.
     """
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
     with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
@@ -66,7 +66,7 @@ def open_bench(
                 Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
             )
         if profile.mounted_once and kept != theirs:
-            settle(recorder, profile, base, kept)
+            mount_once(recorder, profile, base, kept)
         yield Bench(plan, recorder, judge, base, directory)
 
 

@@ -200,7 +200,7 @@ class LegalStates:
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
-        begin, end = bisect.bisect_left(self._settled, at), self._submitted(at)
+        begin, end = bisect.bisect_left(self._all_durable, at), self._submitted(at)
         return [t for t in self._writes[begin:end] if t.durable >= at]
 
     def _submitted(self, at: int) -> int:
@@ -213,7 +213,7 @@ class LegalStates:
         return self._writes[count - 1].chunks.stop if count else 0
 
     @functools.cached_property
-    def _settled(self) -> list[int]:
+    def _all_durable(self) -> list[int]:
         """For each write, the event by which it and all before it are durable: those need not be searched."""
         return list(itertools.accumulate((t.durable for t in self._writes), max))
 

@@ -125,7 +125,7 @@ class Database:
                 raise
             self._connection.execute("COMMIT")
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Checkpoint the WAL into the database file: SQLite silently drops the WAL after a damaged byte."""
         with self._lock, read_from(self.file):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -161,7 +161,7 @@ class RunStore:
         """Record when the run ended (default: now), whether it was interrupted, and why it was `stopped`, and
         seal its contents. Any later judgement breaks the seal.
         """
-        self._database.settle()
+        self._database.checkpoint()
         info = replace(
             self._info,
             finished=finished or datetime.now(UTC),
@@ -196,7 +196,7 @@ class RunStore:
             db.execute("DELETE FROM expectations")
             db.executemany("INSERT INTO expectations VALUES (?, ?)", enumerate(bodies))
             db.execute("UPDATE meta SET value = ? WHERE key = 'expectations'", (digest(*bodies),))
-        self._database.settle()
+        self._database.checkpoint()
 
     def expectations(self) -> tuple[Expectation, ...]:
         """The known failures, in the order of their file."""
@@ -262,7 +262,7 @@ class RunStore:
         """
         with self._writing() as db:
             change_case(db, self._number(case), doubt=valid_text(mismatch))
-        self._database.settle()
+        self._database.checkpoint()
 
     def forget_states(self, case: CaseId) -> None:
         """Delete all verdicts on a case's states."""

@@ -611,8 +611,8 @@ def test_nothing_that_a_memo_in_doubt_answered_is_taken_for_seen_wherever_the_ru
             if mismatch:
                 assert (how, prefix in seen | seen_before) == (How.JUDGED, True), write
             elif recalled_before.get(f"@{prefix}", (None, None))[1] is How.MEMO:
-                settled = before is not None and before.status is CaseStatus.DONE
-                assert settled or prefix in seen, write
+                final = before is not None and before.status is CaseStatus.DONE
+                assert final or prefix in seen, write
             assert verdict is PASS
     assert told == set(WRITES)
 
@@ -768,7 +768,7 @@ def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run)
     assert case.verdict is CaseVerdict.PASS
 
 
-def test_a_settled_case_stays_as_its_budget_left_it(store: RunStore, run: Run) -> None:
+def test_a_final_case_stays_as_its_budget_left_it(store: RunStore, run: Run) -> None:
     script = Script(entries=40)
     run(script, budget=Budget(visits=5))
     seen, before = verdicts(store), coverage(store)

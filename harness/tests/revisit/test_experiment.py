@@ -31,7 +31,7 @@ class Idle:
 
 @pytest.mark.parametrize("mode", ["xfs/default", "ext4/ordered"])
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_base_image_made_anew_is_settled_as_that_of_a_run(
+def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kept: bool
 ) -> None:
     """Candidates of an XFS run whose base image was gone were recorded on an image that had never been
@@ -43,7 +43,7 @@ def test_a_base_image_made_anew_is_settled_as_that_of_a_run(
     if kept:
         theirs.parent.mkdir(parents=True)
         theirs.write_bytes(b"as the run had it")
-    settled: list[Path] = []
+    mounted: list[Path] = []
 
     def made(_: object, at: Path, scratch: Path) -> Path:
         if not at.exists():
@@ -53,7 +53,7 @@ def test_a_base_image_made_anew_is_settled_as_that_of_a_run(
 
     monkeypatch.setattr(experiment, "make_base", made)
     monkeypatch.setattr(
-        experiment, "settle", lambda _worker, _profile, base, _kept: settled.append(base), raising=False
+        experiment, "mount_once", lambda _worker, _profile, base, _kept: mounted.append(base), raising=False
     )
     monkeypatch.setattr(experiment, "chosen_kernel", lambda *_: None)
     monkeypatch.setattr(experiment, "make_kits", lambda *_: SimpleNamespace(judge=1, recorder=2))
@@ -61,5 +61,5 @@ def test_a_base_image_made_anew_is_settled_as_that_of_a_run(
     store = SimpleNamespace(layout=layout, info=SimpleNamespace(kernel=SimpleNamespace(name="debian-6.12")))
     plan, nothing = Plan(configurations=[mode], workloads=[]), Workload("candidate", "", ())
     with experiment.open_bench(plan, cast(Any, store), profile, nothing, Named()) as bench:
-        assert settled == ([bench.base] if mode == "xfs/default" and not kept else [])
+        assert mounted == ([bench.base] if mode == "xfs/default" and not kept else [])
     assert theirs.exists() is kept

@@ -216,7 +216,7 @@ def _rename_over(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.RENAME, paths[0], paths[1])
 
 
-def _settle(world: World, path: str) -> None:
+def _fill(world: World, path: str) -> None:
     """Put a file into a directory that is about to be moved, unless its contents are decided already."""
     if f"{path}/foo" not in world.now:
         world.file(f"{path}/foo")
@@ -226,7 +226,7 @@ def _settle(world: World, path: str) -> None:
 def _rename_directory(world: World, paths: Sequence[str]) -> Operation:
     world.directory(paths[0])
     world.absent(paths[1])
-    _settle(world, paths[0])
+    _fill(world, paths[0])
     world.move(paths[0], paths[1])
     return Operation(K.RENAME, paths[0], paths[1])
 
@@ -234,7 +234,7 @@ def _rename_directory(world: World, paths: Sequence[str]) -> Operation:
 def _rename_directory_over(world: World, paths: Sequence[str]) -> Operation:
     world.directory(paths[0])
     _needs(not world.inside(paths[1]), "the directory to be replaced is not empty")
-    _settle(world, paths[0])
+    _fill(world, paths[0])
     world.move(paths[0], paths[1])
     return Operation(K.RENAME, paths[0], paths[1])
 

@@ -22,7 +22,7 @@ from harness.writelog import read_log
 from harness.writelog.events import times_of
 
 
-def settle(worker: Worker, profile: Profile, base: Path, kept: Path) -> None:
+def mount_once(worker: Worker, profile: Profile, base: Path, kept: Path) -> None:
     """Mount the base image in a guest and add to it, and to `kept`, what mount wrote before any operation. A
     kernel that tells no times leaves it as it is. Raises as `Worker.record`.
     """
@@ -32,7 +32,7 @@ def settle(worker: Worker, profile: Profile, base: Path, kept: Path) -> None:
     if times is None:
         return
     begun = min(mark.at for mark in times.marks if mark.text.startswith("begin "))
-    part = base.with_suffix(".settled")
+    part = base.with_suffix(".mounted")
     shutil.copyfile(base, part)
     add(part, worker.log_device, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
     pack(part, kept)

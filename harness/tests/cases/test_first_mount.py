@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases import settle
+from harness.cases import first_mount
 from harness.filesystems.profiles import profiles
 from harness.host.packed import unpack
 from harness.model import BLOCK_BYTES
@@ -38,9 +38,9 @@ def test_the_base_image_holds_what_mount_wrote_and_nothing_of_an_operation(
     base, log = write_files(made, tmp_path)
     before = base.read_bytes()
     times: Times | None = made.times if timed else None
-    monkeypatch.setattr(settle, "times_of", lambda *_: times)
+    monkeypatch.setattr(first_mount, "times_of", lambda *_: times)
     profile = profiles()["xfs/default"]
-    settle.settle(cast(Any, Mounts(log)), profile, base, tmp_path / "kept.zst")
+    first_mount.mount_once(cast(Any, Mounts(log)), profile, base, tmp_path / "kept.zst")
     wrote = contents(mounting, 8) if timed else before[:BLOCK_BYTES]
     assert base.read_bytes() == wrote + before[BLOCK_BYTES:]
     assert (tmp_path / "kept.zst").exists() is timed
