@@ -473,7 +473,7 @@ class CallError:
 
 
 class RunKind(enum.StrEnum):
-    """Where a stretch of a file's contents comes from."""
+    """Where an extent of a file's contents comes from."""
 
     WRITTEN = "written"  # data of operation `value`, at the offset where it was written
     MISPLACED = "misplaced"  # data of operation `value`, written at offset `origin`
@@ -486,7 +486,7 @@ class RunKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of a file's contents, an extent of one origin: `length` bytes from offset `start`. What
+    """An extent of a file's contents of one origin: `length` bytes from offset `start`. What
     `value`, `origin` and `data` mean depends on `kind`.
     """
 

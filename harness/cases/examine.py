@@ -194,15 +194,15 @@ class Examiner:
         position = self.recording.position(state)
         if number is None:
             return self._judge.judge(position, observed)
-        stretch = (self._judge.stretch(position), number)
-        if self._passed.get(stretch, position.begun + 1) <= position.begun:
+        epoch = (self._judge.epoch(position), number)
+        if self._passed.get(epoch, position.begun + 1) <= position.begun:
             return _PASSED
         key = (position, number)
         known = self._judgements.get(key)
         if known is None:
             known = self._judgements[key] = self._judge.judge(position, observed)
             if known == _PASSED:
-                self._passed[stretch] = position.begun
+                self._passed[epoch] = position.begun
         return known
 
 

@@ -81,17 +81,17 @@ class Judge:
         self._errors = _any_of(error_patterns)
         self._oracles = oracles
 
-    def stretch(self, position: Position) -> tuple[int, ...]:
-        """What positions have in common between which only quiet operations begin and return.
+    def epoch(self, position: Position) -> tuple[int, ...]:
+        """What positions have in common between which only operations that persist nothing begin and return.
 
         An outcome that passes at one of them passes at those where more has begun: a promise that held stays
         kept, nothing new is promised, and what an operation that has begun explains, it explains from then
         on.
         """
-        turns = self.timeline.turns
+        epochs = self.timeline.epochs
         if self.timeline.opaque or self._checks:
             return (position.begun, position.acked, position.app_acks)
-        return (turns[position.begun], turns[position.acked])
+        return (epochs[position.begun], epochs[position.acked])
 
     def judge(self, position: Position, outcome: Outcome) -> Judgement:
         """The verdict on one recovered crash state, with its violations. `position`: where the power failed.

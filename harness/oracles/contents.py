@@ -1,8 +1,8 @@
 """The contents of files: compare what was recovered with what is allowed, and name what is wrong.
 
-A recovered file is found in the reference model by its name after j operations. Every stretch of it must have
+A recovered file is found in the reference model by its name after j operations. Every extent of it must have
 an origin that `allowance` allows there. Not checked: which sectors of a page are new and which old, and how
-bytes mix inside a stretch too short to carry a whole word of the pattern.
+bytes mix inside an extent too short to carry a whole word of the pattern.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class ContentsJudge:
         for path, entry in tree.items():
             for run in entry.runs:
                 if run.kind is RunKind.POISON and not self._contract.stale_allowed:
-                    faults.append(_stretch("stale", path, run.start, run.end, *_poison(run)))
+                    faults.append(_at_bytes("stale", path, run.start, run.end, *_poison(run)))
                 elif (
                     run.kind in (RunKind.WRITTEN, RunKind.MISPLACED)
                     and run.value >= position.begun
                     and not self._timeline.opaque
                 ):
-                    faults.append(_stretch("foreign", path, run.start, run.end, *self._future(run)))
+                    faults.append(_at_bytes("foreign", path, run.start, run.end, *self._future(run)))
         return tuple(_folded(faults))
 
     def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
@@ -235,7 +235,9 @@ class _Subject:
     def _empty_end(self, start: int, end: int) -> Violation:
         path = self.entry.path
         told = f"zeros at the end of the file, whose size {end} only comes with the data of a write"
-        return _stretch("contents", path, start, end, told, f"{path}: zeros at the end", "data of that write")
+        return _at_bytes(
+            "contents", path, start, end, told, f"{path}: zeros at the end", "data of that write"
+        )
 
     def _first_point(self, size: int, durable: int) -> int:
         """The first persistence point that promised more than this size; else the last one."""
@@ -244,7 +246,7 @@ class _Subject:
 
     def _fault(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
         if run.kind is RunKind.POISON:
-            return _stretch("stale", self.entry.path, start, end, *_poison(run))
+            return _at_bytes("stale", self.entry.path, start, end, *_poison(run))
         if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
             return self._odd_bytes(run, start, end, origins)
         if run.kind is RunKind.ZERO:
@@ -270,7 +272,7 @@ class _Subject:
             signature = f"misplaced data of operation {run.value}"
         else:
             return None
-        return _stretch(oracle, path, start, end, what, signature)
+        return _at_bytes(oracle, path, start, end, what, signature)
 
     def _odd_bytes(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
         """Bytes that do not form whole words of the pattern."""
@@ -287,7 +289,7 @@ class _Subject:
             return self._wrong_time(start, end, origins, None)
         data = run.data[start - run.start : seen_end - run.start][:16].hex(" ")
         told = f"bytes that nobody wrote ({data})"
-        return _stretch("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
+        return _at_bytes("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
 
     def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
         """Data of this file, but of another time than is allowed. `found`: its origin; None when mixed."""
@@ -299,18 +301,18 @@ class _Subject:
             promised = f"acknowledged by {self.timeline.describe(self._first_promise(durable))}"
             told = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
-            return _stretch(
+            return _at_bytes(
                 "durability", path, start, end, told, f"{path}: {lost} lost", self._origin(durable)
             )
         flush = self.file.flushed(self.cut.returned, start)
         if flush is not None and order <= self.file.before(flush):
             told = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
             promised = " or ".join(map(self._origin, sorted(origins)))
-            return _stretch("durability", path, start, end, told, f"{path}: data of {flush} lost", promised)
+            return _at_bytes("durability", path, start, end, told, f"{path}: data of {flush} lost", promised)
         expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
         kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
         told = f"{words}, where only {expected} can be"
-        return _stretch("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
+        return _at_bytes("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
 
     def _first_promise(self, origin: int) -> int:
         """The first persistence point that made this write durable; for zeros only the last is known."""
@@ -371,7 +373,7 @@ def _future(timeline: ModelTimeline, index: int) -> tuple[str, str]:
     return f"data of operation {index}, which had not begun{known}", "data from the future"
 
 
-def _stretch(
+def _at_bytes(
     oracle: str,
     path: str,
     start: int,

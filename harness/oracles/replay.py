@@ -671,7 +671,7 @@ _OF_NAMES = frozenset(
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
 
 
-QUIET = frozenset(
+PERSISTS_NOTHING = frozenset(
     {
         OperationKind.CREATE,
         OperationKind.MKDIR,
@@ -729,7 +729,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
         entries=m.entries,
-        turns=_turns(operations, m.persistence),
+        epochs=_epochs(operations, m.persistence),
     )
 
 
@@ -749,9 +749,9 @@ def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     return kept
 
 
-def _turns(operations: Sequence[Operation], persistence: Sequence[PersistencePoint]) -> tuple[int, ...]:
+def _epochs(operations: Sequence[Operation], persistence: Sequence[PersistencePoint]) -> tuple[int, ...]:
     points = {p.index for p in persistence}
-    more = (op.kind not in QUIET or i in points for i, op in enumerate(operations))
+    more = (op.kind not in PERSISTS_NOTHING or i in points for i, op in enumerate(operations))
     return tuple(itertools.accumulate(more, initial=0))
 
 

@@ -228,8 +228,8 @@ class ModelTimeline:
     `opaque`: programs ran, which the model cannot follow. `floors[a]`: the number of operations that are
     durable once `a` have returned. `attributes`: names of the extended attributes that the history uses.
     `kinds`: the kind of every inode. `written`: the file that each writing operation wrote. `entries`: of all
-    directories, where the contract judges each inode by itself; else empty. `turns[i]`: how many of the first
-    i operations are more than quiet (`replay.QUIET`).
+    directories, where the contract judges each inode by itself; else empty. `epochs[i]`: how many of the
+    first i operations may persist something (not in `replay.PERSISTS_NOTHING`).
     """
 
     operations: tuple[Operation, ...]
@@ -242,7 +242,7 @@ class ModelTimeline:
     kinds: dict[int, str]
     written: dict[int, FileHistory]
     entries: Entries
-    turns: tuple[int, ...]
+    epochs: tuple[int, ...]
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""

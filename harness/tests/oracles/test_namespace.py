@@ -230,9 +230,9 @@ def test_what_passes_goes_on_to_pass_while_operations_are_quiet(
             if acked >= 0:
                 position = Position(begun, acked)
                 verdict = judge.judge(position, seen).verdict
-                assert verdict is Verdict.PASS or judge.stretch(position) not in passed, position
+                assert verdict is Verdict.PASS or judge.epoch(position) not in passed, position
                 if verdict is Verdict.PASS:
-                    passed.add(judge.stretch(position))
+                    passed.add(judge.epoch(position))
 
 
 def test_what_was_made_after_the_last_sync_was_not_synced_by_it() -> None:
