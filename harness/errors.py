@@ -90,7 +90,7 @@ class GuestLost(PowercutError):
 
 
 class NeverBoots(PowercutError):
-    """No guest of a kit comes up any more: there is no use in trying another."""
+    """No guest of a guest spec comes up any more: there is no use in trying another."""
 
 
 class DiskError(PowercutError):

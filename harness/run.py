@@ -27,9 +27,9 @@ from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.guests.kits import Kits, make_kits, missing_for, missing_program, recording_machine
+from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
-from harness.guests.worker import GuestKit, Worker
+from harness.guests.worker import GuestSpec, Worker
 from harness.host.files import file_hash
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen, need_replaced
@@ -67,17 +67,17 @@ def execute(
         if not bases:
             _note_why_not(store, asked)
             return _report(store)
-        # 3. Make the guests' kits: an initramfs around the agent; machines, tried on the real kernel. Mount
+        # 3. Make the guests' specs: an initramfs around the agent; machines, tried on the real kernel. Mount
         #    once what writes the same at every mount.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
-        kits = make_kits(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        _mount_bases_once(plan, able, bases, kits.recorder, store.layout, scratch)
+        specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
+        _mount_bases_once(plan, able, bases, specs.recorder, store.layout, scratch)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
-        pin(store, pins_of(asked.kernel, kits, able, loaded))
-        store.update_info(run_info(plan, store.info, asked.kernel, kits))
+        pin(store, pins_of(asked.kernel, specs, able, loaded))
+        store.update_info(run_info(plan, store.info, asked.kernel, specs))
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
-        job = _Job(plan, asked, kits, bases, store, progress, scratch, on_done)
+        job = _Job(plan, asked, specs, bases, store, progress, scratch, on_done)
         end = _end_of(progress, job.on_cluster if plan.cluster else job.here)
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
         # 9. Report.
@@ -181,7 +181,7 @@ def _mount_bases_once(
     plan: Plan,
     able: Sequence[Profile],
     bases: Mapping[str, Path],
-    kit: GuestKit,
+    spec: GuestSpec,
     run: RunLayout,
     scratch: Path,
 ) -> None:
@@ -189,7 +189,7 @@ def _mount_bases_once(
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if p.mounted_once and p.name in bases and not recorded:
-            with Worker(kit, scratch / "first-mount", plan.log_bytes) as worker:
+            with Worker(spec, scratch / "first-mount", plan.log_bytes) as worker:
                 mount_once(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
@@ -199,7 +199,7 @@ class _Job:
 
     plan: Plan
     asked: Asked
-    kits: Kits
+    specs: GuestSpecs
     bases: dict[str, Path]
     store: RunStore
     progress: Progress
@@ -209,10 +209,10 @@ class _Job:
     def here(self) -> None:
         """With `plan.jobs` stations of this host; tasks of all cases share them."""
         plan, asked = self.plan, self.asked
-        self.progress.say(f"{asked.kernel.name}: {self.kits.description}, {plan.jobs} at once")
+        self.progress.say(f"{asked.kernel.name}: {self.specs.description}, {plan.jobs} at once")
         recorded = recorded_files(plan)
         casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
-        with contextlib.closing(pool_of(self.kits, self.scratch, plan)) as pool:
+        with contextlib.closing(pool_of(self.specs, self.scratch, plan)) as pool:
             casework.work(pool, asked.cases, asked.lacking)
 
     def on_cluster(self) -> None:
@@ -222,9 +222,9 @@ class _Job:
         plan, store, layout = self.plan, self.store, self.store.layout
         named = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able if p.name in self.bases}
         run = f"{store.path.name}-{secrets.token_hex(4)}"
-        requirements, blobs = requirements_of(run, plan, self.kits, named, store.info.pins)
+        requirements, blobs = requirements_of(run, plan, self.specs, named, store.info.pins)
         with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
-            self.progress.say(f"{self.asked.kernel.name}: {self.kits.description}, on {pool.description}")
+            self.progress.say(f"{self.asked.kernel.name}: {self.specs.description}, on {pool.description}")
             dispatch = Dispatch(
                 plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
             )
@@ -326,17 +326,17 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
     return store
 
 
-def run_info(plan: Plan, info: RunInfo, kernel: Kernel, kits: Kits) -> RunInfo:
+def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> RunInfo:
     """`info` with what became known after the run directory was created."""
     return replace(
         info,
         kernel=kernel_info(kernel),
         machine=MachineInfo(
-            kind=kits.judge.machine.name,
-            name=kits.judge.machine.described,
-            accel=kits.judge.machine.accel,
-            version=kits.judge.machine.version(),
-            details={"how": kits.description}
+            kind=specs.judge.machine.name,
+            name=specs.judge.machine.described,
+            accel=specs.judge.machine.accel,
+            version=specs.judge.machine.version(),
+            details={"how": specs.description}
             | ({} if plan.recordings else {"completions": plan.completions.description}),
         ),
         finished=None,

@@ -157,11 +157,11 @@ def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | 
     raw: dict[str, Raw | NotMeasured] = {}
     with contextlib.ExitStack() as stack:
         racers: dict[str, _Racer] = {}
-        for name, kit in stage.kits.items():
-            if isinstance(kit, NotMeasured):
-                raw[name] = kit
+        for name, spec in stage.specs.items():
+            if isinstance(spec, NotMeasured):
+                raw[name] = spec
             else:
-                worker = stack.enter_context(Worker(kit, stage.scratch / f"raw-{name}", LOG_BYTES))
+                worker = stack.enter_context(Worker(spec, stage.scratch / f"raw-{name}", LOG_BYTES))
                 racers[name] = _Racer(functools.partial(_visit, worker, Examiner(stage.recording)), worker)
         racers["floor"] = _floor_racer(stage, stack)
         for racer in racers.values():
@@ -286,9 +286,9 @@ def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
     """Measure Growth: the same recording in logs of growing length, in rounds, so that other load affects all
     lengths alike.
     """
-    kit = stage.kits[name]
-    if isinstance(kit, NotMeasured):
-        return kit
+    spec = stage.specs[name]
+    if isinstance(spec, NotMeasured):
+        return spec
     small, effort = stage.small, stage.effort
     real = small.write_log.entry_count
     if real > min(effort.log_sizes):
@@ -300,7 +300,7 @@ def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
         series = []
         for size in effort.log_sizes:
             folder = stage.scratch / f"growth-{name}-{size}"
-            worker = stack.enter_context(Worker(kit, folder, LOG_BYTES))
+            worker = stack.enter_context(Worker(spec, folder, LOG_BYTES))
             stack.callback(shutil.rmtree, folder)
             series.append(_Series.begin(small, blocks, size, worker))
         for _ in range(effort.growth_rounds):
@@ -380,8 +380,8 @@ class _Series:
 
 def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
     """Measure Decided: a run as a user starts it."""
-    if isinstance(kit := stage.kits[name], NotMeasured):
-        return kit
+    if isinstance(spec := stage.specs[name], NotMeasured):
+        return spec
     plan = Plan(
         configurations=[PROFILE],
         workloads=[str(write_workload(stage.recording.workload, stage.scratch))],

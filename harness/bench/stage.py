@@ -13,9 +13,9 @@ from harness.cases.recording import Recording, make_base, record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile, profiles
 from harness.guests.accel import choose_accel
-from harness.guests.kits import boot_once, built_kernel, kit_of
+from harness.guests.guest_specs import boot_once, built_kernel, spec_of
 from harness.guests.machine import Machine, default_name, machine_of, profile_of
-from harness.guests.worker import GuestKit, Worker
+from harness.guests.worker import GuestSpec, Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, find_kernel
 from harness.model import CaseId, CrashState
@@ -49,7 +49,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the measurements work with. `kits`: by the machine's name; NotMeasured says why that machine is
+    """What the measurements work with. `specs`: by the machine's name; NotMeasured says why that machine is
     not available. `own_kernel`: the user's kernel, for machines whose kernels are programs. `small`: the
     recording whose log is padded.
     """
@@ -59,7 +59,7 @@ class Stage:
     profile: Profile
     base: Path
     scratch: Path
-    kits: Mapping[str, GuestKit | NotMeasured]
+    specs: Mapping[str, GuestSpec | NotMeasured]
     accel: str
     own_kernel: Path | None
     recording: Recording
@@ -71,25 +71,25 @@ class Stage:
         return spaced(self.recording.write_log.entry_count, self.effort.states)
 
 
-def make_kits(
+def make_specs(
     kernel: Kernel,
     profile: Profile,
     machines: Sequence[str],
     accel: str,
     own_kernel: Path | None,
     scratch: Path,
-) -> tuple[GuestKit, dict[str, GuestKit | NotMeasured]]:
-    """The kit of the default machine, which records, and those of all machines to measure, by name."""
+) -> tuple[GuestSpec, dict[str, GuestSpec | NotMeasured]]:
+    """The spec of the default machine, which records, and those of all machines to measure, by name."""
 
     def comes_up(machine: Machine) -> None:
-        kit = kit_of(machine, kernel, [profile], [], scratch / "trial.cpio")
-        boot_once(kit, make_base(profile, scratch / "base.zst", scratch), scratch / "trial", LOG_BYTES)
+        spec = spec_of(machine, kernel, [profile], [], scratch / "trial.cpio")
+        boot_once(spec, make_base(profile, scratch / "base.zst", scratch), scratch / "trial", LOG_BYTES)
 
-    def kit(name: str) -> GuestKit | NotMeasured:
+    def spec(name: str) -> GuestSpec | NotMeasured:
         archive = scratch / f"{name}.cpio"
         if not profile_of(name).host_process:
             machine = choose_accel(name, accel, comes_up).machine
-            return kit_of(machine, kernel, [profile], [], archive)
+            return spec_of(machine, kernel, [profile], [], archive)
         found = own_kernel_of(name, kernel, own_kernel)
         if found is None:
             missing = f"no {profile_of(name).title} kernel of {kernel.package_version or kernel.name}"
@@ -101,11 +101,11 @@ def make_kits(
                 requirement.look()
         except EnvironmentLacks as e:
             return NotMeasured(e.what)
-        return kit_of(machine, found, [profile], [], archive)
+        return spec_of(machine, found, [profile], [], archive)
 
-    recorder = kit(default_name())
+    recorder = spec(default_name())
     assert not isinstance(recorder, NotMeasured)  # noqa: S101  # it boots any PC's kernel; tells mypy
-    return recorder, {name: recorder if name == default_name() else kit(name) for name in machines}
+    return recorder, {name: recorder if name == default_name() else spec(name) for name in machines}
 
 
 def own_kernel_of(name: str, kernel: Kernel, given: Path | None) -> Kernel | None:
@@ -129,7 +129,7 @@ def make_stage(
         scratch = folder.path
         kernel, profile = find_kernel(kernel_name), profiles()[PROFILE]
         base = make_base(profile, scratch / "base.zst", scratch)
-        recorder, kits = make_kits(kernel, profile, machines, accel, own_kernel, scratch)
+        recorder, specs = make_specs(kernel, profile, machines, accel, own_kernel, scratch)
         chosen = recorder.machine
         with Worker(recorder, scratch / "recorder", LOG_BYTES) as worker:
 
@@ -144,5 +144,5 @@ def make_stage(
             same = effort.growth_operations == effort.operations
             small = recording if same else recorded(effort.growth_operations)
         yield Stage(
-            effort, kernel, profile, base, scratch, kits, chosen.accel, own_kernel, recording, small, say
+            effort, kernel, profile, base, scratch, specs, chosen.accel, own_kernel, recording, small, say
         )

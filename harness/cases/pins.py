@@ -18,7 +18,7 @@ from harness.cases.fsck_reads import find_library
 from harness.errors import PowercutError, RunChanged
 from harness.filesystems.profiles import Profile, Tool
 from harness.guests.disk import find_binary
-from harness.guests.kits import Kits
+from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine
 from harness.guests.worker import find_agent
 from harness.host.files import file_hash, json_bytes
@@ -74,18 +74,21 @@ def _shown(value: str) -> str:
 
 
 def pins_of(
-    kernel: Kernel, kits: Kits, profiles: Sequence[Profile], workloads: Sequence[Workload]
+    kernel: Kernel, specs: GuestSpecs, profiles: Sequence[Profile], workloads: Sequence[Workload]
 ) -> dict[str, str]:
     """SHA-256, or a version, of everything that the run depends on, by a name for people."""
-    machines = {kit.machine.name: kit for kit in (kits.recorder, kits.judge)}
+    machines = {spec.machine.name: spec for spec in (specs.recorder, specs.judge)}
     pins = {"powercut": __version__, "powercut's source": source_hash()}
     pins[f"kernel {kernel.name}"] = kernel.sha256
-    for name, kit in machines.items():
-        pins[f"kernel that {name} boots"] = file_hash(kit.kernel_image)
-        pins[f"initramfs for {name}"] = file_hash(kit.initramfs)
-        pins |= _machine_pins(kit.machine)
-    if kits.recorder.kernel_image == kernel.image:  # else the modules of a built kernel are in its initramfs
-        of_machine, of_modes = kits.recorder.machine.profile.modules, [m for p in profiles for m in p.modules]
+    for name, spec in machines.items():
+        pins[f"kernel that {name} boots"] = file_hash(spec.kernel_image)
+        pins[f"initramfs for {name}"] = file_hash(spec.initramfs)
+        pins |= _machine_pins(spec.machine)
+    if specs.recorder.kernel_image == kernel.image:  # else the modules of a built kernel are in its initramfs
+        of_machine, of_modes = (
+            specs.recorder.machine.profile.modules,
+            [m for p in profiles for m in p.modules],
+        )
         wanted = list(dict.fromkeys([*of_machine, *of_modes]))
         pins |= {f"module {p.name}": file_hash(p) for p in resolve_modules(kernel, wanted)}
     pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}

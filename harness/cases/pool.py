@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.guests.kits import Kits
-from harness.guests.worker import GuestKit, Worker
+from harness.guests.guest_specs import GuestSpecs
+from harness.guests.worker import GuestSpec, Worker
 from harness.host.processes import kill_children
 from harness.plan import Plan
 
@@ -101,19 +101,19 @@ class Pool:
             return [thread for thread in self._busy if thread.is_alive()]
 
 
-def pool_of(kits: Kits, scratch: Path, plan: Plan) -> Pool:
-    """A pool of `plan.jobs` stations whose guests are made of these kits."""
+def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+    """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
     def station(number: int) -> Station:
-        judge = worker(kits.judge, f"judge-{number}")
-        if kits.recorder is kits.judge:
+        judge = worker(specs.judge, f"judge-{number}")
+        if specs.recorder is specs.judge:
             return Station(judge, judge)
-        return Station(worker(kits.recorder, f"recorder-{number}"), judge)
+        return Station(worker(specs.recorder, f"recorder-{number}"), judge)
 
-    def worker(kit: GuestKit, name: str) -> Worker:
-        return Worker(kit, scratch / name, plan.log_bytes, plan.completions)
+    def worker(spec: GuestSpec, name: str) -> Worker:
+        return Worker(spec, scratch / name, plan.log_bytes, plan.completions)
 
-    return Pool(station, plan.jobs, confirms=kits.recorder is not kits.judge)
+    return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
 
 
 class Interrupted(BaseException):

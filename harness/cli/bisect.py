@@ -15,7 +15,7 @@ from harness.cli.console import OutputClosed, errors
 from harness.cli.guard import say_error
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.filesystems.profiles import select_profiles
-from harness.guests.kits import missing_program
+from harness.guests.guest_specs import missing_program
 from harness.plan import Plan
 from harness.summary import Summary, shell_code
 from harness.workloads.load import select_workloads

@@ -28,8 +28,8 @@ from harness.revisit.repro import (
     Reproduction,
     export,
     find_point,
+    repro_context,
     reproduce,
-    scene,
     shell,
     tools_for_shell,
 )
@@ -87,7 +87,7 @@ def repro_command(
     with open_run(source) as store:
         where = find_point(point, store)
         tools = _say_tools() if want_shell else []
-        with scene(store, where, named_here(given), accel, tools) as shown:
+        with repro_context(store, where, named_here(given), accel, tools) as shown:
             if export_file:
                 export(shown, export_file)
                 console.say(f"{where}: {export_file}")

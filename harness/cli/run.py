@@ -46,7 +46,7 @@ from harness.cli.options import (
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.expectations import read_expectations
-from harness.guests.kits import recording_machine
+from harness.guests.guest_specs import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen

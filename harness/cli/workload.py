@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cases.attempts import Unobserved
-from harness.cases.trial import Tried, try_workload
+from harness.cases.dry_run import DryRun, dry_run
 from harness.cli.console import console
 from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
@@ -107,13 +107,13 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     verdicts = []
     for workload in select_workloads([name]):
         console.say(f"{workload.name} on {configuration}, {kernel.name}")
-        tried = try_workload(profiles[0], workload, kernel, asked)
+        tried = dry_run(profiles[0], workload, kernel, asked)
         _print(tried)
         verdicts.append(tried.judgement.verdict)
     return code_of(*verdicts)
 
 
-def _print(tried: Tried) -> None:
+def _print(tried: DryRun) -> None:
     for i, (operation, output) in enumerate(zip(tried.workload.operations, tried.outputs, strict=True)):
         console.say(f"  {i}: {operation}")
         _say_indented(output)

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from harness.cases.fsck_reads import find_library
-from harness.cluster.messages import Blob, KitSpec, Requirements
+from harness.cluster.messages import Blob, Requirements, SentSpec
 from harness.errors import PowercutError
 from harness.guests.built import BUILT_PARTS
-from harness.guests.kits import Kits
-from harness.guests.worker import GuestKit
+from harness.guests.guest_specs import GuestSpecs
+from harness.guests.worker import GuestSpec
 from harness.host.cache import cache_dir, hold
 from harness.host.files import file_hash, write_atomically
 from harness.plan import Plan
@@ -40,7 +40,7 @@ case.
 
 
 def requirements_of(
-    run: str, plan: Plan, kits: Kits, bases: Mapping[str, Path], pins: Mapping[str, str]
+    run: str, plan: Plan, specs: GuestSpecs, bases: Mapping[str, Path], pins: Mapping[str, str]
 ) -> tuple[Requirements, dict[str, Path]]:
     """The requirements of a run, and its blobs' files by their hashes. `bases`: packed. Raises
     EnvironmentLacks for a built part that is missing.
@@ -52,19 +52,19 @@ def requirements_of(
         blobs.setdefault(sha, Blob(sha, what, str(path.resolve())))
         return sha
 
-    def kit(of: GuestKit) -> KitSpec:
+    def spec(of: GuestSpec) -> SentSpec:
         name = of.machine.name
         kernel, archive = (
             blob(of.kernel_image, f"kernel for {name}"),
             blob(of.initramfs, f"initramfs for {name}"),
         )
-        return KitSpec(name, of.machine.accel, kernel, archive)
+        return SentSpec(name, of.machine.accel, kernel, archive)
 
     requirements = Requirements(
         run=run,
         plan=msgspec.structs.replace(plan, **_OF_ONE_CASE),
-        recorder=kit(kits.recorder),
-        judge=None if kits.recorder is kits.judge else kit(kits.judge),
+        recorder=spec(specs.recorder),
+        judge=None if specs.recorder is specs.judge else spec(specs.judge),
         bases={name: blob(path, f"base image of {name}") for name, path in bases.items()},
         variables={name: blob(find(), name) for name, find in _BUILT.items()},
         blobs=tuple(blobs.values()),

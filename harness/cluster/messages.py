@@ -26,8 +26,8 @@ class Blob(msgspec.Struct, frozen=True):
     path: str
 
 
-class KitSpec(msgspec.Struct, frozen=True):
-    """A `GuestKit` by its contents: the machine with its accelerator, and hashes of kernel and initramfs."""
+class SentSpec(msgspec.Struct, frozen=True):
+    """A `GuestSpec` by its contents: the machine with its accelerator, and hashes of kernel and initramfs."""
 
     machine: str
     accel: str
@@ -46,8 +46,8 @@ class Requirements(msgspec.Struct, frozen=True):
 
     run: str
     plan: Plan
-    recorder: KitSpec
-    judge: KitSpec | None
+    recorder: SentSpec
+    judge: SentSpec | None
     bases: dict[str, str]
     variables: dict[str, str]
     blobs: tuple[Blob, ...]

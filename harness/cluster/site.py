@@ -27,12 +27,12 @@ from harness.cluster.messages import (
     BusyElsewhere,
     Done,
     Job,
-    KitSpec,
     Lacking,
     Note,
     NotFitted,
     Payload,
     Requirements,
+    SentSpec,
     Unfit,
     decode,
     encode,
@@ -40,9 +40,9 @@ from harness.cluster.messages import (
 from harness.cluster.payloads import payload_of, put_files
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.guests.kits import Kits
+from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine, machine_of
-from harness.guests.worker import GuestKit
+from harness.guests.worker import GuestSpec
 from harness.host.cache import cache_dir
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
@@ -103,7 +103,7 @@ class _Fitted:
     """requirements with everything in its place. `packed`, `bases`: base images by mode, packed and not."""
 
     requirements: Requirements
-    kits: Kits
+    specs: GuestSpecs
     profiles: dict[str, Profile]
     packed: dict[str, Path]
     bases: dict[str, Path]
@@ -122,7 +122,7 @@ class Slot:
         self._scratch = fitted.folder.path / f"slot-{number}"
         self._scratch.mkdir()
         self._store = RunStore.create(self._scratch, "cases", _INFO, durable=False)
-        self.pool: Pool = pool_of(fitted.kits, self._scratch, fitted.plan)
+        self.pool: Pool = pool_of(fitted.specs, self._scratch, fitted.plan)
         for name, profile in fitted.profiles.items():
             packed = self._store.layout.base(profile.filesystem, profile.mode)
             packed.parent.mkdir(parents=True)
@@ -162,8 +162,8 @@ class Slot:
         record = store.case(case)
         if record is not None and record.status is CaseStatus.DONE:
             return
-        for kit in (self._fitted.kits.recorder, self._fitted.kits.judge):
-            kit.boots.require_hope()
+        for spec in (self._fitted.specs.recorder, self._fitted.specs.judge):
+            spec.boots.require_hope()
 
 
 _INFO = RunInfo(
@@ -283,35 +283,35 @@ def _fitted(requirements: Requirements, places: dict[str, Path]) -> _Fitted:
     os.environ.update({name: str(places[sha]) for name, sha in requirements.variables.items()})
     try:
         profiles = {p.name: p for p in select_profiles(list(requirements.bases))}
-        machines = [_machine(kit, places) for kit in (requirements.recorder, requirements.judge) if kit]
+        machines = [_machine(spec, places) for spec in (requirements.recorder, requirements.judge) if spec]
         pins = host_pins(machines, list(profiles.values()))
     except PowercutError as e:
         raise Unfit(e.what, e.next_step) from e
     of_run = {name: requirements.pins.get(name, "") for name in pins}
     if differ := differences(of_run, pins, "in the run", "there"):
         raise Unfit(f"it differs from the run in {differ}", "give every worker what the run's host has")
-    recorder = _kit(requirements.recorder, places)
-    judge = _kit(requirements.judge, places) if requirements.judge else recorder
+    recorder = _spec(requirements.recorder, places)
+    judge = _spec(requirements.judge, places) if requirements.judge else recorder
     folder = OwnedFolder("powercut-worker-")
     packed, bases = {}, {}
     for name, sha in requirements.bases.items():
         packed[name] = places[sha]
         image = folder.path / f"{name.replace('/', '-')}.base.img"
         bases[name] = unpack(places[sha], image, profiles[name].size_bytes)
-    return _Fitted(requirements, Kits(recorder, judge, ""), profiles, packed, bases, folder)
+    return _Fitted(requirements, GuestSpecs(recorder, judge, ""), profiles, packed, bases, folder)
 
 
-def _machine(kit: KitSpec, places: dict[str, Path]) -> Machine:
+def _machine(spec: SentSpec, places: dict[str, Path]) -> Machine:
     """Raises PowercutError if this host cannot run it."""
-    machine = machine_of(kit.machine, kit.accel)
-    machine.kernel_release(places[kit.kernel])  # it may need a C library that is not here
+    machine = machine_of(spec.machine, spec.accel)
+    machine.kernel_release(places[spec.kernel])  # it may need a C library that is not here
     if lacks := machine.accel_lacks():
-        raise PowercutError(f"{machine.profile.title} cannot use {kit.accel}: {lacks}")
+        raise PowercutError(f"{machine.profile.title} cannot use {spec.accel}: {lacks}")
     return machine
 
 
-def _kit(kit: KitSpec, places: dict[str, Path]) -> GuestKit:
-    return GuestKit(machine_of(kit.machine, kit.accel), places[kit.kernel], places[kit.initramfs])
+def _spec(spec: SentSpec, places: dict[str, Path]) -> GuestSpec:
+    return GuestSpec(machine_of(spec.machine, spec.accel), places[spec.kernel], places[spec.initramfs])
 
 
 # --- progress --------------------------------------------------------------------------------

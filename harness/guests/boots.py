@@ -1,4 +1,4 @@
-"""Whether a kit's guests boot at all: a kernel that never does costs a few timeouts, not one per state."""
+"""Whether a spec's guests boot at all: a kernel that never does costs a few timeouts, not one per state."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from harness.errors import GuestLost, NeverBoots, VersionsDiffer
 
 BOOTS_IN_A_ROW = 3
-"""How many guests of one kit may fail to boot in a row before no further one is tried."""
+"""How many guests of one guest spec may fail to boot in a row before no further one is tried."""
 _CONSOLE_BYTES = 600
 
 
 class Boots:
-    """Counts consecutive boot failures of one kit's guests; thread-safe. A successful boot resets it."""
+    """Counts consecutive boot failures of one spec's guests; thread-safe. A successful boot resets it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from harness.errors import EnvironmentLacks
-from harness.guests.kits import built_kernel
+from harness.guests.guest_specs import built_kernel
 from harness.guests.machine import default_name, profile_of
 from harness.host.archive import Archive
 from harness.kernels.build import source_packages

@@ -94,7 +94,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestKit:
+class GuestSpec:
     """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up."""
 
     machine: Machine
@@ -124,12 +124,12 @@ class Worker:
 
     def __init__(
         self,
-        kit: GuestKit,
+        spec: GuestSpec,
         directory: Path,
         log_bytes: int = LOG_BYTES,
         completions: Completions = Completions.HOLD,
     ) -> None:
-        self._kit = kit
+        self._spec = spec
         self._completions = completions
         self.directory = directory
         self._log_bytes = log_bytes
@@ -183,12 +183,12 @@ class Worker:
             raise GuestLost("the run was stopped")
 
     def require_hope(self) -> None:
-        """Raises NeverBoots if guests of this kit no longer come up, VersionsDiffer if they differ."""
-        self._kit.boots.require_hope()
+        """Raises NeverBoots if guests of this spec no longer come up, VersionsDiffer if they differ."""
+        self._spec.boots.require_hope()
 
     @property
     def machine_name(self) -> str:
-        return self._kit.machine.name
+        return self._spec.machine.name
 
     @property
     def guest_pid(self) -> int | None:
@@ -227,8 +227,8 @@ class Worker:
             with self.log_device.open("ab") as f:
                 os.ftruncate(f.fileno(), self._log_bytes)
             boot = Boot(
-                kernel_image=self._kit.kernel_image,
-                initramfs=self._kit.initramfs,
+                kernel_image=self._spec.kernel_image,
+                initramfs=self._spec.initramfs,
                 disk_socket=self.disk.socket,
                 log=self.log_device,
                 directory=self.directory,
@@ -237,7 +237,7 @@ class Worker:
         return self._guest
 
     def _boot(self, boot: Boot) -> Guest:
-        machine, boots = self._kit.machine, self._kit.boots
+        machine, boots = self._spec.machine, self._spec.boots
         self._guest = guest = machine.launch(boot)  # from here on `stop` finds it
         try:
             self._go_on()
@@ -249,7 +249,7 @@ class Worker:
                 boots.differs(e)
             if isinstance(e, GuestLost):
                 self._go_on()
-                boots.failed(f"{machine.described}, kernel {self._kit.kernel_image}", e)
+                boots.failed(f"{machine.described}, kernel {self._spec.kernel_image}", e)
             raise
         boots.succeeded()
         _need_modules(guest.hello)
@@ -305,7 +305,7 @@ class Worker:
                     f"this kernel ({guest.hello.release}) has no dm-log-writes target",
                     "enable CONFIG_DM_LOG_WRITES; if it is a module, name the directory of the modules",
                 )
-            machine = self._kit.machine
+            machine = self._spec.machine
             start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
             guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
             try:
@@ -361,7 +361,7 @@ class Worker:
             guest = self.guest()
             disk.switch(state)
             request = wire.Recover(
-                device=self._kit.machine.data_device,
+                device=self._spec.machine.data_device,
                 mount=target.mount,
                 clock_s=CLOCK_S,
                 keep_mounted=ask is not None,
@@ -402,7 +402,7 @@ class Worker:
             disk, guest = self.disk, self.guest()
             disk.fork()
             request = wire.Use(
-                device=self._kit.machine.data_device,
+                device=self._spec.machine.data_device,
                 mount=target.mount,
                 clock_s=CLOCK_S,
                 keep=list(keep),

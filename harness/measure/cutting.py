@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.errors import GuestLost
 from harness.filesystems.profiles import Profile
 from harness.guests import wire
-from harness.guests.worker import GuestKit, Target, Worker, check_results, to_wire
+from harness.guests.worker import GuestSpec, Target, Worker, check_results, to_wire
 from harness.model import (
     CrashState,
     History,
@@ -119,18 +119,18 @@ def history(operations: Sequence[Operation]) -> History:
 
 
 def cut_power(
-    kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, directory: Path, image: Path
+    spec: GuestSpec, profile: Profile, base: Path, cut: PlannedCut, directory: Path, image: Path
 ) -> Position:
     """Boot, write, kill the machine while it writes, and leave the disk's contents in `image`.
 
     Raises GuestError if an operation fails, GuestLost if the guest is lost before it is killed.
     """
     target = Target(profile.fstype, profile.mount_options, base, None)
-    with Worker(kit, directory, LOG_BYTES) as worker:
+    with Worker(spec, directory, LOG_BYTES) as worker:
         disk = worker.show(target)
         disk.switch(CrashState(0))
         guest = worker.guest()
-        machine = kit.machine
+        machine = spec.machine
         start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
         guest.request(start, wire.RecordStarted, REQUEST_TIMEOUT_S)
         switch = threading.Timer(0, worker.kill)
@@ -162,12 +162,12 @@ def _request(number: int, operation: Operation) -> wire.RunOperations:
     )
 
 
-def recover(kit: GuestKit, profile: Profile, image: Path, directory: Path) -> tuple[Outcome, str, float]:
+def recover(spec: GuestSpec, profile: Profile, image: Path, directory: Path) -> tuple[Outcome, str, float]:
     """Boot another machine with the disk that the dead one left: mount, walk, unmount, then fsck on the host.
     Returns the outcome, the kernel's message about replaying its journal, and the duration of the mount in
     seconds.
     """
-    with Worker(kit, directory, LOG_BYTES) as worker:
+    with Worker(spec, directory, LOG_BYTES) as worker:
         target = Target(profile.fstype, profile.mount_options, image, None)
         recovery = worker.recover(target, CrashState(0))
         worker.disk.image(worker.image)
@@ -189,10 +189,10 @@ def judge(profile: Profile, operations: Sequence[Operation], where: Position, ou
     return oracles.judge(where, outcome)
 
 
-def cut_and_judge(kit: GuestKit, profile: Profile, base: Path, cut: PlannedCut, scratch: Path) -> AfterCut:
+def cut_and_judge(spec: GuestSpec, profile: Profile, base: Path, cut: PlannedCut, scratch: Path) -> AfterCut:
     """Cut the power, recover, judge. The disk that the dead machine left stays in `scratch/cut.img`."""
     image = scratch / "cut.img"
     image.unlink(missing_ok=True)
-    where = cut_power(kit, profile, base, cut, scratch / "dead", image)
-    outcome, line, recovery_s = recover(kit, profile, image, scratch / "alive")
+    where = cut_power(spec, profile, base, cut, scratch / "dead", image)
+    outcome, line, recovery_s = recover(spec, profile, image, scratch / "alive")
     return AfterCut(where, outcome, judge(profile, cut.operations, where, outcome), line, recovery_s)

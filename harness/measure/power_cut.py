@@ -13,9 +13,9 @@ import msgspec
 from harness.cases.recording import make_base
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
-from harness.guests.kits import make_kits, missing_for
+from harness.guests.guest_specs import make_specs, missing_for
 from harness.guests.machine import default_name
-from harness.guests.worker import GuestKit
+from harness.guests.worker import GuestSpec
 from harness.host.packed import pack
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.cutting import AfterCut, cut_and_judge, plan_cut
@@ -38,10 +38,10 @@ _SHOWN_VIOLATIONS = 3
 
 @dataclass
 class Plug:
-    """What cuts the power and judges what is left: a kit for guests, and base images by mode."""
+    """What cuts the power and judges what is left: a guest spec for guests, and base images by mode."""
 
     host: Host
-    kit: GuestKit
+    spec: GuestSpec
     bases: dict[str, Path] = field(default_factory=dict)
 
     def base(self, profile: Profile) -> Path:
@@ -79,12 +79,12 @@ class PowerCut(Comparison[Plug]):
         if not profiles:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacks.values())))
         asked = GuestChoice(machine=default_name(), accel=host.accel)
-        kits = make_kits(asked, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
-        yield Plug(host, kits.recorder)
+        specs = make_specs(asked, host.kernel, profiles, [], _base(host, profiles[0]), host.scratch)
+        yield Plug(host, specs.recorder)
 
     def surroundings(self, rig: Plug) -> Surroundings:
         release = rig.host.kernel.modules.name if rig.host.kernel.modules else rig.host.kernel.name
-        return Surroundings(f"Linux {release}", rig.kit.machine.described, rig.kit.machine.accel)
+        return Surroundings(f"Linux {release}", rig.spec.machine.described, rig.spec.machine.accel)
 
     def take(self, rig: Plug, configuration: Configuration, sizes: Sizes, number: int) -> Sample:
         profile = configuration.profile
@@ -92,7 +92,7 @@ class PowerCut(Comparison[Plug]):
             return Sample(configuration.name, number, reason=reason)
         seed = f"{rig.host.seed}/{configuration.name}/{number}"
         cut = plan_cut(seed, sizes["operations"])
-        seen = cut_and_judge(rig.kit, profile, rig.base(profile), cut, rig.host.scratch)
+        seen = cut_and_judge(rig.spec, profile, rig.base(profile), cut, rig.host.scratch)
         if seen.judgement.verdict is not Verdict.PASS:
             _keep(rig.host, configuration, number, seen)
         reached = min(seen.position.acked, len(cut.operations) - 1)

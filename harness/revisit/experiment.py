@@ -14,7 +14,7 @@ from harness.cases.first_mount import mount_once
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base, record
 from harness.filesystems.profiles import Profile
-from harness.guests.kits import make_kits
+from harness.guests.guest_specs import make_specs
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.model import CaseId, CrashState, Operation, Violation, Workload
@@ -56,14 +56,14 @@ def open_bench(
         theirs = store.layout.base(profile.filesystem, profile.mode)
         kept = theirs if theirs.exists() else directory / "base.img.zst"
         base = make_base(profile, kept, directory)
-        kits = make_kits(plan.guests, kernel, [profile], [workload], base, directory)
+        specs = make_specs(plan.guests, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(
-            Worker(kits.judge, directory / "judge", plan.log_bytes, plan.completions)
+            Worker(specs.judge, directory / "judge", plan.log_bytes, plan.completions)
         )
         recorder = judge
-        if kits.recorder is not kits.judge:
+        if specs.recorder is not specs.judge:
             recorder = guests.enter_context(
-                Worker(kits.recorder, directory / "recorder", plan.log_bytes, plan.completions)
+                Worker(specs.recorder, directory / "recorder", plan.log_bytes, plan.completions)
             )
         if profile.mounted_once and kept != theirs:
             mount_once(recorder, profile, base, kept)

@@ -16,10 +16,10 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
+from harness.guests.guest_specs import make_specs, recording_machine
 from harness.guests.initramfs import find_program
-from harness.guests.kits import make_kits, recording_machine
 from harness.guests.machine import Boot, profile_of
-from harness.guests.worker import GuestKit, Worker
+from harness.guests.worker import GuestSpec, Worker
 from harness.host.elf import is_program
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
@@ -50,13 +50,13 @@ class Reproduction:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """A crash point of a run with everything needed to show it; made by the context manager `scene`."""
+class ReproContext:
+    """A crash point of a run with all that is needed to show it; `repro_context` makes it."""
 
     point: CrashPoint
     recording: Recording
     kernel: Kernel
-    kit: GuestKit
+    spec: GuestSpec
     directory: Path
     recorded_on: str = ""
     record_anew: str = ""
@@ -106,10 +106,10 @@ def tools_for_shell() -> tuple[list[str], list[str]]:
 
 
 @contextlib.contextmanager
-def scene(
+def repro_context(
     store: RunStore, point: CrashPoint, named: Named, accel: str, tools: Sequence[str] = ()
-) -> Iterator[Scene]:
-    """Unpack the recording into a temporary directory and make a kit with the run's own kernel, unless
+) -> Iterator[ReproContext]:
+    """Unpack the recording into a temporary directory and make a guest spec with the run's own kernel, unless
     another is named, and with these programs of the host. Raises StoreError if the recording is gone,
     UsageError for files that only the run directory names.
     """
@@ -135,12 +135,12 @@ def scene(
             need_possible(point, recording.write_log.entries)
         asked = GuestChoice(machine, accel, plan.log_bytes)
         carrying = replace(workload, programs=(*workload.programs, *tools))
-        kits = make_kits(asked, found, [profile], [carrying], recording.base, directory)
-        yield Scene(
+        specs = make_specs(asked, found, [profile], [carrying], recording.base, directory)
+        yield ReproContext(
             point,
             recording,
             found,
-            kits.recorder,
+            specs.recorder,
             directory,
             " with ".join([store.info.kernel.name, *plan.replaced]) if other else "",
             run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
@@ -216,11 +216,11 @@ def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) 
         )
 
 
-def reproduce(shown: Scene) -> Reproduction:
+def reproduce(shown: ReproContext) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
-    with Worker(shown.kit, shown.directory / "worker") as worker:
+    with Worker(shown.spec, shown.directory / "worker") as worker:
         observation = examiner.visit(worker, [state], threading.Event())
     return Reproduction(
         shown.point,
@@ -232,21 +232,21 @@ def reproduce(shown: Scene) -> Reproduction:
     )
 
 
-def export(shown: Scene, file: Path) -> None:
+def export(shown: ReproContext, file: Path) -> None:
     """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` exists."""
     if file.exists():
         raise UsageError(f"{file} already exists", "name a file that does not")
-    with Worker(shown.kit, shown.directory / "worker") as worker:
+    with Worker(shown.spec, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.target)
         disk.switch(shown.recording.on_disk(shown.point.state))
         disk.image(file)
 
 
-def shell(shown: Scene) -> int:
+def shell(shown: ReproContext) -> int:
     """Open a console in a fresh guest with the crashed disk attached, not mounted. Writes to the disk are
     discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
-    with Worker(shown.kit, shown.directory / "worker") as worker:
+    with Worker(shown.spec, shown.directory / "worker") as worker:
         disk = worker.show(shown.recording.target)
         disk.switch(shown.recording.on_disk(shown.point.state))
         worker.log_device.touch()
@@ -254,12 +254,12 @@ def shell(shown: Scene) -> int:
             f.truncate(1 << 20)
         profile = shown.recording.profile
         boot = Boot(
-            kernel_image=shown.kit.kernel_image,
-            initramfs=shown.kit.initramfs,
+            kernel_image=shown.spec.kernel_image,
+            initramfs=shown.spec.initramfs,
             disk_socket=disk.socket,
             log=worker.log_device,
             directory=worker.directory,
             shell_mount=f"{profile.fstype}:{profile.mount_options}",
             shell_second=profile.second_offset,
         )
-        return shown.kit.machine.shell(boot)
+        return shown.spec.machine.shell(boot)

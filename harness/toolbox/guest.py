@@ -18,7 +18,7 @@ from harness.errors import GuestError, GuestLost, KernelError, PowercutError, Us
 from harness.guests import wire
 from harness.guests.accel import Chosen, choose_accel
 from harness.guests.guest import Guest
-from harness.guests.kits import pack
+from harness.guests.guest_specs import pack
 from harness.guests.machine import Machine, ToolBoot, Tools, default_name, profile_of
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel

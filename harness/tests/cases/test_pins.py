@@ -15,9 +15,9 @@ from harness.cases import pins as module
 from harness.cases.pins import differences, host_pins, pin, pins_of, source_hash
 from harness.errors import KernelError, RunChanged, StoreError
 from harness.filesystems.profiles import select_profiles
-from harness.guests.kits import Kits
+from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine, default_name, machine_of
-from harness.guests.worker import GuestKit
+from harness.guests.worker import GuestSpec
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import Workload
@@ -54,11 +54,11 @@ class Setting:
     def pins(self) -> dict[str, str]:
         machine = machine_of(default_name())
         other = cast(Machine, cast(Any, _Other()))
-        recorder = GuestKit(machine, self.folder / self.recorder, self.folder / "initramfs")
-        judge = GuestKit(other, self.folder / self.judge, self.folder / "initramfs")
+        recorder = GuestSpec(machine, self.folder / self.recorder, self.folder / "initramfs")
+        judge = GuestSpec(other, self.folder / self.judge, self.folder / "initramfs")
         sha = file_hash(self.folder / "bzImage")
         kernel = Kernel("k", self.folder / "bzImage", None, sha)
-        return pins_of(kernel, Kits(recorder, judge, ""), self.profiles, self.workloads)
+        return pins_of(kernel, GuestSpecs(recorder, judge, ""), self.profiles, self.workloads)
 
 
 class _Other:

@@ -33,7 +33,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import CONSOLE_NAME
 from harness.guests.machine import Boot, Machine
-from harness.guests.worker import GuestKit, Worker
+from harness.guests.worker import GuestSpec, Worker
 from harness.host.packed import pack
 from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, DifferenceKind, FileKind, Verdict, Workload
 from harness.plan import Plan
@@ -322,8 +322,8 @@ class ToyMachine:
 def toy_worker(kernel: Kernel, folder: Path) -> Worker:
     """A real worker whose guests are toys."""
     machine = ToyMachine(kernel)
-    kit = GuestKit(cast(Machine, cast(Any, machine)), folder / "kernel", folder / "initramfs")
-    machine.worker = Worker(kit, folder / "worker", LOG_BYTES)
+    spec = GuestSpec(cast(Machine, cast(Any, machine)), folder / "kernel", folder / "initramfs")
+    machine.worker = Worker(spec, folder / "worker", LOG_BYTES)
     return machine.worker
 
 

@@ -22,7 +22,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
 from harness.guests.machine import Accelerator, Boot, Machine, Profile
-from harness.guests.worker import GuestKit, Target, Worker
+from harness.guests.worker import GuestSpec, Target, Worker
 from harness.model import CrashState, History, Outcome
 from harness.oracles import Judge
 from harness.tests.chaos.damage import look_for_leftovers_of_files
@@ -104,8 +104,8 @@ class _Stage:
         base = trial.directory / "base"
         base.write_bytes(bytes(1 << 20))
         self._target = Target("ext4", "", base, None)
-        kit = GuestKit(self._machine, trial.directory / "kernel", trial.directory / "initramfs")
-        self._worker = Worker(kit, trial.directory / "worker", log_bytes=512)
+        spec = GuestSpec(self._machine, trial.directory / "kernel", trial.directory / "initramfs")
+        self._worker = Worker(spec, trial.directory / "worker", log_bytes=512)
         (profile,) = select_profiles(["ext4/ordered"])
         self._history = _history_of(reference)
         patterns = tuple(profile.console.errors)

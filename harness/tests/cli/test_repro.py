@@ -46,7 +46,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: Reproduction) ->
     with RunStore.create(tmp_path, "test", run_info()) as store:
         path = store.path
     monkeypatch.setattr(repro, "find_point", lambda *_: seen.point)
-    monkeypatch.setattr(repro, "scene", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(repro, "repro_context", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(repro, "reproduce", lambda _: seen)
     done = powercut("repro", "any", "--from", path)
     assert done.exit_code == 0
@@ -78,13 +78,13 @@ def test_a_shell_says_which_tools_it_has_and_which_this_host_lacks(
         path = store.path
     carried: list[Sequence[str]] = []
 
-    def fake_scene(*arguments: Any) -> contextlib.nullcontext[None]:
+    def fake_context(*arguments: Any) -> contextlib.nullcontext[None]:
         carried.append(arguments[-1])
         return contextlib.nullcontext()
 
     found = ["busybox:busybox-static", "e2fsck:e2fsprogs"], ["xfs_db:xfsprogs", "xfs_io:xfsprogs"]
     monkeypatch.setattr(repro, "find_point", lambda *_: reproduction().point)
-    monkeypatch.setattr(repro, "scene", fake_scene)
+    monkeypatch.setattr(repro, "repro_context", fake_context)
     monkeypatch.setattr(repro, "shell", lambda _: 0)
     monkeypatch.setattr(repro, "tools_for_shell", lambda: found)
     done = powercut("repro", "any", "--from", path, "--shell")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cases.attempts import Unobserved
-from harness.cases.trial import Tried
+from harness.cases.dry_run import DryRun
 from harness.cli import workload as commands
 from harness.errors import ExitCode, GuestError
 from harness.kernels.find import Kernel
@@ -57,14 +57,14 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "judgement": Judgement(),
     }
 
-    def answer(profile: object, workload: Workload, kernel: object, asked: object) -> Tried:
+    def answer(profile: object, workload: Workload, kernel: object, asked: object) -> DryRun:
         if error := shown.get("error"):
             raise error
         told = tuple(f"line {i}" for i in range(1, 8))
         outputs = ("opened\n\x1b[2Jdone\n",)
-        return Tried(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"])
+        return DryRun(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"])
 
-    monkeypatch.setattr(commands, "try_workload", answer)
+    monkeypatch.setattr(commands, "dry_run", answer)
     monkeypatch.setattr(commands, "find_chosen", lambda choice: Kernel("6.12", Path("/k"), None, ""))
     return shown
 

@@ -18,12 +18,12 @@ from harness.cluster.messages import (
     BusyElsewhere,
     Done,
     Job,
-    KitSpec,
     Lacking,
     Note,
     NotFitted,
     Payload,
     Requirements,
+    SentSpec,
     Unfit,
     decode,
     encode,
@@ -40,7 +40,7 @@ from harness.workloads.load import parse_operation
 
 (PROFILE,) = select_profiles(["ext4/ordered"])
 KEPT = Judgement()
-KIT = KitSpec("qemu", "tcg", "k" * 64, "i" * 64)
+SPEC = SentSpec("qemu", "tcg", "k" * 64, "i" * 64)
 OWN = {"powercut": "1.0", "source": source_hash()}
 
 
@@ -185,7 +185,7 @@ def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None,
     told = Told()
     plan = plan or Plan(configurations=["ext4/ordered"], workloads=list(names))
     blob = Blob("p" * 64, "a blob", "/nowhere")
-    requirements = Requirements("run", plan, KIT, None, {}, {}, (blob,), {"powercut": "1.0"})
+    requirements = Requirements("run", plan, SPEC, None, {}, {}, (blob,), {"powercut": "1.0"})
     made = Dispatch(
         plan, store, told, pool, requirements, {blob.sha256: Path("/nowhere")}, {}, lambda case: None
     )

@@ -18,12 +18,12 @@ from harness.cluster.messages import (
     Blob,
     BusyElsewhere,
     Job,
-    KitSpec,
     Lacking,
     Note,
     NotFitted,
     Payload,
     Requirements,
+    SentSpec,
     Unfit,
     decode,
 )
@@ -40,8 +40,8 @@ SHA = hashlib.sha256(KERNEL).hexdigest()
 
 def requirements(run: str, path: str = "/nowhere") -> Requirements:
     plan = Plan(configurations=["ext4/ordered"], workloads=["w"])
-    kit = KitSpec("qemu", "tcg", SHA, SHA)
-    return Requirements(run, plan, kit, None, {}, {}, (Blob(SHA, "kernel", path),), {})
+    spec = SentSpec("qemu", "tcg", SHA, SHA)
+    return Requirements(run, plan, spec, None, {}, {}, (Blob(SHA, "kernel", path),), {})
 
 
 def job(run: str) -> Job:
@@ -190,10 +190,10 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
             raise error
 
     monkeypatch.setattr(site, "Casework", Ends)
-    kit, (profile,) = SimpleNamespace(), select_profiles(["ext4/ordered"])
+    spec, (profile,) = SimpleNamespace(), select_profiles(["ext4/ordered"])
     fitted = SimpleNamespace(
         folder=SimpleNamespace(path=tmp_path),
-        kits=SimpleNamespace(recorder=kit, judge=kit),
+        specs=SimpleNamespace(recorder=spec, judge=spec),
         plan=requirements("a").plan,
         profiles={profile.name: profile},
         packed={profile.name: tmp_path / "packed"},

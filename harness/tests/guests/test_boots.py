@@ -12,7 +12,7 @@ import pytest
 from harness.errors import DiskError, GuestLost, NeverBoots, VersionsDiffer
 from harness.guests import disk as disk_module
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
-from harness.guests.worker import GuestKit, Target, Worker
+from harness.guests.worker import GuestSpec, Target, Worker
 from harness.model import CrashState
 from harness.tests.guests.processes import GREETS, SLEEPS, Scripted
 from harness.tests.needs import needed
@@ -33,10 +33,10 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-def kit(machine: Scripted, directory: Path) -> GuestKit:
+def spec(machine: Scripted, directory: Path) -> GuestSpec:
     for name in ("kernel", "initramfs"):
         (directory / name).touch()
-    return GuestKit(machine, directory / "kernel", directory / "initramfs")
+    return GuestSpec(machine, directory / "kernel", directory / "initramfs")
 
 
 def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
@@ -44,7 +44,7 @@ def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
 ) -> None:
     """Each state of each case waited for three boots of its own: 3 x 120 s under emulation."""
     machine = Scripted(FAILS)
-    shared = kit(machine, tmp_path)
+    shared = spec(machine, tmp_path)
     target = Target("ext4", "", base, None)
     workers = [Worker(shared, tmp_path / f"{i}", 512) for i in range(2)]
     for worker in (workers[0], workers[1]):
@@ -63,7 +63,7 @@ def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
 def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, base: Path) -> None:
     """Each case booted one, and was UNKNOWN for it."""
     machine = Scripted(GREETS.replace("wire.PROTOCOL_VERSION", "wire.PROTOCOL_VERSION - 1") + SLEEPS)
-    shared = kit(machine, tmp_path)
+    shared = spec(machine, tmp_path)
     with Worker(shared, tmp_path / "one", 512) as one, Worker(shared, tmp_path / "other", 512) as other:
         for worker in (one, other):
             with pytest.raises(VersionsDiffer, match="the agent speaks protocol"):
@@ -84,7 +84,7 @@ def test_a_guest_that_comes_up_resets_the_count() -> None:
 
 def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) -> None:
     """SIGTERM during a boot was heard when the boot's time was up: two minutes, three times in a row."""
-    shared = kit(Scripted(SLEEPS), tmp_path)
+    shared = spec(Scripted(SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
         worker.show(Target("", "", base, None))
         stopping = threading.Timer(0.2, worker.stop)
@@ -99,7 +99,7 @@ def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) ->
 
 def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, base: Path) -> None:
     """A disk that was stopped (SIGSTOP) was waited for for a minute at each request."""
-    shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
+    shared = spec(Scripted(GREETS + SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
         disk = worker.show(Target("", "", base, None))
         os.kill(disk.pid, signal.SIGSTOP)
@@ -112,7 +112,7 @@ def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, bas
 
 def test_a_power_cut_leaves_the_disk(tmp_path: Path, base: Path) -> None:
     """`kill` is not `stop`: what the dead guest has written is looked at."""
-    shared = kit(Scripted(GREETS + SLEEPS), tmp_path)
+    shared = spec(Scripted(GREETS + SLEEPS), tmp_path)
     with Worker(shared, tmp_path / "worker", 512) as worker:
         disk = worker.show(Target("", "", base, None))
         guest = worker.guest()

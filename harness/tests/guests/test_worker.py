@@ -25,7 +25,7 @@ from harness.errors import (
 )
 from harness.guests import wire, worker
 from harness.guests.machine import Machine
-from harness.guests.worker import GuestKit, Target, Worker
+from harness.guests.worker import GuestSpec, Target, Worker
 from harness.model import (
     Call,
     CrashState,
@@ -116,8 +116,8 @@ class Played:
         base = tmp_path / "base"
         base.write_bytes(bytes(512))
         self.target = Target("ext4", "", base, None)
-        kit = GuestKit(cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs")
-        self.worker = Worker(kit, tmp_path / "worker", log_bytes=512)
+        spec = GuestSpec(cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs")
+        self.worker = Worker(spec, tmp_path / "worker", log_bytes=512)
 
     name = described = "played"
     data_device, log_device = "/dev/vda", "/dev/vdb"

@@ -23,7 +23,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.filesystems.profiles import select_profiles
-from harness.guests.kits import make_kits
+from harness.guests.guest_specs import make_specs
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import find_chosen
@@ -94,8 +94,8 @@ def check_case(store: RunStore, record: CaseRecord) -> Figures:
         if recording.legal is None:
             return Figures(differences=[f"{case}: {why}"])
         kernel = find_chosen(plan.kernel_choice)
-        kits = make_kits(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
-        with Worker(kits.judge, folder.path / "judge", plan.log_bytes) as worker:
+        specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
+        with Worker(specs.judge, folder.path / "judge", plan.log_bytes) as worker:
             return _compare(store, case, recording, recording.legal, worker)
 
 

@@ -56,7 +56,7 @@ def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
         experiment, "mount_once", lambda _worker, _profile, base, _kept: mounted.append(base), raising=False
     )
     monkeypatch.setattr(experiment, "chosen_kernel", lambda *_: None)
-    monkeypatch.setattr(experiment, "make_kits", lambda *_: SimpleNamespace(judge=1, recorder=2))
+    monkeypatch.setattr(experiment, "make_specs", lambda *_: SimpleNamespace(judge=1, recorder=2))
     monkeypatch.setattr(experiment, "Worker", Idle)
     store = SimpleNamespace(layout=layout, info=SimpleNamespace(kernel=SimpleNamespace(name="debian-6.12")))
     plan, nothing = Plan(configurations=[mode], workloads=[]), Workload("candidate", "", ())

@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import InUse
 from harness.guests.machine import default_name, machine_of
-from harness.guests.worker import GuestKit
+from harness.guests.worker import GuestSpec
 from harness.host.cache import alone, hold, let_go
 from harness.host.locks import exclusive
 from harness.kernels.find import find_kernel
@@ -184,7 +184,7 @@ def test_whoever_finds_a_kernel_uses_it(cache: Path, use: str) -> None:
     if use == "kernel":
         find_kernel(str(image))
     else:
-        GuestKit(machine_of(default_name()), image, image)
+        GuestSpec(machine_of(default_name()), image, image)
     (kept,) = kept_cache(cache)
     assert kept.stays.startswith("in use by process")
     let_go(image.parent)

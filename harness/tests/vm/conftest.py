@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.guests import qemu
 from harness.guests.disk import find_binary
-from harness.guests.kits import built_kernel
+from harness.guests.guest_specs import built_kernel
 from harness.guests.machine import profile_of
 from harness.guests.worker import find_agent
 from harness.host.progress import Lines

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import ExitCode
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Plan
-from harness.revisit.repro import reproduce, scene
+from harness.revisit.repro import repro_context, reproduce
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut
@@ -131,7 +131,7 @@ def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summar
     assert case.verdict is CaseVerdict.PASS, case.findings
     with RunStore.open(path) as store:
         point = CrashPoint(case.case, CrashState(len(store.timeline(case.case))))
-        with scene(store, point, Named(workloads=tuple(store.plan().workloads)), "auto") as shown:
+        with repro_context(store, point, Named(workloads=tuple(store.plan().workloads)), "auto") as shown:
             assert shown.recording.base.stat().st_size == 96 << 20
             assert reproduce(shown).judgement.verdict is Verdict.PASS
 

@@ -18,7 +18,7 @@ from harness.errors import StoreError
 from harness.host.progress import Lines
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
-from harness.revisit.repro import reproduce, scene
+from harness.revisit.repro import repro_context, reproduce
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus
@@ -62,7 +62,7 @@ def lasting(run: Path) -> dict[str, Any]:
 
 
 def find_scene(store: RunStore, point: CrashPoint) -> None:
-    with scene(store, point, Named(), "auto"):
+    with repro_context(store, point, Named(), "auto"):
         """There is none."""
 
 
@@ -129,5 +129,5 @@ def test_recordings_come_back_for_findings_and_the_rest_stays_as_it_is(tmp_path:
         with pytest.raises(StoreError, match="stayed with the worker"):
             find_scene(store, CrashPoint(ORDERED, CrashState(5)))
         point = CrashPoint(NOBARRIER, finding.state)
-        with scene(store, point, Named(), "auto") as at:
+        with repro_context(store, point, Named(), "auto") as at:
             assert finding.signature in {v.signature for v in reproduce(at).judgement.violations}

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from harness.cases.recording import load_recording
 from harness.filesystems.profiles import select_profiles
-from harness.guests.kits import make_kits
+from harness.guests.guest_specs import make_specs
 from harness.guests.worker import Worker
 from harness.host.progress import Lines
 from harness.kernels.find import find_chosen
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Budget, Plan
-from harness.revisit.repro import reproduce, scene
+from harness.revisit.repro import repro_context, reproduce
 from harness.run import execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, state_order
@@ -62,7 +62,7 @@ def test_without_barriers_the_smallest_state_is_shown_again_in_qemu(explored: tu
     finding = min(case.findings, key=lambda f: state_order(f.state))
     with (
         RunStore.open(path) as store,
-        scene(store, CrashPoint(NOBARRIER, finding.state), Named(), "auto") as shown,
+        repro_context(store, CrashPoint(NOBARRIER, finding.state), Named(), "auto") as shown,
     ):
         again = reproduce(shown)
     assert again.judgement.verdict is Verdict.FAIL
@@ -136,10 +136,10 @@ def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path
             record.case, profile, workload, store.layout, tmp_path, plan.log_bytes, record.info.files
         )
     kernel = find_chosen(plan.kernel_choice)
-    kits = make_kits(plan.guests, kernel, [profile], [workload], recording.base, tmp_path)
+    specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, tmp_path)
     last = CrashState(len(recording.write_log.entries))
     came_back = []
-    with Worker(kits.judge, tmp_path / "judge", plan.log_bytes) as worker:
+    with Worker(specs.judge, tmp_path / "judge", plan.log_bytes) as worker:
         for _ in range(3):
             worker.recover(recording.target, recording.on_disk(last))
             came_back.append(worker.disk.image(worker.image))

@@ -12,7 +12,7 @@ from harness.cases.recording import make_base, target_of
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.accel import choose_accel
-from harness.guests.kits import boot_once, kit_of
+from harness.guests.guest_specs import boot_once, spec_of
 from harness.guests.machine import Machine
 from harness.guests.worker import Worker
 from harness.kernels.find import find_kernel
@@ -43,15 +43,15 @@ def test_a_full_disk_of_the_host_ends_a_recording_with_its_error(tmp_path: Path,
 
     def comes_up(machine: Machine) -> None:
         boot_once(
-            kit_of(machine, kernel, [profile], [], tmp_path / "cpio"), base, tmp_path / "trial", 1 << 20
+            spec_of(machine, kernel, [profile], [], tmp_path / "cpio"), base, tmp_path / "trial", 1 << 20
         )
 
     machine = choose_accel("qemu", "auto", comes_up).machine
-    kit = kit_of(machine, kernel, [profile], [], tmp_path / "cpio")
+    spec = spec_of(machine, kernel, [profile], [], tmp_path / "cpio")
     create = Operation(OperationKind.CREATE, "f")
     append = Operation(OperationKind.APPEND, "f", length=1 << 20, flags=("dsync",))
     with (
-        Worker(kit, small / "worker", 1 << 30) as worker,
+        Worker(spec, small / "worker", 1 << 30) as worker,
         pytest.raises(EnvironmentLacks, match="the host's disk is full") as caught,
     ):
         worker.record(target_of(profile, base, None), [create, *[append] * 24])

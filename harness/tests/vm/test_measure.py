@@ -35,7 +35,7 @@ def test_a_power_cut_is_recovered_and_judged_and_a_lie_is_found(host: Host) -> N
     profile = configuration.profile
     cut = plan_cut("one", OPERATIONS)
     with chosen.rig(host, chosen.sizes(1)) as plug:
-        seen = cut_and_judge(plug.kit, profile, plug.base(profile), cut, host.scratch)
+        seen = cut_and_judge(plug.spec, profile, plug.base(profile), cut, host.scratch)
     assert seen.judgement.verdict is Verdict.PASS, seen.judgement
     assert "recovery complete" in seen.recovered
     assert cut.operation <= seen.position.acked <= OPERATIONS

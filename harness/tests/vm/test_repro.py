@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import ExitCode, UsageError
 from harness.model import CrashPoint, CrashState, Verdict
-from harness.revisit.repro import export, find_point, reproduce, scene
+from harness.revisit.repro import export, find_point, repro_context, reproduce
 from harness.states import replay
 from harness.store import RunStore
 from harness.summary import Summary
@@ -25,7 +25,7 @@ REPEATS = 3
 def test_a_finding_gives_the_same_verdict_in_fresh_guests(compared_store: RunStore) -> None:
     finding = next(f for f in compared_store.findings() if f.oracle == "durability")
     for _ in range(REPEATS):
-        with scene(compared_store, finding.crash_point, Named(), "auto") as shown:
+        with repro_context(compared_store, finding.crash_point, Named(), "auto") as shown:
             again = reproduce(shown)
         assert again.judgement.verdict is Verdict.FAIL
         assert (finding.oracle, finding.signature) in {
@@ -46,14 +46,14 @@ def test_the_printed_command_works_and_exits_1(compared: tuple[Summary, Path]) -
 
 def test_a_state_that_passed_passes_again(compared_store: RunStore) -> None:
     point = find_point("ext4-ordered/append-fsync@40", compared_store)
-    with scene(compared_store, point, Named(), "auto") as shown:
+    with repro_context(compared_store, point, Named(), "auto") as shown:
         assert reproduce(shown).judgement.verdict is Verdict.PASS
 
 
 def test_a_durable_write_that_is_dropped_is_seen(compared_store: RunStore) -> None:
     """The oracles are not asleep on a real kernel: take away a journal commit that an fsync waited for."""
     case = next(c.case for c in compared_store.cases() if c.case.mode == "ordered")
-    with scene(compared_store, CrashPoint(case, CrashState(0)), Named(), "auto") as shown:
+    with repro_context(compared_store, CrashPoint(case, CrashState(0)), Named(), "auto") as shown:
         history, log = shown.recording.history, shown.recording.write_log
         fsync = next(s for s in history.steps if str(s.operation) == "fsync f")
         assert fsync.ack is not None
@@ -65,7 +65,7 @@ def test_a_durable_write_that_is_dropped_is_seen(compared_store: RunStore) -> No
 
 def test_export_writes_the_crashed_disk(compared_store: RunStore, tmp_path: Path) -> None:
     point = find_point("ext4-ordered/append-fsync@50", compared_store)
-    with scene(compared_store, point, Named(), "auto") as shown:
+    with repro_context(compared_store, point, Named(), "auto") as shown:
         export(shown, tmp_path / "crashed.img")
         expected = replay(shown.recording.base.read_bytes(), shown.recording.write_log, point.state)
         with pytest.raises(UsageError):

@@ -22,7 +22,7 @@ from harness.host.progress import Lines
 from harness.kernels.find import find_kernel, read_module, resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
-from harness.revisit.repro import reproduce, scene
+from harness.revisit.repro import repro_context, reproduce
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How
@@ -259,7 +259,7 @@ def test_an_external_journal_is_recorded_with_its_file_system_and_needed(tmp_pat
     (case,) = summary.cases
     assert case.verdict is CaseVerdict.PASS, case.findings
     point = CrashPoint(case.case, CrashState(0))
-    with RunStore.open(path) as store, scene(store, point, Named(), "auto") as shown:
+    with RunStore.open(path) as store, repro_context(store, point, Named(), "auto") as shown:
         offset = shown.recording.profile.second_offset
         on_journal = [e.sector * 512 >= offset for e in shown.recording.write_log.entries if e.sectors]
         assert sum(a != b for a, b in itertools.pairwise(on_journal)) > 2, "one order over both devices"

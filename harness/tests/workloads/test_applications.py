@@ -13,8 +13,8 @@ import pytest
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.brought import host_files, python_files
+from harness.guests.guest_specs import missing_program
 from harness.guests.initramfs import Initramfs, build, find_program, libraries_of, user_id
-from harness.guests.kits import missing_program
 from harness.host.resources import resource
 from harness.model import OperationKind, Workload
 from harness.tests.guests.test_initramfs import unpacked

@@ -15,7 +15,7 @@ from harness.filesystems.profiles import Profile
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
-from harness.guests.worker import GuestKit, Target, Worker, find_agent
+from harness.guests.worker import GuestSpec, Target, Worker, find_agent
 from harness.host import elf
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel, pins, resolve_modules
@@ -24,22 +24,22 @@ from harness.plan import GuestChoice
 
 
 @dataclass(frozen=True, slots=True)
-class Kits:
-    """The kits that record and judge: the same kit if one machine does both. `description`: for people."""
+class GuestSpecs:
+    """The specs that record and judge: the same spec if one machine does both. `description`: for people."""
 
-    recorder: GuestKit
-    judge: GuestKit
+    recorder: GuestSpec
+    judge: GuestSpec
     description: str
 
 
-def make_kits(
+def make_specs(
     asked: GuestChoice,
     kernel: Kernel,
     profiles: Sequence[Profile],
     workloads: Sequence[Workload],
     base: Path,
     scratch: Path,
-) -> Kits:
+) -> GuestSpecs:
     """Pack initramfs archives and choose machines: see `GuestChoice`.
 
     A named machine records and judges. `auto`: the default machine records; a faster machine whose findings
@@ -48,26 +48,26 @@ def make_kits(
     """
     name = recording_machine(asked.machine, kernel)
     if profile_of(name).host_process:
-        kit = _own_kit(name, _own_kernel(name, kernel), profiles, workloads, scratch)
-        return Kits(kit, kit, _with_release(kit))
+        spec = _own_spec(name, _own_kernel(name, kernel), profiles, workloads, scratch)
+        return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
     description = f"{machine.profile.title} ({machine.accel}: {reason})"
     if asked.machine != "auto":
-        return Kits(recorder, recorder, description)
+        return GuestSpecs(recorder, recorder, description)
     judges = machine.profile.confirms
     for judge in judges:
         found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
         if found and has_filesystems(found.image, profiles):
-            kit = _own_kit(judge, found, profiles, workloads, scratch)
-            how = f"judged in {kit.machine.profile.title} of the same source"
+            spec = _own_spec(judge, found, profiles, workloads, scratch)
+            how = f"judged in {spec.machine.profile.title} of the same source"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
-            return Kits(recorder, kit, description)
+            return GuestSpecs(recorder, spec, description)
     for other in map(profile_of, judges):
         if other.build and outdated_kernel(other.name, other.build, kernel.package_version):
             description += f"; the {other.title} kernel in the cache is of another configuration"
             description += f": {_how_to_build(kernel)}"
-    return Kits(recorder, recorder, description)
+    return GuestSpecs(recorder, recorder, description)
 
 
 def recording_machine(wanted: str, kernel: Kernel) -> str:
@@ -119,16 +119,16 @@ def built_kernel(name: str, package_version: str) -> Kernel | None:
     return Kernel(image.parent.name, image, None, "") if image else None
 
 
-def kit_of(
+def spec_of(
     machine: Machine,
     kernel: Kernel,
     profiles: Sequence[Profile],
     workloads: Sequence[Workload],
     archive: Path,
-) -> GuestKit:
-    """A kit whose guests can mount these profiles' file systems and run these workloads' programs."""
+) -> GuestSpec:
+    """A spec whose guests can mount these profiles' file systems and run these workloads' programs."""
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
-    return GuestKit(machine, kernel.image, pack(kernel, modules, archive, workloads=workloads))
+    return GuestSpec(machine, kernel.image, pack(kernel, modules, archive, workloads=workloads))
 
 
 def pack(
@@ -153,21 +153,21 @@ def _recorder(
     workloads: Sequence[Workload],
     base: Path,
     scratch: Path,
-) -> tuple[GuestKit, str]:
-    """The recording kit, with an accelerator that was tried on the real kernel; and why that accelerator."""
+) -> tuple[GuestSpec, str]:
+    """The recording spec, with an accelerator that was tried on the real kernel; and why that accelerator."""
     archive = scratch / "initramfs.cpio"
-    made = kit_of(machine_of(name), kernel, profiles, workloads, archive)
+    made = spec_of(machine_of(name), kernel, profiles, workloads, archive)
 
     def comes_up(machine: Machine) -> None:
-        boot_once(GuestKit(machine, kernel.image, archive), base, scratch / "trial", asked.log_bytes)
+        boot_once(GuestSpec(machine, kernel.image, archive), base, scratch / "trial", asked.log_bytes)
 
     chosen = choose_accel(name, asked.accel, comes_up, known_good=bool(kernel.package_version))
-    return GuestKit(chosen.machine, made.kernel_image, archive), chosen.reason
+    return GuestSpec(chosen.machine, made.kernel_image, archive), chosen.reason
 
 
-def boot_once(kit: GuestKit, base: Path, directory: Path, log_bytes: int) -> None:
+def boot_once(spec: GuestSpec, base: Path, directory: Path, log_bytes: int) -> None:
     """Boot a guest with this disk, and end it. Raises GuestLost if it does not come up."""
-    with Worker(kit, directory, log_bytes) as worker:
+    with Worker(spec, directory, log_bytes) as worker:
         worker.show(Target("", "", base, None))
         worker.guest()
 
@@ -193,16 +193,16 @@ def _how_to_build(kernel: Kernel) -> str:
     return f"powercut kernel build {kernel.source}".rstrip()
 
 
-def _own_kit(
+def _own_spec(
     name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
-) -> GuestKit:
-    return kit_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
+) -> GuestSpec:
+    return spec_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
 
 
-def _with_release(kit: GuestKit) -> str:
+def _with_release(spec: GuestSpec) -> str:
     """The machine's title and its kernel's release."""
-    release = kit.machine.kernel_release(kit.kernel_image)
-    return " ".join(filter(None, [kit.machine.profile.title, release]))
+    release = spec.machine.kernel_release(spec.kernel_image)
+    return " ".join(filter(None, [spec.machine.profile.title, release]))
 
 
 # --- what is missing -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import make_base, record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
-from harness.guests.kits import make_kits, missing_for, missing_program
+from harness.guests.guest_specs import make_specs, missing_for, missing_program
 from harness.guests.worker import Worker
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel
@@ -20,7 +20,7 @@ from harness.store.layout import CaseLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DryRun:
     """What a run without a power cut showed. `outputs`: of each operation, empty for all but programs.
     `acknowledged`: by its programs, in order. `entries`: of the log. `outcome`: after a clean unmount.
     """
@@ -34,7 +34,7 @@ class Tried:
     judgement: Judgement
 
 
-def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> Tried:
+def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> DryRun:
     """Run a workload in a guest, unmount, and judge what is there then, in the guest that is fastest here.
 
     Raises EnvironmentLacks for what this host lacks, GuestError with its output for a program that fails, and
@@ -46,8 +46,8 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
     try:
         scratch = folder.path
         base = make_base(profile, scratch / "base.zst", scratch)
-        kit = make_kits(asked, kernel, [profile], [workload], base, scratch).judge
-        with Worker(kit, scratch / "worker", asked.log_bytes) as worker:
+        spec = make_specs(asked, kernel, [profile], [workload], base, scratch).judge
+        with Worker(spec, scratch / "worker", asked.log_bytes) as worker:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             kept = CaseLayout(scratch / "base.zst", scratch / "kept")
             recording = record(worker, profile, workload, case, base, kept, scratch)
@@ -55,9 +55,9 @@ def try_workload(profile: Profile, workload: Workload, kernel: Kernel, asked: Gu
             examiner = Examiner(recording)
             observation = examiner.visit(worker, [recording.end], threading.Event())
         told = recording.history.acknowledgements
-        return Tried(
+        return DryRun(
             workload,
-            kit.machine.profile.title,
+            spec.machine.profile.title,
             outputs,
             tuple(a.text for a in told),
             len(recording.write_log.entries),

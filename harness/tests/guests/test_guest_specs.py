@@ -11,7 +11,7 @@ import pytest
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
-from harness.guests.kits import has_filesystems, missing_for, recording_machine
+from harness.guests.guest_specs import has_filesystems, missing_for, recording_machine
 from harness.kernels.find import Kernel
 
 
