@@ -18,7 +18,7 @@ from harness.filesystems.profiles import profiles
 from harness.guests.brought import host_files
 from harness.guests.disk import find_binary
 from harness.guests.machine import machine_of, names, profile_of
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
 from harness.host.resources import resource

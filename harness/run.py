@@ -29,7 +29,7 @@ from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
-from harness.guests.worker import GuestSpec, Worker
+from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen, need_replaced
@@ -189,8 +189,8 @@ def _mount_bases_once(
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if p.mounted_once and p.name in bases and not recorded:
-            with Worker(spec, scratch / "first-mount", plan.log_bytes) as worker:
-                mount_once(worker, p, bases[p.name], run.base(p.filesystem, p.mode))
+            with Session(spec, scratch / "first-mount", plan.log_bytes) as session:
+                mount_once(session, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ class Quartiles:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """States recovered, walked, checked by fsck and judged on one worker, without memo or cached answers. All
-    machines and the floor take turns at each state, so that other load affects them alike.
+    """States recovered, walked, checked by fsck and judged on one session, without memo or cached answers.
+    All machines and the floor take turns at each state, so that other load affects them alike.
 
     `split_ms`: the parts of one state's time. mount, walk and unmount are measured in the guest, `channel` is
     the rest of the round trip to it; `image` writes the recovered disk to a file. `cpu_ms`: processor time
@@ -92,7 +92,7 @@ class GrowthPoint:
     """The same recording, padded to a log of `entries` entries. `switch_us`: switching to a distant state;
     `switch_and_read_us`: switching and reading the blocks that changed. `state_ms`, `cpu_ms`: one state as
     in Raw, right after its neighbour, as in a run. `memory`: by process; a run has one `powercut`, whatever
-    the number of workers. `beyond_image_mib`: memory of one worker (guest and disk) without the files that
+    the number of sessions. `beyond_image_mib`: memory of one session (guest and disk) without the files that
     the disk maps (base image and log).
     """
 

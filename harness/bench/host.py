@@ -19,7 +19,7 @@ from harness.bench.figures import HostFacts, Memory
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.machine import default_name, machine_of
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 
 # --- mounts ----------------------------------------------------------------------------------
 
@@ -101,17 +101,17 @@ def time_fsck(profile: Profile, image: Path) -> dict[str, float]:
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def pids_of(worker: Worker) -> dict[str, int]:
-    """Process ids of one worker, by name."""
-    worker.guest()
-    guest = worker.guest_pid
+def pids_of(session: Session) -> dict[str, int]:
+    """Process ids of one session, by name."""
+    session.guest()
+    guest = session.guest_pid
     assert guest is not None  # noqa: S101  # it was started above; tells mypy
-    return {"powercut": os.getpid(), "disk": worker.disk.pid, "guest": guest}
+    return {"powercut": os.getpid(), "disk": session.disk.pid, "guest": guest}
 
 
-def worker_cpu_s(worker: Worker) -> float:
-    """Processor time so far, in seconds, of the worker's processes and of all programs that have ended."""
-    pids = pids_of(worker)
+def session_cpu_s(session: Session) -> float:
+    """Processor time so far, in seconds, of the session's processes and of all programs that have ended."""
+    pids = pids_of(session)
     guests = [pids["guest"], *_group(pids["guest"])]
     return own_cpu_s() + sum(map(_process_cpu_s, {pids["disk"], *guests}))
 
@@ -165,7 +165,7 @@ def _kibibytes(file: Path) -> dict[str, int]:
 
 
 def beyond_image(memory: Mapping[str, Memory]) -> float | None:
-    """Memory of one worker (guest and disk) without the files that the disk maps, in MiB; shared memory
+    """Memory of one session (guest and disk) without the files that the disk maps, in MiB; shared memory
     counts once. None where the kernel does not report it.
     """
     guest, disk = memory["guest"], memory["disk"]

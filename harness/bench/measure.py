@@ -34,8 +34,8 @@ from harness.bench.host import (
     open_loop,
     own_cpu_s,
     pids_of,
+    session_cpu_s,
     time_fsck,
-    worker_cpu_s,
 )
 from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
@@ -44,7 +44,7 @@ from harness.cases.recording import Recording
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
 from harness.guests.machine import profile_of
-from harness.guests.worker import Target, Worker
+from harness.guests.session import Session, Target
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
 from harness.plan import Plan
 from harness.run import create_run, execute
@@ -104,15 +104,15 @@ PARTS = ("switch", "mount", "walk", "unmount", "channel", "image", "fsck", "judg
 
 
 def time_state(
-    worker: Worker, target: Target, state: CrashState, examiner: Examiner, judged_at: CrashState
+    session: Session, target: Target, state: CrashState, examiner: Examiner, judged_at: CrashState
 ) -> dict[str, float]:
     """The times of one state, from the switch to the judgement: ms, by part of PARTS. `judged_at`: the same
     state in the examiner's recording.
 
     Raises PowercutError if the state does not mount or violates a promise: the times would mean nothing.
     """
-    disk = worker.show(target)
-    worker.guest()
+    disk = session.show(target)
+    session.guest()
     clock = [time.perf_counter()]
 
     def lap() -> float:
@@ -121,14 +121,14 @@ def time_state(
 
     disk.switch(state)
     times = {"switch": lap()}
-    recovery = worker.recover(target, state)
+    recovery = session.recover(target, state)
     round_trip = lap()
     inside = [us / 1000 for us in recovery.times_us]
     times |= zip(("mount", "walk", "unmount"), inside, strict=True)
     times["channel"] = max(round_trip - sum(inside), 0.0)
-    disk.image(worker.image)
+    disk.image(session.image)
     times["image"] = lap()
-    fsck = examiner.recording.profile.check_filesystem(worker.image)
+    fsck = examiner.recording.profile.check_filesystem(session.image)
     times["fsck"] = lap()
     outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
     judgement = examiner.judge(judged_at, Observation(outcome))
@@ -151,7 +151,7 @@ def _totals(times: Sequence[Mapping[str, float]]) -> Quartiles:
 
 
 def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
-    """Measure Raw on one worker of each machine, without a memo and with an fsck for every state; and Floor,
+    """Measure Raw on one session of each machine, without a memo and with an fsck for every state; and Floor,
     on images of the same states.
     """
     raw: dict[str, Raw | NotMeasured] = {}
@@ -161,8 +161,8 @@ def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | 
             if isinstance(spec, NotMeasured):
                 raw[name] = spec
             else:
-                worker = stack.enter_context(Worker(spec, stage.scratch / f"raw-{name}", LOG_BYTES))
-                racers[name] = _Racer(functools.partial(_visit, worker, Examiner(stage.recording)), worker)
+                session = stack.enter_context(Session(spec, stage.scratch / f"raw-{name}", LOG_BYTES))
+                racers[name] = _Racer(functools.partial(_visit, session, Examiner(stage.recording)), session)
         racers["floor"] = _floor_racer(stage, stack)
         for racer in racers.values():
             racer.run(CrashState(0), counted=False)  # boots, makes images
@@ -173,8 +173,8 @@ def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | 
         return raw | {name: racer.raw(name) for name, racer in racers.items()}, floor.floor()
 
 
-def _visit(worker: Worker, examiner: Examiner, state: CrashState) -> dict[str, float]:
-    return time_state(worker, examiner.recording.target, state, examiner, state)
+def _visit(session: Session, examiner: Examiner, state: CrashState) -> dict[str, float]:
+    return time_state(session, examiner.recording.target, state, examiner, state)
 
 
 def _floor_racer(stage: Stage, stack: contextlib.ExitStack) -> _Racer:
@@ -212,7 +212,7 @@ class _Racer:
     """
 
     visit: _Visit
-    worker: Worker | None = None
+    session: Session | None = None
     prepare: Callable[[CrashState], None] | None = None
     times: list[dict[str, float]] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -233,7 +233,7 @@ class _Racer:
             self.failed = str(e).splitlines()[0]
 
     def _cpu_s(self) -> float:
-        return worker_cpu_s(self.worker) if self.worker else own_cpu_s()
+        return session_cpu_s(self.session) if self.session else own_cpu_s()
 
     def raw(self, name: str) -> Raw | NotMeasured:
         if self.failed:
@@ -300,9 +300,9 @@ def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
         series = []
         for size in effort.log_sizes:
             folder = stage.scratch / f"growth-{name}-{size}"
-            worker = stack.enter_context(Worker(spec, folder, LOG_BYTES))
+            session = stack.enter_context(Session(spec, folder, LOG_BYTES))
             stack.callback(shutil.rmtree, folder)
-            series.append(_Series.begin(small, blocks, size, worker))
+            series.append(_Series.begin(small, blocks, size, session))
         for _ in range(effort.growth_rounds):
             for one in series:
                 one.round(spaced(real, effort.growth_states))
@@ -317,7 +317,7 @@ class _Series:
     size: int
     where: Sequence[int]
     target: Target
-    worker: Worker
+    session: Session
     examiner: Examiner
     times: list[Mapping[str, float]] = field(default_factory=list)
     switch_us: list[float] = field(default_factory=list)
@@ -325,27 +325,27 @@ class _Series:
     cpu_ms: float = 0.0
 
     @classmethod
-    def begin(cls, small: Recording, blocks: Sequence[int], size: int, worker: Worker) -> _Series:
+    def begin(cls, small: Recording, blocks: Sequence[int], size: int, session: Session) -> _Series:
         """Pad the log, boot the guest, make the image; none of this is measured."""
-        log = worker.directory / "padded.log"
+        log = session.directory / "padded.log"
         where = pad_log(small.write_log, blocks, size, log)
-        one = cls(size, where, dataclasses.replace(small.target, log=log), worker, Examiner(small))
-        worker.show(one.target)
-        time_state(worker, one.target, CrashState(0), one.examiner, CrashState(0))
-        for pid in pids_of(worker).values():
+        one = cls(size, where, dataclasses.replace(small.target, log=log), session, Examiner(small))
+        session.show(one.target)
+        time_state(session, one.target, CrashState(0), one.examiner, CrashState(0))
+        for pid in pids_of(session).values():
             forget_peak(pid)
         return one
 
     def round(self, states: Sequence[CrashState]) -> None:
-        before = worker_cpu_s(self.worker)
+        before = session_cpu_s(self.session)
         for state in states:
             placed = self.where[state.prefix]
             for neighbour in (placed - 1, placed):
-                times = time_state(self.worker, self.target, CrashState(neighbour), self.examiner, state)
+                times = time_state(self.session, self.target, CrashState(neighbour), self.examiner, state)
             self.times.append(times)
-        self.cpu_ms += (worker_cpu_s(self.worker) - before) * 1000 / 2
-        image = self.worker.directory / "switched.img"
-        disk = self.worker.disk
+        self.cpu_ms += (session_cpu_s(self.session) - before) * 1000 / 2
+        image = self.session.directory / "switched.img"
+        disk = self.session.disk
         for state in states:
             far, near = CrashState(self.size - self.where[state.prefix]), CrashState(self.where[state.prefix])
             disk.switch(CrashState(max(near.prefix - 1, 0)))
@@ -359,11 +359,11 @@ class _Series:
             self.read_us.append((time.perf_counter() - begun) * 1e6)
 
     def point(self) -> GrowthPoint:
-        pids = pids_of(self.worker)
+        pids = pids_of(self.session)
         forget_peak(pids["powercut"])
         log = read_log(self.target.log or Path())  # what a run keeps of a recording
         states = list(enumerate_prefixes(log))
-        hashes = self.worker.disk.hashes(states)
+        hashes = self.session.disk.hashes(states)
         memory = {name: memory_of(pid) for name, pid in pids.items()}
         assert len(hashes) == len(states)  # noqa: S101  # and keeps them alive until they are counted
         return GrowthPoint(

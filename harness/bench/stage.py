@@ -15,7 +15,7 @@ from harness.filesystems.profiles import Profile, profiles
 from harness.guests.accel import choose_accel
 from harness.guests.guest_specs import boot_once, built_kernel, spec_of
 from harness.guests.machine import Machine, default_name, machine_of, profile_of
-from harness.guests.worker import GuestSpec, Worker
+from harness.guests.session import GuestSpec, Session
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, find_kernel
 from harness.model import CaseId, CrashState
@@ -131,14 +131,14 @@ def make_stage(
         base = make_base(profile, scratch / "base.zst", scratch)
         recorder, specs = make_specs(kernel, profile, machines, accel, own_kernel, scratch)
         chosen = recorder.machine
-        with Worker(recorder, scratch / "recorder", LOG_BYTES) as worker:
+        with Session(recorder, scratch / "recorder", LOG_BYTES) as session:
 
             def recorded(count: int) -> Recording:
                 say(f"recording {count} operations under {chosen.profile.title} ({chosen.accel})")
                 workload = make_workload(count)
                 case = CaseId(profile.filesystem, profile.mode, workload.name)
                 kept = CaseLayout(base, scratch / workload.name)
-                return record(worker, profile, workload, case, base, kept, scratch)
+                return record(session, profile, workload, case, base, kept, scratch)
 
             recording = recorded(effort.operations)
             same = effort.growth_operations == effort.operations

@@ -96,7 +96,7 @@ def _growth_rows(machine: str, growth: Growth | NotMeasured) -> list[Row]:
                 "",
             ),
             ("  memory at its peak, MiB", _peaks(point.memory), ""),
-            ("  of one worker beyond the images, MiB", *_beyond(point.beyond_image_mib)),
+            ("  of one session beyond the images, MiB", *_beyond(point.beyond_image_mib)),
         ]
     return found
 

@@ -18,7 +18,7 @@ from harness.cases.repair import repaired
 from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.disk import Reads
-from harness.guests.worker import Ask, Target, Worker
+from harness.guests.session import Ask, Session, Target
 from harness.model import CrashState, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
@@ -91,7 +91,7 @@ class _Loss:
 
 
 class Attempts:
-    """Turns a crash state into an Outcome or Unobserved. Thread-safe; each thread brings its own worker.
+    """Turns a crash state into an Outcome or Unobserved. Thread-safe; each thread brings its own session.
 
     Invariants:
 
@@ -116,12 +116,12 @@ class Attempts:
         self._use = UseAnswers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
 
-    def observe(self, worker: Worker, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
+    def observe(self, session: Session, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
         """Visit `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
         losses: list[_Loss] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
-                return self._visit(worker, state, ask)
+                return self._visit(session, state, ask)
             except (GuestLost, DiskError) as e:
                 loss = _Loss(e)
             except _LostInUse as e:
@@ -129,9 +129,9 @@ class Attempts:
             except PowercutError as e:
                 return Visited(Unobserved(e.what))
             except Exception as e:  # whatever was raised, it costs this state and no other
-                worker.close()
+                session.close()
                 return Visited(Unobserved(reason_of(e)))
-            worker.close()
+            session.close()
             losses.append(loss)
             if loss.end and loss.kind in self._known_ends:
                 return Visited(loss.outcome)
@@ -147,30 +147,30 @@ class Attempts:
             self._known_ends |= kinds
         return losses[-1].outcome
 
-    def _visit(self, worker: Worker, state: CrashState, ask: Ask | None) -> Visited:
+    def _visit(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
         target, shown = self._recording.target, self._recording.on_disk(state)
         repair = self._recording.profile.repair
         if repair is not None:
-            target, shown = repaired(worker, target, shown, repair), UNTOUCHED
-        recovery = worker.recover(target, shown, ask)
+            target, shown = repaired(session, target, shown, repair), UNTOUCHED
+        recovery = session.recover(target, shown, ask)
         _need_no_stall(recovery.outcome.kernel_log)
-        fsck = self._check(worker, state)
+        fsck = self._check(session, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
             tried = not could_not_try(outcome.mount_errno)
-            return Visited(outcome, self._reads(worker, fsck) if tried else None)
+            return Visited(outcome, self._reads(session, fsck) if tried else None)
         try:
-            used = self._write(worker, state, target)
+            used = self._write(session, state, target)
         except (GuestLost, DiskError) as e:
             raise _LostInUse(outcome, e) from e
         except PowercutError as e:
             return Visited(dataclasses.replace(outcome, usable=Usability(undecided=e.what)))
         return Visited(
-            dataclasses.replace(outcome, usable=used.result), self._reads(worker, fsck, used.blocks)
+            dataclasses.replace(outcome, usable=used.result), self._reads(session, fsck, used.blocks)
         )
 
-    def _reads(self, worker: Worker, fsck: FsckReads, used: Sequence[int] | None = ()) -> Reads | None:
-        """What guest and fsck read of the state that the worker's disk shows. `used`: what was read while it
+    def _reads(self, session: Session, fsck: FsckReads, used: Sequence[int] | None = ()) -> Reads | None:
+        """What guest and fsck read of the state that the session's disk shows. `used`: what was read while it
         was written to; None: nobody may rely on that.
         """
         if not self._memo.recalls or used is None:
@@ -178,22 +178,22 @@ class Attempts:
         if fsck.blocks is None:
             self._memo.turn_off()  # what this fsck reads cannot be known
             return None
-        worker.disk.also_read((*fsck.blocks, *used))
-        return worker.disk.reads()
+        session.disk.also_read((*fsck.blocks, *used))
+        return session.disk.reads()
 
-    def _write(self, worker: Worker, state: CrashState, target: Target) -> UseReads:
+    def _write(self, session: Session, state: CrashState, target: Target) -> UseReads:
         """Write to the recovered file system; not done if the answer for the same blocks is known."""
-        known = self._use.recall(worker.disk) if self._memo.recalls else None
+        known = self._use.recall(session.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
         profile = self._recording.profile
         check = self._check_emptied if self._memo.sampled(state) and profile.contract.fsck_clean else None
-        answer = UseReads.of(worker, target, profile.contract.made_by_mkfs, check)
+        answer = UseReads.of(session, target, profile.contract.made_by_mkfs, check)
         _need_no_stall(answer.result.kernel_log)
         if known is not None:
             self._memo.compare_use(state, known.result, answer.result)
         if self._memo.recalls:
-            self._use.remember(worker.disk, answer)
+            self._use.remember(session.disk, answer)
         return answer
 
     def _check_emptied(self, image: Path) -> tuple[FsckResult, tuple[int, ...] | None]:
@@ -201,19 +201,19 @@ class Attempts:
         answer = FsckReads.of(self._recording.profile, image)
         return answer.result, answer.blocks
 
-    def _check(self, worker: Worker, state: CrashState) -> FsckReads:
+    def _check(self, session: Session, state: CrashState) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""
         if self._recording.profile.fsck is None:
-            return FsckReads.of(self._recording.profile, worker.image)
-        known = self._fsck.recall(worker.disk) if self._memo.recalls else None
+            return FsckReads.of(self._recording.profile, session.image)
+        known = self._fsck.recall(session.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
-        worker.disk.image(worker.image)
-        answer = FsckReads.of(self._recording.profile, worker.image)
+        session.disk.image(session.image)
+        answer = FsckReads.of(self._recording.profile, session.image)
         if known is not None:
             self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:
-            self._fsck.remember(worker.disk, answer)
+            self._fsck.remember(session.disk, answer)
         return answer
 
 

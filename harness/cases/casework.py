@@ -40,7 +40,7 @@ from harness.cases.recording import (
 from harness.cases.selection import in_turn
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Workload
 from harness.plan import Budget, Plan
@@ -222,8 +222,8 @@ class Casework:
             reason = str(e)
             return lambda: self._not_recorded(pool, case, status, reason)
         except Exception as e:  # whatever was raised, it costs this case and no other
-            for worker in station.workers:
-                worker.close()
+            for session in station.sessions:
+                session.close()
             reason = reason_of(e)
             return lambda: self._not_recorded(pool, case, CaseStatus.UNKNOWN, reason)
         seconds, machine = time.monotonic() - begun, station.judge.machine_name
@@ -231,7 +231,7 @@ class Casework:
         work = _Work(ledger, examiner, seconds=seconds)
         return lambda: self._recorded(pool, work, groups, why, machine)
 
-    def _recording(self, recorder: Worker, case: PlannedCase) -> Recording:
+    def _recording(self, recorder: Session, case: PlannedCase) -> Recording:
         plan, run = self._plan, self._store.layout
         if plan.recordings and not is_kept(case.id, run):
             copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
@@ -259,7 +259,7 @@ class Casework:
         )
 
     def _own_base(
-        self, recorder: Worker, profile: Profile, workload: Workload, kept: CaseLayout
+        self, recorder: Session, profile: Profile, workload: Workload, kept: CaseLayout
     ) -> tuple[Path, CaseLayout]:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
         kept = replace(kept, base=kept.own_base)

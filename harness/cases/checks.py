@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.cases.attempts import Unobserved
 from harness.cases.recording import UNTOUCHED, Recording
-from harness.guests.worker import Ask, RunCheck
+from harness.guests.session import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, Outcome, Tree
 
 Observe = Callable[[CrashState, Ask], Outcome | Unobserved]

@@ -11,7 +11,7 @@ from harness.cases.recording import make_base, record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs, missing_for, missing_program
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Judgement, Outcome, Workload
@@ -47,13 +47,13 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
         scratch = folder.path
         base = make_base(profile, scratch / "base.zst", scratch)
         spec = make_specs(asked, kernel, [profile], [workload], base, scratch).judge
-        with Worker(spec, scratch / "worker", asked.log_bytes) as worker:
+        with Session(spec, scratch / "session", asked.log_bytes) as session:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             kept = CaseLayout(scratch / "base.zst", scratch / "kept")
-            recording = record(worker, profile, workload, case, base, kept, scratch)
-            outputs = tuple(worker.outputs)
+            recording = record(session, profile, workload, case, base, kept, scratch)
+            outputs = tuple(session.outputs)
             examiner = Examiner(recording)
-            observation = examiner.visit(worker, [recording.end], threading.Event())
+            observation = examiner.visit(session, [recording.end], threading.Event())
         told = recording.history.acknowledgements
         return DryRun(
             workload,

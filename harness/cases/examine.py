@@ -21,7 +21,7 @@ from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.guests.disk import Reads
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.model import CheckResult, CrashState, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
 from harness.plan import SAMPLE_RATE
@@ -114,38 +114,38 @@ class Examiner:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def observe(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def observe(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
         failure makes these states Unobserved.
         """
         try:
             number = self.memo.recall(states[0])
-            known = None if number is None else self.known(number, worker.machine_name, states)
+            known = None if number is None else self.known(number, session.machine_name, states)
             if known is not None:
                 return known
-            observation = self.visit(worker, states, stop)
+            observation = self.visit(session, states, stop)
             self.learn(states[0], observation, number)
         except Exception as e:  # see Attempts, invariant 2: the memo may have defects, too
             return Observation(Unobserved(reason_of(e)))
         return observation
 
-    def visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def visit(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         """Recover the content of these states in a guest. Never raises, as `observe`. The memo does not know
         of it before `learn`.
         """
         try:
-            return self._visit(worker, states, stop)
+            return self._visit(session, states, stop)
         except Exception as e:  # see Attempts, invariant 2: the checks may have defects, too
-            worker.close()
+            session.close()
             return Observation(Unobserved(reason_of(e)))
 
-    def _visit(self, worker: Worker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
-        machine = worker.machine_name
+    def _visit(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+        machine = session.machine_name
         self._checks.try_once(
-            machine, lambda control, ask: self._attempts.observe(worker, control, ask, stop).outcome
+            machine, lambda control, ask: self._attempts.observe(session, control, ask, stop).outcome
         )
         ask = self._checks.ask(self._checks.question(machine, states)) if self._checks else None
-        visited: Visited = self._attempts.observe(worker, states[0], ask, stop)
+        visited: Visited = self._attempts.observe(session, states[0], ask, stop)
         if isinstance(visited.outcome, Unobserved):
             return Observation(visited.outcome)
         outcome = self._checks.trusted(visited.outcome)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.guests.disk import Explored, Leaf
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.model import CrashState
 from harness.plan import Budget
 from harness.states import Choices, CrashTime, LegalStates
@@ -159,13 +159,13 @@ class Exploration:
 
     # --- stations -----------------------------------------------------------------------------
 
-    def work(self, worker: Worker) -> None:
-        """Visit states with this worker until there are none left. Raises DiskError where no disk process
+    def work(self, session: Session) -> None:
+        """Visit states with this session until there are none left. Raises DiskError where no disk process
         answers for the memo, in one of the threads that work.
         """
         while (visit := self._take()) is not None:
             try:
-                observation = self._examiner.visit(worker, visit.group.states, self._stop)
+                observation = self._examiner.visit(session, visit.group.states, self._stop)
                 result = judge_group(self._examiner, visit.group, observation)
             except BaseException:  # nobody else reports this visit: the others must not wait for it
                 with self._changed:

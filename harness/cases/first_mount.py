@@ -15,26 +15,26 @@ from pathlib import Path
 
 from harness.cases.recording import target_of
 from harness.filesystems.profiles import Profile
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.packed import pack
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
 from harness.writelog import read_log
 from harness.writelog.events import times_of
 
 
-def mount_once(worker: Worker, profile: Profile, base: Path, kept: Path) -> None:
+def mount_once(session: Session, profile: Profile, base: Path, kept: Path) -> None:
     """Mount the base image in a guest and add to it, and to `kept`, what mount wrote before any operation. A
-    kernel that tells no times leaves it as it is. Raises as `Worker.record`.
+    kernel that tells no times leaves it as it is. Raises as `Session.record`.
     """
-    events = worker.record(target_of(profile, base, None), [Operation(OperationKind.SYNC)])
-    log = read_log(worker.log_device)
+    events = session.record(target_of(profile, base, None), [Operation(OperationKind.SYNC)])
+    log = read_log(session.log_device)
     times = times_of(log.entries, events)
     if times is None:
         return
     begun = min(mark.at for mark in times.marks if mark.text.startswith("begin "))
     part = base.with_suffix(".mounted")
     shutil.copyfile(base, part)
-    add(part, worker.log_device, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
+    add(part, session.log_device, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
     pack(part, kept)
     part.replace(base)
 

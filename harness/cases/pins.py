@@ -20,7 +20,7 @@ from harness.filesystems.profiles import Profile, Tool
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.files import file_hash, json_bytes
 from harness.kernels.find import Kernel, resolve_modules
 from harness.model import CaseId, Workload

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.guests.guest_specs import GuestSpecs
-from harness.guests.worker import GuestSpec, Worker
+from harness.guests.session import GuestSpec, Session
 from harness.host.processes import kill_children
 from harness.plan import Plan
 
@@ -20,13 +20,13 @@ GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """The workers of one thread. `recorder` and `judge` are the same where one machine does both."""
+    """The sessions of one thread. `recorder` and `judge` are the same where one machine does both."""
 
-    recorder: Worker
-    judge: Worker
+    recorder: Session
+    judge: Session
 
     @property
-    def workers(self) -> tuple[Worker, Worker]:
+    def sessions(self) -> tuple[Session, Session]:
         return (self.recorder, self.judge)
 
 
@@ -73,8 +73,8 @@ class Pool:
                 self._local.station = self._make(len(self._stations))
                 self._stations.append(self._local.station)
             if self.stop.is_set():  # `close` has not seen it
-                for worker in self._local.station.workers:
-                    worker.stop()
+                for session in self._local.station.sessions:
+                    session.stop()
         station: Station = self._local.station
         return station
 
@@ -84,16 +84,16 @@ class Pool:
         """
         self.stop.set()
         with self._lock:
-            workers = [worker for station in self._stations for worker in station.workers]
-        for worker in workers:
-            worker.stop()
+            sessions = [session for station in self._stations for session in station.sessions]
+        for session in sessions:
+            session.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
         while busy := self._still_busy():
             for thread in busy:
                 _interrupt(thread)
         self._threads.shutdown()
-        for worker in workers:
-            worker.close()
+        for session in sessions:
+            session.close()
 
     def _still_busy(self) -> list[threading.Thread]:
         with self._idle:
@@ -105,13 +105,13 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
     """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
     def station(number: int) -> Station:
-        judge = worker(specs.judge, f"judge-{number}")
+        judge = session(specs.judge, f"judge-{number}")
         if specs.recorder is specs.judge:
             return Station(judge, judge)
-        return Station(worker(specs.recorder, f"recorder-{number}"), judge)
+        return Station(session(specs.recorder, f"recorder-{number}"), judge)
 
-    def worker(spec: GuestSpec, name: str) -> Worker:
-        return Worker(spec, scratch / name, plan.log_bytes, plan.completions)
+    def session(spec: GuestSpec, name: str) -> Session:
+        return Session(spec, scratch / name, plan.log_bytes, plan.completions)
 
     return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
 

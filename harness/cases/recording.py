@@ -20,7 +20,7 @@ import msgspec
 from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import Order
-from harness.guests.worker import EVENTS_BYTES_MAX, Target, Worker
+from harness.guests.session import EVENTS_BYTES_MAX, Session, Target
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (
@@ -107,7 +107,7 @@ class Recording:
 
     @property
     def target(self) -> Target:
-        """What a worker shows to recover states of this recording."""
+        """What a session shows to recover states of this recording."""
         target = target_of(self.profile, self.base, self.log)
         if self.legal is None:
             return target
@@ -158,7 +158,7 @@ def _image_name(profile: Profile, of: str) -> str:
 
 
 def record(
-    worker: Worker,
+    session: Session,
     profile: Profile,
     workload: Workload,
     case: CaseId,
@@ -167,10 +167,10 @@ def record(
     scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Recording:
-    """Run the workload in the worker's guest and keep its log and history as `kept`. `on_progress` is told of
-    operations that were done, of each once, however many recordings it takes.
+    """Run the workload in the session's guest and keep its log and history as `kept`. `on_progress` is told
+    of operations that were done, of each once, however many recordings it takes.
 
-    Raises WriteLogError where the log cannot be trusted; see also `Worker.record`.
+    Raises WriteLogError where the log cannot be trusted; see also `Session.record`.
     """
     target = target_of(profile, base, None)
     done, told = 0, 0
@@ -185,7 +185,7 @@ def record(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             done = 0
-            events = worker.record(target, workload.operations, advance)
+            events = session.record(target, workload.operations, advance)
             break
         except (LogDiffers, EventsDiffer):
             # Without a journal a page may change while it is being written; equal writes may be in flight
@@ -193,13 +193,13 @@ def record(
             if attempt == ATTEMPTS:
                 raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
-    with worker.log_device.open("rb") as source, log.open("wb") as copy:
-        _copy_exactly(source, copy, read_log(worker.log_device).used_bytes)
+    with session.log_device.open("rb") as source, log.open("wb") as copy:
+        _copy_exactly(source, copy, read_log(session.log_device).used_bytes)
     written = read_log(log)
     history = history_of(written.entries, workload.operations)
     pack(log, kept.log)
     _keep_events(events, kept.events, scratch / f"{log.name}.events")
-    copy_atomically(worker.directory / "console.txt", kept.console)
+    copy_atomically(session.directory / "console.txt", kept.console)
     write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
     times, no_times = _times(written, events)
     return Recording(case, profile, workload, base, log, written, history, hashes_of(kept), times, no_times)

@@ -11,18 +11,18 @@ import dataclasses
 
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Tool
-from harness.guests.worker import Target, Worker
+from harness.guests.session import Session, Target
 from harness.model import CrashState
 
 
-def repaired(worker: Worker, target: Target, state: CrashState, tool: Tool) -> Target:
-    """The target to show, at @0, in place of `state` of `target`. The worker owns the image file.
+def repaired(session: Session, target: Target, state: CrashState, tool: Tool) -> Target:
+    """The target to show, at @0, in place of `state` of `target`. The session owns the image file.
 
     Raises PowercutError where the program reports that it could not repair; the state is then UNKNOWN.
     """
-    disk = worker.show(target)
+    disk = session.show(target)
     disk.switch(state)
-    image = worker.directory / "repaired.img"
+    image = session.directory / "repaired.img"
     image.unlink(missing_ok=True)
     disk.image(image)
     done = tool.run(image)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.cases.block_answers import BlockAnswers
-from harness.guests.worker import CheckImage, Target, Worker
+from harness.guests.session import CheckImage, Session, Target
 from harness.model import FsckClass, Outcome, Usability
 from harness.oracles.surface import could_not_try
 
@@ -27,12 +27,12 @@ class UseReads:
 
     @classmethod
     def of(
-        cls, worker: Worker, target: Target, keep: tuple[str, ...], check: CheckImage | None = None
+        cls, session: Session, target: Target, keep: tuple[str, ...], check: CheckImage | None = None
     ) -> UseReads:
-        """Write to the file system that the worker has just recovered, as `target`. `keep`: names in its root
-        that are not removed. `check`: fsck of what is left. Raises as `Worker.use`.
+        """Write to the file system that the session has just recovered, as `target`. `keep`: names in its
+        root that are not removed. `check`: fsck of what is left. Raises as `Session.use`.
         """
-        result, blocks = worker.use(target, keep, check)
+        result, blocks = session.use(target, keep, check)
         tried = not any(map(could_not_try, (result.mount_errno, result.remount_errno)))
         reliable = tried and not result.undecided and not result.unmount_errno
         return cls(result, blocks if reliable else None)

@@ -15,7 +15,7 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
-from harness.guests.worker import EVENTS_BYTES_MAX
+from harness.guests.session import EVENTS_BYTES_MAX
 from harness.host.files import json_bytes
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack

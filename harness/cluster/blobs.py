@@ -20,7 +20,7 @@ from harness.cluster.messages import Blob, Requirements, SentSpec
 from harness.errors import PowercutError
 from harness.guests.built import BUILT_PARTS
 from harness.guests.guest_specs import GuestSpecs
-from harness.guests.worker import GuestSpec
+from harness.guests.session import GuestSpec
 from harness.host.cache import cache_dir, hold
 from harness.host.files import file_hash, write_atomically
 from harness.plan import Plan

@@ -42,7 +42,7 @@ from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine, machine_of
-from harness.guests.worker import GuestSpec
+from harness.guests.session import GuestSpec
 from harness.host.cache import cache_dir
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack

@@ -15,7 +15,7 @@ from harness.filesystems.profiles import Profile
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
-from harness.guests.worker import GuestSpec, Target, Worker, find_agent
+from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel, pins, resolve_modules
@@ -167,9 +167,9 @@ def _recorder(
 
 def boot_once(spec: GuestSpec, base: Path, directory: Path, log_bytes: int) -> None:
     """Boot a guest with this disk, and end it. Raises GuestLost if it does not come up."""
-    with Worker(spec, directory, log_bytes) as worker:
-        worker.show(Target("", "", base, None))
-        worker.guest()
+    with Session(spec, directory, log_bytes) as session:
+        session.show(Target("", "", base, None))
+        session.guest()
 
 
 def _own_kernel(name: str, kernel: Kernel) -> Kernel:

@@ -17,7 +17,7 @@ from harness.model import CallError, Difference, FileKind, Outcome, Run, RunKind
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
 KNOWN_BYTES = 32 << 20
-"""Of entries, as messages, that a worker keeps to share: some versions of a large tree."""
+"""Of entries, as messages, that a session keeps to share: some versions of a large tree."""
 _DATA_BYTES = 64  # kept of a run of unknown origin
 # The largest `value` of each kind of run: a writer, a device block, an errno.
 _VALUES = {

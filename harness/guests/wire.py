@@ -7,7 +7,7 @@ whose `type` names the variant.
 
 A guest under test may send any bytes: whatever is not a message within the limits is a WireError.
 
-Not here: what the messages mean to a guest or a disk. That is `guest.py`, `worker.py` and `disk.py`.
+Not here: what the messages mean to a guest or a disk. That is `guest.py`, `session.py` and `disk.py`.
 """
 
 from __future__ import annotations

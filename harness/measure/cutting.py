@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.errors import GuestLost
 from harness.filesystems.profiles import Profile
 from harness.guests import wire
-from harness.guests.worker import GuestSpec, Target, Worker, check_results, to_wire
+from harness.guests.session import GuestSpec, Session, Target, check_results, to_wire
 from harness.model import (
     CrashState,
     History,
@@ -126,14 +126,14 @@ def cut_power(
     Raises GuestError if an operation fails, GuestLost if the guest is lost before it is killed.
     """
     target = Target(profile.fstype, profile.mount_options, base, None)
-    with Worker(spec, directory, LOG_BYTES) as worker:
-        disk = worker.show(target)
+    with Session(spec, directory, LOG_BYTES) as session:
+        disk = session.show(target)
         disk.switch(CrashState(0))
-        guest = worker.guest()
+        guest = session.guest()
         machine = spec.machine
         start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
         guest.request(start, wire.RecordStarted, REQUEST_TIMEOUT_S)
-        switch = threading.Timer(0, worker.kill)
+        switch = threading.Timer(0, session.kill)
         sent = answered = 0
         begun = time.monotonic()
         try:
@@ -167,11 +167,11 @@ def recover(spec: GuestSpec, profile: Profile, image: Path, directory: Path) -> 
     Returns the outcome, the kernel's message about replaying its journal, and the duration of the mount in
     seconds.
     """
-    with Worker(spec, directory, LOG_BYTES) as worker:
+    with Session(spec, directory, LOG_BYTES) as session:
         target = Target(profile.fstype, profile.mount_options, image, None)
-        recovery = worker.recover(target, CrashState(0))
-        worker.disk.image(worker.image)
-        fsck = profile.check_filesystem(worker.image)
+        recovery = session.recover(target, CrashState(0))
+        session.disk.image(session.image)
+        fsck = profile.check_filesystem(session.image)
     outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
     return outcome, recovered_line(profile, outcome.kernel_log), recovery.times_us[0] / 1e6
 

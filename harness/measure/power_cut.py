@@ -15,7 +15,7 @@ from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs, missing_for
 from harness.guests.machine import default_name
-from harness.guests.worker import GuestSpec
+from harness.guests.session import GuestSpec
 from harness.host.packed import pack
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.cutting import AfterCut, cut_and_judge, plan_cut

@@ -15,7 +15,7 @@ from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base, record
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.folders import OwnedFolder
 from harness.model import CaseId, CrashState, Operation, Violation, Workload
 from harness.plan import Budget, Plan
@@ -32,8 +32,8 @@ class Bench:
     """What candidates are tried with."""
 
     plan: Plan
-    recorder: Worker
-    judge: Worker
+    recorder: Session
+    judge: Session
     base: Path
     directory: Path
 
@@ -58,12 +58,12 @@ def open_bench(
         base = make_base(profile, kept, directory)
         specs = make_specs(plan.guests, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(
-            Worker(specs.judge, directory / "judge", plan.log_bytes, plan.completions)
+            Session(specs.judge, directory / "judge", plan.log_bytes, plan.completions)
         )
         recorder = judge
         if specs.recorder is not specs.judge:
             recorder = guests.enter_context(
-                Worker(specs.recorder, directory / "recorder", plan.log_bytes, plan.completions)
+                Session(specs.recorder, directory / "recorder", plan.log_bytes, plan.completions)
             )
         if profile.mounted_once and kept != theirs:
             mount_once(recorder, profile, base, kept)

@@ -19,7 +19,7 @@ from harness.filesystems.profiles import inspection_programs, select_profiles
 from harness.guests.guest_specs import make_specs, recording_machine
 from harness.guests.initramfs import find_program
 from harness.guests.machine import Boot, profile_of
-from harness.guests.worker import GuestSpec, Worker
+from harness.guests.session import GuestSpec, Session
 from harness.host.elf import is_program
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel, need_replaced
@@ -220,8 +220,8 @@ def reproduce(shown: ReproContext) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
-    with Worker(shown.spec, shown.directory / "worker") as worker:
-        observation = examiner.visit(worker, [state], threading.Event())
+    with Session(shown.spec, shown.directory / "session") as session:
+        observation = examiner.visit(session, [state], threading.Event())
     return Reproduction(
         shown.point,
         shown.kernel,
@@ -236,8 +236,8 @@ def export(shown: ReproContext, file: Path) -> None:
     """Write the crashed disk, before any recovery, as a raw image. Raises UsageError if `file` exists."""
     if file.exists():
         raise UsageError(f"{file} already exists", "name a file that does not")
-    with Worker(shown.spec, shown.directory / "worker") as worker:
-        disk = worker.show(shown.recording.target)
+    with Session(shown.spec, shown.directory / "session") as session:
+        disk = session.show(shown.recording.target)
         disk.switch(shown.recording.on_disk(shown.point.state))
         disk.image(file)
 
@@ -246,19 +246,19 @@ def shell(shown: ReproContext) -> int:
     """Open a console in a fresh guest with the crashed disk attached, not mounted. Writes to the disk are
     discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
-    with Worker(shown.spec, shown.directory / "worker") as worker:
-        disk = worker.show(shown.recording.target)
+    with Session(shown.spec, shown.directory / "session") as session:
+        disk = session.show(shown.recording.target)
         disk.switch(shown.recording.on_disk(shown.point.state))
-        worker.log_device.touch()
-        with worker.log_device.open("r+b") as f:
+        session.log_device.touch()
+        with session.log_device.open("r+b") as f:
             f.truncate(1 << 20)
         profile = shown.recording.profile
         boot = Boot(
             kernel_image=shown.spec.kernel_image,
             initramfs=shown.spec.initramfs,
             disk_socket=disk.socket,
-            log=worker.log_device,
-            directory=worker.directory,
+            log=session.log_device,
+            directory=session.directory,
             shell_mount=f"{profile.fstype}:{profile.mount_options}",
             shell_second=profile.second_offset,
         )

@@ -22,7 +22,7 @@ from harness.cases.pins import source_hash
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import find_binary
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash, json_bytes, valid_text
 from harness.host.progress import Progress

@@ -271,14 +271,14 @@ def test_targets_stand_beside_the_figures_and_say_whether_they_are_met() -> None
         "raw, qemu: states/s per core": "60 under TCG: met",
         "raw, uml: states/s per core": "0.8 x floor = 88: met",
         "log size, qemu: 100,000 entries": "flat within 20 %: +0%: met",
-        "  of one worker beyond the images, MiB": "256: met",
+        "  of one session beyond the images, MiB": "256: met",
         "decided, qemu: states/s": "1,000: met",
     }
     assert targets(bench(raw_rate=59.9, slow=12.1, decided=999.0)) == {
         "raw, qemu: states/s per core": "60 under TCG: MISSED",
         "raw, uml: states/s per core": "0.8 x floor = 88: MISSED",
         "log size, qemu: 100,000 entries": "flat within 20 %: +21%: MISSED",
-        "  of one worker beyond the images, MiB": "256: met",
+        "  of one session beyond the images, MiB": "256: met",
         "decided, qemu: states/s": "1,000: MISSED",
     }
 
@@ -308,7 +308,7 @@ def test_memory_that_the_kernel_does_not_tell_is_no_zero() -> None:
     )
     measured = dataclasses.replace(bench(), growth={"qemu": dataclasses.replace(growth, points=(untold,))})
     told = {what: figure for what, figure, _ in rows(measured)}
-    assert told["  of one worker beyond the images, MiB"].startswith("not measured: ")
+    assert told["  of one session beyond the images, MiB"].startswith("not measured: ")
     assert told["  memory at its peak, MiB"] == "disk ?"
 
 

@@ -24,7 +24,7 @@ from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, Po
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Explored, Leaf
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.model import (
     CaseId,
     CrashState,
@@ -79,7 +79,7 @@ class Script:
     recorded: list[str] = field(default_factory=list)
 
 
-class FakeWorker:
+class FakeSession:
     """A machine's name."""
 
     def __init__(self, script: Script, machine_name: str) -> None:
@@ -138,12 +138,12 @@ class FakeExaminer:
     def close(self) -> None:
         self.memo.close()
 
-    def visit(self, worker: FakeWorker, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def visit(self, session: FakeSession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         script, prefix = self.script, states[0].prefix
-        self._looked(worker.machine_name, prefix)
+        self._looked(session.machine_name, prefix)
         if prefix in script.lost:
             return Observation(Unobserved("the guest was lost"))
-        return Observation(Outcome(kernel_log=(worker.machine_name,), fsck=FSCK), number=prefix)
+        return Observation(Outcome(kernel_log=(session.machine_name,), fsck=FSCK), number=prefix)
 
     def known(self, number: int, machine: str, states: Sequence[CrashState]) -> Observation:
         self._looked(machine, number)
@@ -242,8 +242,8 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             budget=budget,
         )
         bases = {PROFILE.name: tmp_path / "base"}
-        judge = cast(Worker, cast(Any, FakeWorker(script, "uml")))
-        recorder = cast(Worker, cast(Any, FakeWorker(script, "qemu")))
+        judge = cast(Session, cast(Any, FakeSession(script, "uml")))
+        recorder = cast(Session, cast(Any, FakeSession(script, "qemu")))
         pool = Pool(lambda number: Station(recorder, judge), jobs, confirms=confirms)
         if stopped:
             pool.stop.set()

@@ -21,8 +21,8 @@ from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, GuestError, GuestLost
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Disk, Reads
+from harness.guests.session import Ask, CheckImage, Recovery, Session
 from harness.guests.wire import WireError
-from harness.guests.worker import Ask, CheckImage, Recovery, Worker
 from harness.model import (
     Call,
     CallError,
@@ -73,7 +73,7 @@ class MemoDisk:
 
 
 class FakeDisk:
-    """The disk of a worker."""
+    """The disk of a session."""
 
     def __init__(self) -> None:
         self.state = CrashState(0)
@@ -94,7 +94,7 @@ class FakeDisk:
         return Reads(tuple(self.noted))
 
 
-class FakeWorker:
+class FakeSession:
     """Answers with what `outcomes` holds for a prefix; an exception there is raised."""
 
     def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
@@ -173,27 +173,27 @@ GOOD = Outcome(tree={"": ROOT})
 OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=12)})
 
 
-def observe(examiner: Examiner, worker: FakeWorker, prefix: int) -> Observation:
-    return observe_at(examiner, worker, prefix)
+def observe(examiner: Examiner, session: FakeSession, prefix: int) -> Observation:
+    return observe_at(examiner, session, prefix)
 
 
-def observe_at(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> Observation:
+def observe_at(examiner: Examiner, session: FakeSession, *prefixes: int) -> Observation:
     """States of one content."""
     states = [CrashState(p) for p in prefixes]
-    return examiner.observe(cast(Worker, cast(Any, worker)), states, threading.Event())
+    return examiner.observe(cast(Session, cast(Any, session)), states, threading.Event())
 
 
 def test_a_lost_guest_is_replaced(recording: Recording) -> None:
-    worker = FakeWorker({1: [GuestLost("gone"), GOOD]})
-    seen = observe(Examiner(recording), worker, 1).outcome
+    session = FakeSession({1: [GuestLost("gone"), GOOD]})
+    seen = observe(Examiner(recording), session, 1).outcome
     assert isinstance(seen, Outcome)
     assert seen.fsck == CLEAN.result
-    assert len(worker.looked) == 2
+    assert len(session.looked) == 2
 
 
 def test_a_guest_lost_every_time_is_unknown(recording: Recording) -> None:
     examiner = Examiner(recording)
-    seen = observe(examiner, FakeWorker({1: [GuestLost("gone")]}), 1)
+    seen = observe(examiner, FakeSession({1: [GuestLost("gone")]}), 1)
     assert isinstance(seen.outcome, Unobserved)
     judgement = examiner.judge(CrashState(1), seen)
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("gone",))
@@ -204,64 +204,66 @@ def test_nothing_of_an_attempt_that_went_wrong_reaches_the_next_one(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """A disk that died during fsck was asked again, twice, before it was replaced."""
-    worker = FakeWorker({1: [GOOD]})
+    session = FakeSession({1: [GOOD]})
     failing = [error]
 
     def image(disk: FakeDisk, _: Path) -> str:
         if failing:
             raise failing.pop()
-        assert worker.closed
+        assert session.closed
         return "content"
 
     monkeypatch.setattr(FakeDisk, "image", image)
-    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Outcome)
-    assert len(worker.looked) == 2
+    assert isinstance(observe(Examiner(recording), session, 1).outcome, Outcome)
+    assert len(session.looked) == 2
 
 
 def test_a_disk_that_fails_every_time_is_unknown(recording: Recording) -> None:
-    worker = FakeWorker({1: [DiskError("the disk is gone")]})
+    session = FakeSession({1: [DiskError("the disk is gone")]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
     assert (judgement.verdict, judgement.unknown) == (Verdict.UNKNOWN, ("the disk is gone",))
-    assert len(worker.looked) == ATTEMPTS
-    again = FakeWorker({1: [DiskError("the disk is gone"), GOOD]})
+    assert len(session.looked) == ATTEMPTS
+    again = FakeSession({1: [DiskError("the disk is gone"), GOOD]})
     assert observe(Examiner(recording), again, 1).outcome == dataclasses.replace(
         GOOD, fsck=CLEAN.result, usable=Usability()
     )
 
 
 def test_a_kernel_that_dies_every_time_is_a_violation(recording: Recording) -> None:
-    worker = FakeWorker({1: [GuestLost("gone", "Kernel panic - not syncing")]})
+    session = FakeSession({1: [GuestLost("gone", "Kernel panic - not syncing")]})
     examiner = Examiner(recording)
-    seen = observe(examiner, worker, 1)
-    assert len(worker.looked) == ATTEMPTS
+    seen = observe(examiner, session, 1)
+    assert len(session.looked) == ATTEMPTS
     judgement = examiner.judge(CrashState(1), seen)
     assert {v.oracle for v in judgement.violations} == {"mountable"}
 
 
 def test_a_kernel_that_died_once_and_was_lost_once_is_unknown(recording: Recording) -> None:
-    worker = FakeWorker({1: [GuestLost("gone", "Oops: 1"), GuestLost("gone"), GuestLost("gone", "Oops: 1")]})
-    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Unobserved)
+    session = FakeSession(
+        {1: [GuestLost("gone", "Oops: 1"), GuestLost("gone"), GuestLost("gone", "Oops: 1")]}
+    )
+    assert isinstance(observe(Examiner(recording), session, 1).outcome, Unobserved)
 
 
 def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
-    worker = FakeWorker({1: [GuestError("no such device")]})
-    seen = observe(Examiner(recording), worker, 1).outcome
+    session = FakeSession({1: [GuestError("no such device")]})
+    seen = observe(Examiner(recording), session, 1).outcome
     assert seen == Unobserved("no such device")
-    assert worker.looked == [1]
-    assert not worker.closed, "nothing is wrong with it"
+    assert session.looked == [1]
+    assert not session.closed, "nothing is wrong with it"
 
 
 def test_the_memo_spares_the_guest(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    first = observe(examiner, worker, 1)
+    first = observe(examiner, session, 1)
     assert not first.recalled
-    again = observe(examiner, worker, 3)
+    again = observe(examiner, session, 3)
     assert again.recalled
     assert again.outcome is first.outcome, "what has been judged need not be judged again"
-    assert worker.looked == [1]
-    assert worker.disk.noted == [1, 2], "what fsck read counts as read"
+    assert session.looked == [1]
+    assert session.disk.noted == [1, 2], "what fsck read counts as read"
 
 
 def test_without_the_memo_every_state_is_looked_at(
@@ -274,30 +276,30 @@ def test_without_the_memo_every_state_is_looked_at(
         return []
 
     monkeypatch.setattr(FakeDisk, "block_hashes", hash_blocks)
-    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording)
-    observe(examiner, worker, 1)
-    assert not observe(examiner, worker, 3).recalled
-    assert worker.looked == [1, 3]
-    assert (hashed, worker.disk.noted) == ([], []), "and nothing is kept for later"
+    observe(examiner, session, 1)
+    assert not observe(examiner, session, 3).recalled
+    assert session.looked == [1, 3]
+    assert (hashed, session.disk.noted) == ([], []), "and nothing is kept for later"
 
 
 def test_a_sample_that_agrees_leaves_the_memo(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    assert not observe(examiner, worker, 3).recalled
-    assert worker.looked == [1, 3]
+    observe(examiner, session, 1)
+    assert not observe(examiner, session, 3).recalled
+    assert session.looked == [1, 3]
     assert not examiner.memo.mismatch
 
 
 def test_a_sample_that_differs_gives_up_the_memo(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [OTHER], 5: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 3)
+    observe(examiner, session, 1)
+    observe(examiner, session, 3)
     assert "not deterministic" in examiner.memo.mismatch
-    assert not observe(examiner, worker, 5).recalled
+    assert not observe(examiner, session, 5).recalled
 
 
 def sampled(recording: Recording, rate: float, wanted: bool) -> list[int]:
@@ -319,13 +321,13 @@ def test_samples_are_a_share_of_the_states(recording: Recording) -> None:
 
 def test_once_given_up_the_memo_answers_no_more(recording: Recording) -> None:
     (yes, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
-    worker = FakeWorker({1: [GOOD], no: [GOOD], yes: [OTHER]})
+    session = FakeSession({1: [GOOD], no: [GOOD], yes: [OTHER]})
     examiner = Examiner(recording, memo=True, sample_rate=0.5)
-    observe(examiner, worker, 1)
-    assert observe(examiner, worker, no).recalled
-    observe(examiner, worker, yes)
+    observe(examiner, session, 1)
+    assert observe(examiner, session, no).recalled
+    observe(examiner, session, yes)
     assert f"@{yes}" in examiner.memo.mismatch
-    assert not observe(examiner, worker, no).recalled
+    assert not observe(examiner, session, no).recalled
 
 
 @pytest.mark.parametrize("seen", [OTHER, GuestLost("gone", "Oops: 1")], ids=["other", "died"])
@@ -335,18 +337,18 @@ def test_a_sample_that_differs_in_what_it_reads_as_well_gives_up_the_memo(
     monkeypatch.setattr(
         MemoDisk, "learn", lambda disk, state, reads, number: disk.memo.setdefault(1, number) and None
     )
-    worker = FakeWorker({1: [GOOD], 3: [seen]})
+    session = FakeSession({1: [GOOD], 3: [seen]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 3)
+    observe(examiner, session, 1)
+    observe(examiner, session, 3)
     assert "not deterministic" in examiner.memo.mismatch
 
 
 def test_a_sample_whose_guest_is_lost_is_unknown_and_tells_nothing_of_the_memo(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 3: [GuestLost("gone")]})
+    session = FakeSession({1: [GOOD], 3: [GuestLost("gone")]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    assert observe(examiner, worker, 3) == Observation(Unobserved("gone"))
+    observe(examiner, session, 1)
+    assert observe(examiner, session, 3) == Observation(Unobserved("gone"))
     assert not examiner.memo.mismatch
 
 
@@ -356,10 +358,10 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
     """Both were looked at concurrently, so that neither could be recalled."""
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [None for _ in states])
     for other, mismatch in ((GOOD, False), (OTHER, True)):
-        worker = FakeWorker({1: [GOOD], 3: [other]})
+        session = FakeSession({1: [GOOD], 3: [other]})
         examiner = Examiner(recording, memo=True, sample_rate=0.0)
-        observe(examiner, worker, 1)
-        observe(examiner, worker, 3)
+        observe(examiner, session, 1)
+        observe(examiner, session, 3)
         assert bool(examiner.memo.mismatch) is mismatch
 
 
@@ -377,10 +379,10 @@ def test_two_outcomes_of_the_same_reads_give_up_the_memo(
 def test_outcomes_differ_in_all_that_the_oracles_look_at(
     recording: Recording, change: dict[str, Any], mismatch: bool
 ) -> None:
-    worker = FakeWorker({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
+    session = FakeSession({1: [GOOD], 3: [dataclasses.replace(GOOD, **change)]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 3)
+    observe(examiner, session, 1)
+    observe(examiner, session, 3)
     assert bool(examiner.memo.mismatch) is mismatch
 
 
@@ -419,10 +421,10 @@ def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> lis
 
 def test_outcomes_differ_where_fsck_does(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     answers_of_fsck(monkeypatch, CLEAN, FsckReads(DIRTY.result, CLEAN.blocks))
-    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    assert examiner.judge(CrashState(3), observe(examiner, worker, 3)).verdict is Verdict.FAIL
+    observe(examiner, session, 1)
+    assert examiner.judge(CrashState(3), observe(examiner, session, 3)).verdict is Verdict.FAIL
     assert examiner.memo.mismatch
 
 
@@ -441,10 +443,10 @@ def same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: Recording) -> None:
     """It passed: nothing was ever written to it."""
-    worker = FakeWorker({1: [GOOD]})
-    worker.uses = {1: [BROKEN]}
+    session = FakeSession({1: [GOOD]})
+    session.uses = {1: [BROKEN]}
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
     assert {v.oracle for v in judgement.violations} == {"usable"}
 
 
@@ -458,58 +460,58 @@ def test_a_file_system_that_recovers_and_cannot_be_written_to_fails(recording: R
     ids=["not unmounted", "not read", "not mounted"],
 )
 def test_what_did_not_come_back_whole_is_not_written_to(recording: Recording, outcome: Outcome) -> None:
-    worker = FakeWorker({1: [outcome]})
-    seen = observe(Examiner(recording), worker, 1).outcome
+    session = FakeSession({1: [outcome]})
+    seen = observe(Examiner(recording), session, 1).outcome
     assert isinstance(seen, Outcome)
-    assert (seen.usable, worker.used) == (None, [])
+    assert (seen.usable, session.used) == (None, [])
 
 
 def test_what_fsck_finds_broken_is_not_written_to_and_what_no_fsck_looks_at_is(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers_of_fsck(monkeypatch, DIRTY, FsckReads(FsckResult(FsckClass.FAILED, -1, "there is none"), ()))
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 2)
-    assert worker.used == [2]
+    observe(examiner, session, 1)
+    observe(examiner, session, 2)
+    assert session.used == [2]
 
 
 def test_what_writing_reads_of_the_state_counts_as_read(recording: Recording) -> None:
     """A state that differs there alone was recalled, and nobody had written to what it recovers to."""
-    worker = FakeWorker({1: [GOOD]})
-    worker.used_blocks = (7, 9)
-    observe(Examiner(recording, memo=True), worker, 1)
-    assert worker.disk.noted == [1, 2, 7, 9]
+    session = FakeSession({1: [GOOD]})
+    session.used_blocks = (7, 9)
+    observe(Examiner(recording, memo=True), session, 1)
+    assert session.disk.noted == [1, 2, 7, 9]
 
 
 def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     same_blocks(monkeypatch)
-    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
-    worker.uses = {1: [BROKEN]}
-    worker.used_blocks = (7,)
+    session = FakeSession({1: [GOOD], 2: [OTHER]})
+    session.uses = {1: [BROKEN]}
+    session.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), observe(examiner, worker, prefix)).verdict is Verdict.FAIL
-    assert (worker.looked, worker.used, worker.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
+        assert examiner.judge(CrashState(prefix), observe(examiner, session, prefix)).verdict is Verdict.FAIL
+    assert (session.looked, session.used, session.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
 
 
 def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
     """It was a violation, and as it had read nothing, one of every later state of the case."""
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
-    worker.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
+    session.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), observe(examiner, worker, p)).verdict for p in (1, 2)]
+    verdicts = [examiner.judge(CrashState(p), observe(examiner, session, p)).verdict for p in (1, 2)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
-    assert worker.used == [1, 2]
-    assert not observe(examiner, worker, 1).recalled, "nor of one that agrees with it in all that was read"
+    assert session.used == [1, 2]
+    assert not observe(examiner, session, 1).recalled, "nor of one that agrees with it in all that was read"
 
 
 def test_a_first_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
     """The memo kept it: each state that agreed with it in the little that was read was UNKNOWN."""
-    worker = FakeWorker({1: [Outcome(mount_errno=errno.ENOMEM)], 3: [GOOD]})
+    session = FakeSession({1: [Outcome(mount_errno=errno.ENOMEM)], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    verdicts = [examiner.judge(CrashState(p), observe(examiner, worker, p)).verdict for p in (1, 3)]
+    verdicts = [examiner.judge(CrashState(p), observe(examiner, session, p)).verdict for p in (1, 3)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]
 
 
@@ -521,41 +523,41 @@ def test_an_answer_without_blocks_is_not_kept() -> None:
 
 def test_where_there_is_no_fsck_no_image_is_written_for_it(recording: Recording) -> None:
     profile = dataclasses.replace(recording.profile, fsck=None)
-    worker = FakeWorker({1: [GOOD]})
-    observe(Examiner(dataclasses.replace(recording, profile=profile), memo=True), worker, 1)
-    assert worker.disk.imaged == []
+    session = FakeSession({1: [GOOD]})
+    observe(Examiner(dataclasses.replace(recording, profile=profile), memo=True), session, 1)
+    assert session.disk.imaged == []
 
 
 def test_other_blocks_are_written_to_again(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
-    worker.used_blocks = (7,)
+    session = FakeSession({1: [GOOD], 2: [OTHER]})
+    session.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 2)
-    assert worker.used == [1, 2]
+    observe(examiner, session, 1)
+    observe(examiner, session, 2)
+    assert session.used == [1, 2]
 
 
 def test_writing_that_does_not_repeat_itself_gives_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same_blocks(monkeypatch)
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
-    worker.uses = {2: [BROKEN]}
-    worker.used_blocks = (7,)
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
+    session.uses = {2: [BROKEN]}
+    session.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
+    observe(examiner, session, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, session, 2)).verdict is Verdict.FAIL
     assert "@2" in examiner.memo.mismatch
 
 
 def test_what_was_emptied_is_checked_in_states_of_the_sample_alone(recording: Recording) -> None:
     """fsck saw nothing of what comes of writing; of each state it would be too dear."""
     for rate, checked in ((1.0, [1, 2]), (0.0, [])):
-        worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+        session = FakeSession({1: [GOOD], 2: [OTHER]})
         examiner = Examiner(recording, memo=True, sample_rate=rate)
-        observe(examiner, worker, 1)
-        observe(examiner, worker, 2)
-        assert (worker.used, worker.checked) == ([1, 2], checked)
+        observe(examiner, session, 1)
+        observe(examiner, session, 2)
+        assert (session.used, session.checked) == ([1, 2], checked)
 
 
 @pytest.mark.parametrize(
@@ -570,23 +572,23 @@ def test_what_is_read_back_and_does_not_repeat_itself_gives_up_the_memo(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, other: Usability
 ) -> None:
     same_blocks(monkeypatch)
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
-    worker.uses, worker.used_blocks = {2: [other]}, (7,)
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
+    session.uses, session.used_blocks = {2: [other]}, (7,)
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 2)
+    observe(examiner, session, 1)
+    observe(examiner, session, 2)
     assert "@2" in examiner.memo.mismatch
 
 
 def test_a_kernel_that_dies_of_writing_every_time_is_a_violation_of_that(recording: Recording) -> None:
     """It was one of `mountable`: recovery that does not end."""
-    worker = FakeWorker({1: [GOOD]})
-    worker.uses = {1: [GuestLost("gone", "Kernel panic - not syncing")]}
+    session = FakeSession({1: [GOOD]})
+    session.uses = {1: [GuestLost("gone", "Kernel panic - not syncing")]}
     examiner = Examiner(recording, memo=True)
-    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
     assert [v.oracle for v in judgement.violations] == ["usable"]
-    assert len(worker.used) == ATTEMPTS
-    assert not observe(examiner, worker, 1).recalled, "no visit was complete"
+    assert len(session.used) == ATTEMPTS
+    assert not observe(examiner, session, 1).recalled, "no visit was complete"
 
 
 @pytest.mark.parametrize(
@@ -598,15 +600,15 @@ def test_writing_that_could_not_be_seen_is_unknown_and_hides_no_violation(
     recording: Recording, answer: Exception, times: int
 ) -> None:
     complaint = dataclasses.replace(GOOD, kernel_log=("EXT4-fs error (device vda): bad",))
-    worker = FakeWorker({1: [GOOD], 2: [complaint]})
-    worker.uses = {1: [answer], 2: [answer]}
+    session = FakeSession({1: [GOOD], 2: [complaint]})
+    session.uses = {1: [answer], 2: [answer]}
     examiner = Examiner(recording, memo=True)
-    first = examiner.judge(CrashState(1), observe(examiner, worker, 1))
-    assert (first.verdict, len(worker.used)) == (Verdict.UNKNOWN, times)
+    first = examiner.judge(CrashState(1), observe(examiner, session, 1))
+    assert (first.verdict, len(session.used)) == (Verdict.UNKNOWN, times)
     assert "gone" in first.unknown[0]
-    second = examiner.judge(CrashState(2), observe(examiner, worker, 2))
+    second = examiner.judge(CrashState(2), observe(examiner, session, 2))
     assert {v.oracle for v in second.violations} == {"kernel-log"}
-    assert not observe(examiner, worker, 1).recalled, "nothing is kept of a visit that was not complete"
+    assert not observe(examiner, session, 1).recalled, "nothing is kept of a visit that was not complete"
 
 
 def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recording: Recording) -> None:
@@ -624,9 +626,9 @@ def test_what_passes_once_an_operation_has_begun_is_judged_again_before_it(recor
 
 def test_an_outcome_is_that_of_one_guest(recording: Recording) -> None:
     """What a guest saw that was lost later was told of a state that the next guests could not recover."""
-    worker = FakeWorker({1: [GOOD, GuestLost("hangs")]})
-    worker.uses = {1: [GuestLost("gone")]}
-    assert observe(Examiner(recording), worker, 1).outcome == Unobserved("hangs")
+    session = FakeSession({1: [GOOD, GuestLost("hangs")]})
+    session.uses = {1: [GuestLost("gone")]}
+    assert observe(Examiner(recording), session, 1).outcome == Unobserved("hangs")
 
 
 @pytest.mark.parametrize("answer", [Usability(unmount_errno=errno.EIO), Usability(undecided="late")], ids=str)
@@ -637,30 +639,30 @@ def test_writing_that_did_not_come_to_its_end_is_the_answer_for_no_other_state(
     never been written to.
     """
     same_blocks(monkeypatch)
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
-    worker.uses = {1: [answer]}
-    worker.used_blocks = (7,)
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
+    session.uses = {1: [answer]}
+    session.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.PASS
-    assert worker.used == [1, 2]
-    assert not observe(examiner, worker, 1).recalled
+    observe(examiner, session, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, session, 2)).verdict is Verdict.PASS
+    assert session.used == [1, 2]
+    assert not observe(examiner, session, 1).recalled
 
 
 def test_a_guest_that_is_lost_once_while_it_is_written_to_is_replaced(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD]})
-    worker.uses = {1: [GuestLost("gone", "Oops: 1"), Usability()]}
+    session = FakeSession({1: [GOOD]})
+    session.uses = {1: [GuestLost("gone", "Oops: 1"), Usability()]}
     examiner = Examiner(recording)
-    assert examiner.judge(CrashState(1), observe(examiner, worker, 1)).verdict is Verdict.PASS
-    assert (len(worker.looked), worker.closed) == (2, True)
+    assert examiner.judge(CrashState(1), observe(examiner, session, 1)).verdict is Verdict.PASS
+    assert (len(session.looked), session.closed) == (2, True)
 
 
 def test_fsck_is_run_on_what_recovery_left(recording: Recording) -> None:
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording)
-    observe_at(examiner, worker, 1)
-    observe_at(examiner, worker, 2)
-    assert worker.disk.imaged == [1, 2]
+    observe_at(examiner, session, 1)
+    observe_at(examiner, session, 2)
+    assert session.disk.imaged == [1, 2]
 
 
 def test_an_fsck_of_the_same_blocks_is_not_run_again(
@@ -669,16 +671,16 @@ def test_an_fsck_of_the_same_blocks_is_not_run_again(
     """States 1 and 2 are recovered each; all that fsck reads is the same."""
     monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
     left = answers_of_fsck(monkeypatch, DIRTY, CLEAN, CLEAN)
-    worker = FakeWorker({1: [GOOD], 2: [OTHER]})
+    session = FakeSession({1: [GOOD], 2: [OTHER]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     for prefix in (1, 2):
-        assert examiner.judge(CrashState(prefix), observe(examiner, worker, prefix)).verdict is Verdict.FAIL
-    assert (len(left), worker.looked, examiner.memo.mismatch) == (2, [1, 2], "")
+        assert examiner.judge(CrashState(prefix), observe(examiner, session, prefix)).verdict is Verdict.FAIL
+    assert (len(left), session.looked, examiner.memo.mismatch) == (2, [1, 2], "")
     answers_of_fsck(monkeypatch, CLEAN, CLEAN)
     without = Examiner(recording, sample_rate=0.0)
     for prefix in (1, 2):
-        observe(without, worker, prefix)
-    assert worker.disk.imaged == [1, 1, 2]
+        observe(without, session, prefix)
+    assert session.disk.imaged == [1, 1, 2]
 
 
 def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
@@ -686,10 +688,10 @@ def test_an_fsck_that_does_not_repeat_itself_gives_up_the_memo(
 ) -> None:
     monkeypatch.setattr(FakeDisk, "block_hashes", lambda disk, blocks: [b"same" for _ in blocks])
     answers_of_fsck(monkeypatch, CLEAN, DIRTY)
-    worker = FakeWorker({1: [GOOD], 2: [GOOD]})
+    session = FakeSession({1: [GOOD], 2: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=1.0)
-    observe(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.FAIL
+    observe(examiner, session, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, session, 2)).verdict is Verdict.FAIL
     assert "@2" in examiner.memo.mismatch
 
 
@@ -701,7 +703,7 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
     monkeypatch.setattr(MemoDisk, "learn", lambda disk, state, reads, number: None)
     (yes, again, *_), (no, *_) = sampled(recording, 0.5, True), sampled(recording, 0.5, False)
     left = answers_of_fsck(monkeypatch, CLEAN, CLEAN, DIRTY, CLEAN)
-    worker = FakeWorker({prefix: [GOOD] for prefix in (1, yes, again, no)})
+    session = FakeSession({prefix: [GOOD] for prefix in (1, yes, again, no)})
     examiner = Examiner(recording, memo=True, sample_rate=0.5)
     for prefix, runs, mismatch in (
         (1, 1, False),
@@ -710,20 +712,20 @@ def test_an_fsck_that_repeats_itself_leaves_the_memo_and_one_that_does_not_is_as
         (again, 3, True),
         (no, 4, True),
     ):
-        observe(examiner, worker, prefix)
+        observe(examiner, session, prefix)
         assert (4 - len(left), bool(examiner.memo.mismatch)) == (runs, mismatch)
 
 
 def test_what_a_repair_reads_is_not_known_so_nothing_is_recalled(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.cases.attempts.repaired", lambda worker, target, state, tool: target)
+    monkeypatch.setattr("harness.cases.attempts.repaired", lambda session, target, state, tool: target)
     (profile,) = select_profiles(["jfs/default"])
     examiner = Examiner(dataclasses.replace(recording, profile=profile), memo=True, sample_rate=0.0)
-    worker = FakeWorker({0: [GOOD]})
+    session = FakeSession({0: [GOOD]})
     for prefix in (2, 4):
-        assert not observe(examiner, worker, prefix).recalled
-    assert worker.looked == [0, 0], "the repaired image is shown as it is"
+        assert not observe(examiner, session, prefix).recalled
+    assert session.looked == [0, 0], "the repaired image is shown as it is"
 
 
 def test_a_memo_whose_disk_is_lost_learns_everything_again(
@@ -739,13 +741,13 @@ def test_a_memo_whose_disk_is_lost_learns_everything_again(
         return recall(disk, states)
 
     monkeypatch.setattr(MemoDisk, "recall", maybe)
-    worker = FakeWorker({1: [GOOD]})
+    session = FakeSession({1: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
+    observe(examiner, session, 1)
     failing.append(DiskError("the disk is gone"))
-    assert observe(examiner, worker, 3).recalled
+    assert observe(examiner, session, 3).recalled
     failing += [DiskError("the disk is gone")] * 3
-    assert observe(examiner, worker, 3) == Observation(Unobserved("the disk is gone"))
+    assert observe(examiner, session, 3) == Observation(Unobserved("the disk is gone"))
 
 
 def test_reads_that_cannot_be_traced_turn_the_memo_off(
@@ -753,10 +755,10 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
 ) -> None:
     untraced = FsckReads(CLEAN.result, None)
     monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
-    worker = FakeWorker({1: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
-    assert not observe(examiner, worker, 3).recalled
+    observe(examiner, session, 1)
+    assert not observe(examiner, session, 3).recalled
 
 
 def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_before(
@@ -764,19 +766,19 @@ def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_bef
 ) -> None:
     """It has read blocks that are not known, and may have done so before."""
     answers_of_fsck(monkeypatch, CLEAN, FsckReads(CLEAN.result, None), CLEAN)
-    worker = FakeWorker({1: [GOOD], 2: [GOOD], 3: [GOOD]})
+    session = FakeSession({1: [GOOD], 2: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
-    observe(examiner, worker, 2)
-    assert not observe(examiner, worker, 3).recalled
+    observe(examiner, session, 1)
+    observe(examiner, session, 2)
+    assert not observe(examiner, session, 3).recalled
     assert not examiner.memo.mismatch
 
 
 def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     stop = threading.Event()
     stop.set()
-    worker = cast(Worker, cast(Any, FakeWorker({1: [GOOD]})))
-    seen = Examiner(recording).observe(worker, [CrashState(1)], stop).outcome
+    session = cast(Session, cast(Any, FakeSession({1: [GOOD]})))
+    seen = Examiner(recording).observe(session, [CrashState(1)], stop).outcome
     assert isinstance(seen, Unobserved)
 
 
@@ -794,10 +796,10 @@ def dies(number: int) -> GuestLost:
 def test_a_kernel_that_hangs_in_each_of_three_guests_is_a_violation(recording: Recording) -> None:
     """It was UNKNOWN, however often it was looked at."""
     examiner = Examiner(recording)
-    worker = FakeWorker({1: [GuestLost("no answer within 120 s", HANG)]})
-    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
+    session = FakeSession({1: [GuestLost("no answer within 120 s", HANG)]})
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
     assert [(v.oracle, v.signature) for v in judgement.violations] == [("mountable", f"hangs: {HANG}")]
-    assert len(worker.looked) == ATTEMPTS
+    assert len(session.looked) == ATTEMPTS
 
 
 def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_unknown(
@@ -805,8 +807,8 @@ def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_u
 ) -> None:
     hang, late = GuestLost("no answer", HANG), GuestLost("no answer within 120 s; machine still running")
     examiner = Examiner(recording)
-    worker = FakeWorker({1: [hang, hang, GOOD], 2: [hang, late, hang], 3: [late]})
-    seen = [observe(examiner, worker, p) for p in (1, 2, 3)]
+    session = FakeSession({1: [hang, hang, GOOD], 2: [hang, late, hang], 3: [late]})
+    seen = [observe(examiner, session, p) for p in (1, 2, 3)]
     verdicts = [examiner.judge(CrashState(p), s).verdict for p, s in zip((1, 2, 3), seen, strict=True)]
     assert verdicts == [Verdict.PASS, Verdict.UNKNOWN, Verdict.UNKNOWN]
 
@@ -814,12 +816,12 @@ def test_one_hang_among_others_is_tried_again_and_a_guest_that_is_only_late_is_u
 def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recording) -> None:
     """It took three boots for each of hundreds of states: two cases took five minutes."""
     examiner = Examiner(recording)
-    worker = FakeWorker({p: [dies(p), dies(p + 10), dies(p + 20)] for p in (1, 2, 3)})
+    session = FakeSession({p: [dies(p), dies(p + 10), dies(p + 20)] for p in (1, 2, 3)})
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), observe(examiner, worker, prefix))
+        judgement = examiner.judge(CrashState(prefix), observe(examiner, session, prefix))
         assert [v.oracle for v in judgement.violations] == ["mountable"]
-        assert worker.closed
-    assert worker.looked == [1, 1, 1, 2, 3]
+        assert session.closed
+    assert session.looked == [1, 1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -829,37 +831,37 @@ def test_a_kernel_that_is_known_to_die_alike_takes_one_guest(recording: Recordin
 )
 def test_another_end_than_the_known_one_takes_three_guests(recording: Recording, other: Exception) -> None:
     examiner = Examiner(recording)
-    worker = FakeWorker({1: [dies(1)], 2: [other, GOOD]})
-    observe(examiner, worker, 1)
-    assert examiner.judge(CrashState(2), observe(examiner, worker, 2)).verdict is Verdict.PASS
-    assert worker.looked == [1, 1, 1, 2, 2]
+    session = FakeSession({1: [dies(1)], 2: [other, GOOD]})
+    observe(examiner, session, 1)
+    assert examiner.judge(CrashState(2), observe(examiner, session, 2)).verdict is Verdict.PASS
+    assert session.looked == [1, 1, 1, 2, 2]
 
 
 def test_an_end_is_known_once_three_guests_of_one_state_had_it(recording: Recording) -> None:
     examiner = Examiner(recording)
     other = GuestLost("gone", "Kernel panic - not syncing: out of memory")
-    worker = FakeWorker({1: [dies(1), GOOD], 2: [dies(2), dies(2), other], 3: [dies(3), GOOD]})
+    session = FakeSession({1: [dies(1), GOOD], 2: [dies(2), dies(2), other], 3: [dies(3), GOOD]})
     for prefix in (1, 2, 3):
-        observe(examiner, worker, prefix)
-    assert worker.looked == [1, 1, 2, 2, 2, 3, 3]
+        observe(examiner, session, prefix)
+    assert session.looked == [1, 1, 2, 2, 2, 3, 3]
 
 
 def test_a_death_in_recovery_is_not_one_of_writing(recording: Recording) -> None:
     examiner = Examiner(recording)
-    worker = FakeWorker({1: [dies(1)], 2: [GOOD], 3: [GOOD]})
-    worker.uses = {2: [dies(2)], 3: [dies(3)]}
+    session = FakeSession({1: [dies(1)], 2: [GOOD], 3: [GOOD]})
+    session.uses = {2: [dies(2)], 3: [dies(3)]}
     oracles = []
     for prefix in (1, 2, 3):
-        judgement = examiner.judge(CrashState(prefix), observe(examiner, worker, prefix))
+        judgement = examiner.judge(CrashState(prefix), observe(examiner, session, prefix))
         oracles += [v.oracle for v in judgement.violations]
     assert oracles == ["mountable", "usable", "usable"]
-    assert worker.used == [2, 2, 2, 3]
+    assert session.used == [2, 2, 2, 3]
 
 
 def test_a_kernel_that_only_complained_before_its_guest_was_lost_has_not_died(recording: Recording) -> None:
     """`BUG: KCSAN` on the console of three guests that were lost on a busy host was a death of the kernel."""
-    worker = FakeWorker({1: [GuestLost("late", "BUG: KCSAN: data-race in a / b")]})
-    assert isinstance(observe(Examiner(recording), worker, 1).outcome, Unobserved)
+    session = FakeSession({1: [GuestLost("late", "BUG: KCSAN: data-race in a / b")]})
+    assert isinstance(observe(Examiner(recording), session, 1).outcome, Unobserved)
 
 
 STALLED = "INFO: task init:1 blocked for more than 30 seconds."
@@ -869,15 +871,15 @@ def test_a_kernel_that_says_that_something_took_long_is_tried_again(recording: R
     """A host that is slow causes that as well: it would be a complaint of the kernel."""
     slow = dataclasses.replace(GOOD, kernel_log=(STALLED,))
     examiner = Examiner(recording, memo=True)
-    worker = FakeWorker({1: [slow, GOOD], 2: [slow], 3: [GOOD], 5: [GOOD]})
-    worker.uses = {5: [Usability(kernel_log=(STALLED,)), Usability()]}
-    assert examiner.judge(CrashState(1), observe(examiner, worker, 1)).verdict is Verdict.PASS
-    judgement = examiner.judge(CrashState(2), observe(examiner, worker, 2))
-    assert (judgement.verdict, len(worker.looked)) == (Verdict.UNKNOWN, 2 + ATTEMPTS)
+    session = FakeSession({1: [slow, GOOD], 2: [slow], 3: [GOOD], 5: [GOOD]})
+    session.uses = {5: [Usability(kernel_log=(STALLED,)), Usability()]}
+    assert examiner.judge(CrashState(1), observe(examiner, session, 1)).verdict is Verdict.PASS
+    judgement = examiner.judge(CrashState(2), observe(examiner, session, 2))
+    assert (judgement.verdict, len(session.looked)) == (Verdict.UNKNOWN, 2 + ATTEMPTS)
     assert STALLED in judgement.unknown[0]
     without = Examiner(recording)
-    assert without.judge(CrashState(5), observe(without, worker, 5)).verdict is Verdict.PASS
-    assert worker.used[-2:] == [5, 5]
+    assert without.judge(CrashState(5), observe(without, session, 5)).verdict is Verdict.PASS
+    assert session.used[-2:] == [5, 5]
 
 
 # --- what nobody foresaw ----------------------------------------------------------------------
@@ -896,20 +898,20 @@ def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
     recording: Recording, error: Exception
 ) -> None:
     """What a hostile tree or a defect of the harness raised in a station ended the whole run."""
-    worker = FakeWorker({1: [error], 3: [GOOD]})
+    session = FakeSession({1: [error], 3: [GOOD]})
     examiner = Examiner(recording)
-    judgement = examiner.judge(CrashState(1), observe(examiner, worker, 1))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
     assert judgement.verdict is Verdict.UNKNOWN
     assert judgement.unknown[0].startswith(f"unforeseen {type(error).__name__} at test_examine.py:")
     assert judgement.unknown[0].endswith(str(error))
-    assert worker.closed, "nothing of it reaches the next state"
-    assert isinstance(observe(examiner, worker, 3).outcome, Outcome)
+    assert session.closed, "nothing of it reaches the next state"
+    assert isinstance(observe(examiner, session, 3).outcome, Outcome)
 
 
 def test_a_bad_frame_that_got_past_the_channel_makes_its_state_unknown(recording: Recording) -> None:
     """Usually the channel turns it into GuestLost or DiskError, and the state is tried again."""
-    worker = FakeWorker({1: [WireError("a frame of 2 GiB")]})
-    assert observe(Examiner(recording), worker, 1).outcome == Unobserved("a frame of 2 GiB")
+    session = FakeSession({1: [WireError("a frame of 2 GiB")]})
+    assert observe(Examiner(recording), session, 1).outcome == Unobserved("a frame of 2 GiB")
 
 
 def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
@@ -919,7 +921,7 @@ def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
         raise FileNotFoundError(2, "No such file or directory", "e2fsck")
 
     monkeypatch.setattr(FsckReads, "of", classmethod(broken))
-    seen = observe(Examiner(recording), FakeWorker({1: [GOOD]}), 1).outcome
+    seen = observe(Examiner(recording), FakeSession({1: [GOOD]}), 1).outcome
     assert isinstance(seen, Unobserved)
     assert "FileNotFoundError" in seen.reason
 
@@ -929,11 +931,11 @@ def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """-1 was the outcome that was remembered last."""
-    worker = FakeWorker({1: [OTHER], 3: [GOOD]})
+    session = FakeSession({1: [OTHER], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    observe(examiner, worker, 1)
+    observe(examiner, session, 1)
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [number])
-    found = observe(examiner, worker, 3)
+    found = observe(examiner, session, 3)
     assert found == Observation(Unobserved(f"outcome {number} was recalled, and 1 are known"))
 
 
@@ -941,7 +943,7 @@ def test_a_defect_of_the_memo_costs_its_state_only(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [])
-    seen = observe(Examiner(recording, memo=True), FakeWorker({1: [GOOD]}), 1).outcome
+    seen = observe(Examiner(recording, memo=True), FakeSession({1: [GOOD]}), 1).outcome
     assert isinstance(seen, Unobserved)
     assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
 
@@ -949,22 +951,22 @@ def test_a_defect_of_the_memo_costs_its_state_only(
 # --- mismatch ------------------------------------------------------------------------------------
 
 
-def in_doubt(recording: Recording, on_mismatch: Callable[[str], None]) -> tuple[Examiner, FakeWorker]:
+def in_doubt(recording: Recording, on_mismatch: Callable[[str], None]) -> tuple[Examiner, FakeSession]:
     """State 1 has been seen, and 3, which agrees with it in all that was read, will show something else."""
     examiner = Examiner(recording, memo=True, sample_rate=1.0, on_mismatch=on_mismatch)
-    worker = FakeWorker({1: [GOOD], 3: [OTHER], 5: [OTHER]})
-    observe(examiner, worker, 1)
-    return examiner, worker
+    session = FakeSession({1: [GOOD], 3: [OTHER], 5: [OTHER]})
+    observe(examiner, session, 1)
+    return examiner, session
 
 
 def test_doubt_is_kept_before_the_look_that_found_it_returns_and_once(recording: Recording) -> None:
     kept: list[str] = []
-    examiner, worker = in_doubt(recording, kept.append)
+    examiner, session = in_doubt(recording, kept.append)
     assert (kept, examiner.memo.mismatch) == ([], "")
-    observe(examiner, worker, 3)
+    observe(examiner, session, 3)
     assert kept == [examiner.memo.mismatch]
     assert "@3" in examiner.memo.mismatch
-    observe(examiner, worker, 5)
+    observe(examiner, session, 5)
     assert len(kept) == 1
 
 
@@ -976,8 +978,8 @@ def test_doubt_is_told_to_nobody_before_it_is_kept(recording: Recording) -> None
         keeping.set()
         kept.wait(10)
 
-    examiner, worker = in_doubt(recording, keep)
-    looks = threading.Thread(target=observe, args=(examiner, worker, 3))
+    examiner, session = in_doubt(recording, keep)
+    looks = threading.Thread(target=observe, args=(examiner, session, 3))
     asks = threading.Thread(target=lambda: told.append(examiner.memo.mismatch))
     looks.start()
     assert keeping.wait(10)
@@ -994,10 +996,10 @@ def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording)
     def full(_: str) -> None:
         raise OSError(28, "No space left on device")
 
-    examiner, worker = in_doubt(recording, full)
-    assert isinstance(observe(examiner, worker, 3).outcome, Unobserved)
+    examiner, session = in_doubt(recording, full)
+    assert isinstance(observe(examiner, session, 3).outcome, Unobserved)
     assert "not deterministic" in examiner.memo.mismatch
-    assert not observe(examiner, worker, 5).recalled
+    assert not observe(examiner, session, 5).recalled
 
 
 def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording: Recording) -> None:
@@ -1005,9 +1007,9 @@ def test_after_doubt_of_an_earlier_part_of_the_run_nothing_is_recalled(recording
     examiner = Examiner(
         recording, memo=True, sample_rate=0.0, mismatch="two outcomes", on_mismatch=kept.append
     )
-    worker = FakeWorker({1: [GOOD], 3: [OTHER]})
-    observe(examiner, worker, 1)
-    assert not observe(examiner, worker, 3).recalled
+    session = FakeSession({1: [GOOD], 3: [OTHER]})
+    observe(examiner, session, 1)
+    assert not observe(examiner, session, 3).recalled
     assert (examiner.memo.mismatch, kept) == ("two outcomes", [])
 
 
@@ -1083,22 +1085,22 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
 ) -> None:
     """State 2 is the log's end. A program that fails there cannot work: no alarm, no pass."""
     examiner = Examiner(with_check(recording))
-    worker = FakeWorker({2: [answered(clean)], 3: [answered(crashed)]})
-    seen = observe(examiner, worker, 3)
-    assert worker.looked == [2, 3]
+    session = FakeSession({2: [answered(clean)], 3: [answered(crashed)]})
+    seen = observe(examiner, session, 3)
+    assert session.looked == [2, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
-    observe(examiner, worker, 3)
-    assert worker.looked == [2, 3, 3], "once is enough"
+    observe(examiner, session, 3)
+    assert session.looked == [2, 3, 3], "once is enough"
 
 
 def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given(
     recording: Recording,
 ) -> None:
-    worker = FakeWorker({2: [GOOD], 3: [GOOD], 5: [GOOD]})
-    worker.application = {2: lambda _: 1}
+    session = FakeSession({2: [GOOD], 3: [GOOD], 5: [GOOD]})
+    session.application = {2: lambda _: 1}
     examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
     for prefix, recalled in ((3, False), (5, True)):
-        found = observe(examiner, worker, prefix)
+        found = observe(examiner, session, prefix)
         assert found.recalled is recalled
         assert examiner.judge(CrashState(prefix), found).verdict is Verdict.UNKNOWN
 
@@ -1111,8 +1113,8 @@ def rejected(judgement: Judgement) -> bool:
 
 def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recording: Recording) -> None:
     examiner = Examiner(with_check(recording))
-    worker = FakeWorker({2: [GuestError("no such device")], 3: [answered(1)]})
-    judgement = examiner.judge(CrashState(3), observe(examiner, worker, 3))
+    session = FakeSession({2: [GuestError("no such device")], 3: [answered(1)]})
+    judgement = examiner.judge(CrashState(3), observe(examiner, session, 3))
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("no such device" in why for why in judgement.unknown)
 
@@ -1120,24 +1122,24 @@ def test_a_check_whose_control_could_not_be_looked_at_counts_for_nothing(recordi
 def test_a_check_is_asked_if_its_operation_had_returned_at_one_of_the_states(recording: Recording) -> None:
     """At state 1 it had not; one content answers for both."""
     examiner = Examiner(with_check(recording))
-    worker = FakeWorker({2: [GOOD], 1: [OTHER]})
-    worker.application = {2: lambda _: 0, 1: lambda _: 1}
-    seen = observe_at(examiner, worker, 1).outcome
+    session = FakeSession({2: [GOOD], 1: [OTHER]})
+    session.application = {2: lambda _: 0, 1: lambda _: 1}
+    seen = observe_at(examiner, session, 1).outcome
     assert isinstance(seen, Outcome)
-    assert (seen.checks, worker.asked) == ((), [(2, 0)])
-    found = observe_at(examiner, worker, 1, 2)
+    assert (seen.checks, session.asked) == ((), [(2, 0)])
+    found = observe_at(examiner, session, 1, 2)
     assert [rejected(examiner.judge(CrashState(p), found)) for p in (1, 2)] == [False, True]
-    assert worker.asked == [(2, 0), (1, 0)]
+    assert session.asked == [(2, 0), (1, 0)]
 
 
 def test_what_cannot_be_mounted_is_recalled_without_asking_its_checks(recording: Recording) -> None:
     unmountable = Outcome(mount_errno=117)
-    worker = FakeWorker({2: [GOOD], 1: [unmountable], 3: [unmountable]})
-    worker.application = {2: lambda _: 0}
+    session = FakeSession({2: [GOOD], 1: [unmountable], 3: [unmountable]})
+    session.application = {2: lambda _: 0}
     examiner = Examiner(with_check(recording), memo=True, sample_rate=0.0)
-    assert not observe_at(examiner, worker, 1, 2).recalled
-    assert observe_at(examiner, worker, 3).recalled
-    assert worker.asked == [(2, 0)]
+    assert not observe_at(examiner, session, 1, 2).recalled
+    assert observe_at(examiner, session, 3).recalled
+    assert session.asked == [(2, 0)]
 
 
 def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(recording: Recording) -> None:
@@ -1151,11 +1153,11 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
         dataclasses.replace(plain, workload=dataclasses.replace(plain.workload, checks=(check,)))
     )
     contents = {2: ("1", "1", "1"), 3: ("1", "1", "2"), 4: ("2", "1", "1"), 5: ("1", "2", "1")}
-    worker = FakeWorker({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
-    worker.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
-    found = [rejected(examiner.judge(CrashState(n), observe(examiner, worker, n))) for n in (3, 4, 5)]
+    session = FakeSession({n: [holding(a=a, bb=b, c=c)] for n, (a, b, c) in contents.items()})
+    session.application = {2: lambda _: 0, 4: lambda _: 1, 5: lambda _: 1}
+    found = [rejected(examiner.judge(CrashState(n), observe(examiner, session, n))) for n in (3, 4, 5)]
     assert found == [False, True, True]
-    assert worker.asked == [(2, 0), (4, 0), (5, 0)]
+    assert session.asked == [(2, 0), (4, 0), (5, 0)]
 
 
 @pytest.mark.parametrize(
@@ -1169,19 +1171,19 @@ def test_a_check_is_asked_again_whatever_it_could_see_differs(
     entry = dataclasses.replace(ROOT, path="a", kind=FileKind.FILE, inode=12, digest="1")
     other = dataclasses.replace(entry, **change)
     seen = {2: entry, 3: dataclasses.replace(entry, inode=13), 4: other}
-    worker = FakeWorker({n: [Outcome(tree={"": ROOT, e.path: e})] for n, e in seen.items()})
-    worker.application = {2: lambda _: 0, 4: lambda _: 0}
+    session = FakeSession({n: [Outcome(tree={"": ROOT, e.path: e})] for n, e in seen.items()})
+    session.application = {2: lambda _: 0, 4: lambda _: 0}
     examiner = Examiner(with_check(recording))
-    observe(examiner, worker, 3)
-    observe(examiner, worker, 4)
-    assert worker.asked == [(2, 0), (4, 0)]
+    observe(examiner, session, 3)
+    observe(examiner, session, 4)
+    assert session.asked == [(2, 0), (4, 0)]
 
 
 def test_two_threads_that_begin_together_run_the_controls_once(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examiner = Examiner(with_check(recording))
-    first, second = (FakeWorker({2: [answered(0)], 3: [answered(0)]}) for _ in range(2))
+    first, second = (FakeSession({2: [answered(0)], 3: [answered(0)]}) for _ in range(2))
     other = threading.Thread(target=observe, args=(examiner, second, 3))
     recover = first.recover
 
@@ -1270,17 +1272,17 @@ def holding(count: int) -> Outcome:
     return Outcome(tree={"": ROOT, "db": entry})
 
 
-def application_worker(kept: dict[int, int | None]) -> FakeWorker:
+def application_worker(kept: dict[int, int | None]) -> FakeSession:
     """Keeps all at the log's end and on the empty disk; elsewhere so much (None: nobody can say)."""
     sound: dict[int, int | None] = {0: 0, 5: 3}
     kept = sound | kept
-    worker = FakeWorker({prefix: [holding(100 if n is None else n)] for prefix, n in kept.items()})
-    worker.application = {prefix: (lambda _: 7) if n is None else keeps(n) for prefix, n in kept.items()}
-    return worker
+    session = FakeSession({prefix: [holding(100 if n is None else n)] for prefix, n in kept.items()})
+    session.application = {prefix: (lambda _: 7) if n is None else keeps(n) for prefix, n in kept.items()}
+    return session
 
 
-def verdicts(examiner: Examiner, worker: FakeWorker, *prefixes: int) -> list[Verdict]:
-    seen = observe_at(examiner, worker, *prefixes)
+def verdicts(examiner: Examiner, session: FakeSession, *prefixes: int) -> list[Verdict]:
+    seen = observe_at(examiner, session, *prefixes)
     return [examiner.judge(CrashState(p), seen).verdict for p in prefixes]
 
 
@@ -1311,16 +1313,16 @@ def test_states_of_one_content_answer_for_their_own_acknowledgements(
     application: Recording, kept: int | None, expected: str
 ) -> None:
     """One content, at four places in the history: what was acknowledged later is nobody's loss before."""
-    worker = application_worker({1: kept})
-    found = verdicts(Examiner(application), worker, 1, 2, 3, 4)
+    session = application_worker({1: kept})
+    found = verdicts(Examiner(application), session, 1, 2, 3, 4)
     assert " ".join(v.name for v in found) == expected
 
 
 def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Recording) -> None:
     history = dataclasses.replace(application.history, acknowledgements=())
     examiner = Examiner(dataclasses.replace(application, history=history))
-    worker = application_worker({1: 3})
-    seen = observe_at(examiner, worker, 1)
+    session = application_worker({1: 3})
+    seen = observe_at(examiner, session, 1)
     judgement = examiner.judge(CrashState(1), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert "never called powercut-ack" in judgement.unknown[0]
@@ -1328,12 +1330,12 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
 
 def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:
     """Of the whole, which the log's end had as well, nothing is asked again; of less, twice."""
-    worker = application_worker({1: 3})
-    verdicts(Examiner(application), worker, 1, 2, 3, 4)
-    assert worker.asked == [(5, 3), (0, 0)]
-    worker = application_worker({1: 2})
-    verdicts(Examiner(application), worker, 1, 2, 3, 4)
-    assert [asked for asked in worker.asked if asked[0] == 1] == [(1, 3), (1, 2)]
+    session = application_worker({1: 3})
+    verdicts(Examiner(application), session, 1, 2, 3, 4)
+    assert session.asked == [(5, 3), (0, 0)]
+    session = application_worker({1: 2})
+    verdicts(Examiner(application), session, 1, 2, 3, 4)
+    assert [asked for asked in session.asked if asked[0] == 1] == [(1, 3), (1, 2)]
 
 
 def test_another_machine_answers_for_itself(application: Recording) -> None:
@@ -1361,19 +1363,19 @@ def test_checks_of_two_operations_answer_each_for_its_own(recording: Recording) 
         workload=dataclasses.replace(recording.workload, checks=checks),
         history=History((*recording.history.steps, step)),
     )
-    worker = FakeWorker({2: [GOOD], 3: [GOOD]})
-    worker.application = {2: lambda _: 0}
-    observe(Examiner(two), worker, 3)
-    assert worker.asked == [(2, 0), (2, 0)]
+    session = FakeSession({2: [GOOD], 3: [GOOD]})
+    session.application = {2: lambda _: 0}
+    observe(Examiner(two), session, 3)
+    assert session.asked == [(2, 0), (2, 0)]
 
 
 def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recording) -> None:
     """States 1 and 3 agree in all that was read, and what is there was enough at 1."""
-    worker = application_worker({1: 0, 3: 0})
+    session = application_worker({1: 0, 3: 0})
     examiner = Examiner(application, memo=True, sample_rate=0.0)
-    assert verdicts(examiner, worker, 1) == [Verdict.PASS]
-    assert verdicts(examiner, worker, 3) == [Verdict.FAIL]
-    observation = observe_at(examiner, worker, 3)
+    assert verdicts(examiner, session, 1) == [Verdict.PASS]
+    assert verdicts(examiner, session, 3) == [Verdict.FAIL]
+    observation = observe_at(examiner, session, 3)
     assert observation.recalled, "asked and answered"
     assert examiner.judge(CrashState(3), observation).verdict is Verdict.FAIL
 
@@ -1382,9 +1384,9 @@ def test_the_memo_does_not_answer_for_more_acknowledgements(application: Recordi
 def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_nothing(
     application: Recording, start: int | None, end: int | None
 ) -> None:
-    worker = application_worker({0: start, 5: end, 1: 0})
+    session = application_worker({0: start, 5: end, 1: 0})
     examiner = Examiner(application)
-    seen = observe_at(examiner, worker, 1, 2)
+    seen = observe_at(examiner, session, 1, 2)
     judgement = examiner.judge(CrashState(2), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert any("cannot do its work here" in why for why in judgement.unknown)

@@ -23,7 +23,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
 from harness.guests.disk import Disk, Explored, Order, Reads
-from harness.guests.worker import Target
+from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position
 from harness.plan import Budget
 from harness.states import Choices, LegalStates
@@ -91,7 +91,7 @@ class Guest:
             found.update(self.disk.block_hashes([block])[0])
         return read, found.hexdigest()
 
-    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def visit(self, session: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         with self.lock:
             self.visits += 1
             if self.visits in self.lost:
@@ -403,8 +403,8 @@ class Reader(Guest):
         self.disk.switch(self.legal.on_disk(state))
         return list(range(6)), f"{self.disk.block_hashes(range(6))}"
 
-    def visit(self, worker: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
-        observation = super().visit(worker, states, stop)
+    def visit(self, session: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+        observation = super().visit(session, states, stop)
         return replace(observation, reads=Reads(tuple(range(6)), data=tuple(range(6))))
 
 

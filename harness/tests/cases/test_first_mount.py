@@ -16,7 +16,7 @@ from harness.writelog.times import Times
 
 
 class Mounts:
-    """A worker whose recordings are all alike."""
+    """A session whose recordings are all alike."""
 
     def __init__(self, log_device: Path) -> None:
         self.log_device = log_device

@@ -17,7 +17,7 @@ from harness.errors import KernelError, RunChanged, StoreError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine, default_name, machine_of
-from harness.guests.worker import GuestSpec
+from harness.guests.session import GuestSpec
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import Workload
@@ -188,7 +188,7 @@ def test_a_machine_with_a_kernel_of_its_own_needs_no_module_of_the_kernel_that_w
 
 
 def test_a_mode_is_the_same_wherever_powercut_is_installed() -> None:
-    """Its tracepoints name programs by their paths: every worker with another prefix would be refused."""
+    """Its tracepoints name programs by their paths: every session with another prefix would be refused."""
     (profile,) = select_profiles(["ext4/ordered"])
     assert profile.tracing is not None
     elsewhere = dataclasses.replace(profile, tracing=None)

@@ -60,8 +60,8 @@ def test_a_pool_can_be_closed_whatever_its_stations_do(
         work()
         return lambda: None
 
-    worker = cast(Any, NoWorker())
-    pool = Pool(lambda _: Station(worker, worker), 1, confirms=False)
+    session = cast(Any, NoWorker())
+    pool = Pool(lambda _: Station(session, session), 1, confirms=False)
     future = pool.submit(task)
     assert begun.wait(DEADLINE_S)
     closing = threading.Thread(target=pool.close, daemon=True)
@@ -74,8 +74,8 @@ def test_a_pool_can_be_closed_whatever_its_stations_do(
 
 def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
     done: list[int] = []
-    worker = cast(Any, NoWorker())
-    pool = Pool(lambda _: Station(worker, worker), 2, confirms=False)
+    session = cast(Any, NoWorker())
+    pool = Pool(lambda _: Station(session, session), 2, confirms=False)
 
     def task(number: int) -> Task:
         return lambda _: lambda: done.append(number)

@@ -38,7 +38,7 @@ from harness.errors import (
 )
 from harness.filesystems import profiles as profiles_module
 from harness.filesystems.profiles import Profile, Tool, select_profiles
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.files import json_bytes
 from harness.host.packed import pack
 from harness.model import CaseId, EntryFlag, FsckClass, LogEntry, Workload
@@ -375,10 +375,10 @@ def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError |
     workload = Workload("w", "", (parse_operation("sync"),))
     (profile,) = select_profiles([CASE.configuration])
     (folder / "base").touch()
-    worker = cast(Worker, cast(Any, recorder))
+    session = cast(Session, cast(Any, recorder))
     try:
         record(
-            worker,
+            session,
             profile,
             workload,
             CASE,

@@ -11,7 +11,7 @@ import pytest
 from harness.cases.repair import repaired
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Tool
-from harness.guests.worker import Target, Worker
+from harness.guests.session import Session, Target
 from harness.model import CrashState
 
 STATE = CrashState(7)
@@ -37,9 +37,9 @@ def repair(tmp_path: Path, script: str) -> Target:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     disk = PretendDisk()
-    worker = SimpleNamespace(directory=tmp_path, show=lambda target: disk)
+    session = SimpleNamespace(directory=tmp_path, show=lambda target: disk)
     target = Target("ext2", "", tmp_path / "base", tmp_path / "log")
-    return repaired(cast(Worker, worker), target, STATE, Tool(str(program), "none", clean=(0, 1)))
+    return repaired(cast(Session, session), target, STATE, Tool(str(program), "none", clean=(0, 1)))
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -1,6 +1,6 @@
 """A toy kernel in memory: the guest of the middle layer. Everything around it is real.
 
-Worker, disk process, Examiner, memo, Exploration, Casework and store are those of a run; only the guest is
+Session, disk process, Examiner, memo, Exploration, Casework and store are those of a run; only the guest is
 played, at the seam of `Guest.request`. It reads and writes the real disk by a block front end of its own
 (`frontend`), so that the disk sees it as it sees any guest.
 
@@ -33,7 +33,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import CONSOLE_NAME
 from harness.guests.machine import Boot, Machine
-from harness.guests.worker import GuestSpec, Worker
+from harness.guests.session import GuestSpec, Session
 from harness.host.packed import pack
 from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, DifferenceKind, FileKind, Verdict, Workload
 from harness.plan import Plan
@@ -306,25 +306,25 @@ class ToyMachine:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self.worker: Worker | None = None
+        self.session: Session | None = None
 
     def launch(self, boot: Boot) -> ToyGuest:
         self._kernel.boots += 1
         return ToyGuest(self._kernel, boot, self._end_disk)
 
     def _end_disk(self) -> None:
-        assert self.worker is not None
-        disk = self.worker.disk
+        assert self.session is not None
+        disk = self.session.disk
         disk.end()
         os.waitid(os.P_PID, disk.pid, os.WEXITED | os.WNOWAIT)  # it has been killed: this ends
 
 
-def toy_worker(kernel: Kernel, folder: Path) -> Worker:
-    """A real worker whose guests are toys."""
+def toy_worker(kernel: Kernel, folder: Path) -> Session:
+    """A real session whose guests are toys."""
     machine = ToyMachine(kernel)
     spec = GuestSpec(cast(Machine, cast(Any, machine)), folder / "kernel", folder / "initramfs")
-    machine.worker = Worker(spec, folder / "worker", LOG_BYTES)
-    return machine.worker
+    machine.session = Session(spec, folder / "session", LOG_BYTES)
+    return machine.session
 
 
 class Silent:
@@ -369,8 +369,8 @@ class Bench:
         scratch.mkdir(exist_ok=True)
 
         def station(number: int) -> Station:
-            worker = toy_worker(kernel, self.folder / f"station-{number}")
-            return Station(worker, worker)
+            session = toy_worker(kernel, self.folder / f"station-{number}")
+            return Station(session, session)
 
         pool = Pool(station, jobs, confirms=False)
 

@@ -22,7 +22,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
 from harness.guests.machine import Accelerator, Boot, Machine, Profile
-from harness.guests.worker import GuestSpec, Target, Worker
+from harness.guests.session import GuestSpec, Target
 from harness.model import CrashState, History, Outcome
 from harness.oracles import Judge
 from harness.tests.chaos.damage import look_for_leftovers_of_files
@@ -105,7 +105,7 @@ class _Stage:
         base.write_bytes(bytes(1 << 20))
         self._target = Target("ext4", "", base, None)
         spec = GuestSpec(self._machine, trial.directory / "kernel", trial.directory / "initramfs")
-        self._worker = Worker(spec, trial.directory / "worker", log_bytes=512)
+        self._session = Session(spec, trial.directory / "worker", log_bytes=512)
         (profile,) = select_profiles(["ext4/ordered"])
         self._history = _history_of(reference)
         patterns = tuple(profile.console.errors)
@@ -116,7 +116,7 @@ class _Stage:
         self._machine.script = script
         before = _peak_memory(reset=True)
         try:
-            outcome = self._worker.recover(self._target, CrashState(0)).outcome
+            outcome = self._session.recover(self._target, CrashState(0)).outcome
             self._trial.figures["frames that were outcomes"] += 1
             self._judged(outcome)
         except PowercutError as e:
@@ -125,7 +125,7 @@ class _Stage:
                 self._trial.tell("unbounded", f"an error of {len(str(e))} bytes")
         except Exception as e:  # whatever is no error of ours would end the run
             self._told(e, script)
-        self._worker.close()
+        self._session.close()
         self._machine.join()
         cost = _peak_memory() - before
         if cost > MEMORY_BYTES:
@@ -145,7 +145,7 @@ class _Stage:
         self._trial.tell("traceback", f"{type(error).__name__}: {error} ({place}) [{frame.name}]")
 
     def close(self) -> None:
-        self._worker.close()
+        self._session.close()
 
 
 def _history_of(reference: Reference) -> History:

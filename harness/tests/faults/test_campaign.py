@@ -21,7 +21,7 @@ from harness.faults.page import campaign_html, campaign_text, headline, write_ca
 from harness.faults.results import Status
 from harness.guests import disk as disk_module
 from harness.guests import machine
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit

@@ -10,7 +10,7 @@ import pytest
 from harness.errors import EnvironmentLacks, GuestLost, KernelError, VersionsDiffer
 from harness.guests import accel, kvm, qemu, wire
 from harness.guests.machine import Machine
-from harness.guests.worker import _need_modules
+from harness.guests.session import _need_modules
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from harness.errors import DiskError, GuestLost, NeverBoots, VersionsDiffer
 from harness.guests import disk as disk_module
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
-from harness.guests.worker import GuestSpec, Target, Worker
+from harness.guests.session import GuestSpec, Session, Target
 from harness.model import CrashState
 from harness.tests.guests.processes import GREETS, SLEEPS, Scripted
 from harness.tests.needs import needed
@@ -46,28 +46,28 @@ def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
     machine = Scripted(FAILS)
     shared = spec(machine, tmp_path)
     target = Target("ext4", "", base, None)
-    workers = [Worker(shared, tmp_path / f"{i}", 512) for i in range(2)]
-    for worker in (workers[0], workers[1]):
+    sessions = [Session(shared, tmp_path / f"{i}", 512) for i in range(2)]
+    for session in (sessions[0], sessions[1]):
         with pytest.raises(GuestLost, match="not a kernel"):
-            worker.recover(target, CrashState(0))
-    for worker in (workers[0], workers[1], workers[0]):
+            session.recover(target, CrashState(0))
+    for session in (sessions[0], sessions[1], sessions[0]):
         with pytest.raises(NeverBoots, match="3 guests in a row did not come up") as caught:
-            worker.recover(target, CrashState(0))
+            session.recover(target, CrashState(0))
         assert "its console ends: not a kernel" in caught.value.what
         assert str(shared.kernel_image) in caught.value.what
     assert machine.launched == BOOTS_IN_A_ROW
     with pytest.raises(NeverBoots):
-        workers[1].require_hope()
+        sessions[1].require_hope()
 
 
 def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, base: Path) -> None:
     """Each case booted one, and was UNKNOWN for it."""
     machine = Scripted(GREETS.replace("wire.PROTOCOL_VERSION", "wire.PROTOCOL_VERSION - 1") + SLEEPS)
     shared = spec(machine, tmp_path)
-    with Worker(shared, tmp_path / "one", 512) as one, Worker(shared, tmp_path / "other", 512) as other:
-        for worker in (one, other):
+    with Session(shared, tmp_path / "one", 512) as one, Session(shared, tmp_path / "other", 512) as other:
+        for session in (one, other):
             with pytest.raises(VersionsDiffer, match="the agent speaks protocol"):
-                worker.recover(Target("ext4", "", base, None), CrashState(0))
+                session.recover(Target("ext4", "", base, None), CrashState(0))
     assert machine.launched == 1
     with pytest.raises(VersionsDiffer):
         other.require_hope()
@@ -85,25 +85,25 @@ def test_a_guest_that_comes_up_resets_the_count() -> None:
 def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) -> None:
     """SIGTERM during a boot was heard when the boot's time was up: two minutes, three times in a row."""
     shared = spec(Scripted(SLEEPS), tmp_path)
-    with Worker(shared, tmp_path / "worker", 512) as worker:
-        worker.show(Target("", "", base, None))
-        stopping = threading.Timer(0.2, worker.stop)
+    with Session(shared, tmp_path / "session", 512) as session:
+        session.show(Target("", "", base, None))
+        stopping = threading.Timer(0.2, session.stop)
         stopping.start()
         with pytest.raises(GuestLost, match="the run was stopped"):
-            worker.guest()
+            session.guest()
         stopping.join()
         with pytest.raises(GuestLost, match="the run was stopped"):
-            worker.recover(Target("ext4", "", base, None), CrashState(0))
-    worker.require_hope()  # a guest that was ended says nothing of its kernel
+            session.recover(Target("ext4", "", base, None), CrashState(0))
+    session.require_hope()  # a guest that was ended says nothing of its kernel
 
 
 def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, base: Path) -> None:
     """A disk that was stopped (SIGSTOP) was waited for for a minute at each request."""
     shared = spec(Scripted(GREETS + SLEEPS), tmp_path)
-    with Worker(shared, tmp_path / "worker", 512) as worker:
-        disk = worker.show(Target("", "", base, None))
+    with Session(shared, tmp_path / "session", 512) as session:
+        disk = session.show(Target("", "", base, None))
         os.kill(disk.pid, signal.SIGSTOP)
-        stopping = threading.Timer(0.2, worker.stop)
+        stopping = threading.Timer(0.2, session.stop)
         stopping.start()
         with pytest.raises(DiskError, match="ended with code -9"):
             disk.switch(CrashState(0))
@@ -113,10 +113,10 @@ def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, bas
 def test_a_power_cut_leaves_the_disk(tmp_path: Path, base: Path) -> None:
     """`kill` is not `stop`: what the dead guest has written is looked at."""
     shared = spec(Scripted(GREETS + SLEEPS), tmp_path)
-    with Worker(shared, tmp_path / "worker", 512) as worker:
-        disk = worker.show(Target("", "", base, None))
-        guest = worker.guest()
-        worker.kill()
+    with Session(shared, tmp_path / "session", 512) as session:
+        disk = session.show(Target("", "", base, None))
+        guest = session.guest()
+        session.kill()
         guest.process.wait()
         disk.image(tmp_path / "image")
         assert (tmp_path / "image").read_bytes() == base.read_bytes()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from harness.errors import PowercutError
 from harness.guests import wire
 from harness.guests.outcomes import outcome_of
-from harness.guests.worker import check_results
+from harness.guests.session import check_results
 from harness.model import FileKind, Operation, OperationKind, RunKind
 from harness.tests.budget import budget
 from harness.tests.guests.samples import SAMPLES, UNIONS

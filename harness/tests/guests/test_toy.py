@@ -17,7 +17,7 @@ from harness.errors import ExitCode
 from harness.guests import disk as disk_module
 from harness.guests import machine
 from harness.guests.machine import default_name, names
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore

@@ -24,7 +24,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import find_chosen
 from harness.model import SECTOR_BYTES, CaseId, CrashState, EntryFlag, Verdict
@@ -95,12 +95,12 @@ def check_case(store: RunStore, record: CaseRecord) -> Figures:
             return Figures(differences=[f"{case}: {why}"])
         kernel = find_chosen(plan.kernel_choice)
         specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
-        with Worker(specs.judge, folder.path / "judge", plan.log_bytes) as worker:
-            return _compare(store, case, recording, recording.legal, worker)
+        with Session(specs.judge, folder.path / "judge", plan.log_bytes) as session:
+            return _compare(store, case, recording, recording.legal, session)
 
 
 def _compare(
-    store: RunStore, case: CaseId, recording: Recording, legal: LegalStates, worker: Worker
+    store: RunStore, case: CaseId, recording: Recording, legal: LegalStates, session: Session
 ) -> Figures:
     figures, examiner = Figures(), Examiner(recording, memo=True)
     explored, idle = _explored(store, case), _idle(recording, legal)
@@ -110,7 +110,7 @@ def _compare(
             figures.skipped += 1
             continue
         figures.crash_times += 1
-        found = _violated(examiner, legal, worker, crash_times, figures)
+        found = _violated(examiner, legal, session, crash_times, figures)
         if found != explored[entry]:
             figures.differences.append(
                 f"{case} before #{entry}: only one by one {sorted(found - explored[entry])}, "
@@ -147,12 +147,12 @@ def _without(crash_time: CrashTime, idle: set[int]) -> CrashTime:
 
 
 def _violated(
-    examiner: Examiner, legal: LegalStates, worker: Worker, crash_times: list[CrashTime], figures: Figures
+    examiner: Examiner, legal: LegalStates, session: Session, crash_times: list[CrashTime], figures: Figures
 ) -> Violated:
     """What any state of a crash time violates."""
     found: Violated = set()
-    for state in _contents(legal, worker, examiner.recording, crash_times, figures):
-        observation = examiner.observe(worker, [state], threading.Event())
+    for state in _contents(legal, session, examiner.recording, crash_times, figures):
+        observation = examiner.observe(session, [state], threading.Event())
         if isinstance(observation.outcome, Unobserved):
             figures.differences.append(f"{state}: {observation.outcome.reason}")
             continue
@@ -161,7 +161,7 @@ def _violated(
 
 
 def _contents(
-    legal: LegalStates, worker: Worker, recording: Recording, crash_times: list[CrashTime], figures: Figures
+    legal: LegalStates, session: Session, recording: Recording, crash_times: list[CrashTime], figures: Figures
 ) -> Iterator[CrashState]:
     """A state of each content of the crash time."""
     states = [
@@ -169,7 +169,7 @@ def _contents(
         for m in crash_times
         for lost in _subsets(m.choices.volatile)
     ]
-    hashes = worker.show(recording.target).hashes([legal.on_disk(s) for s in states])
+    hashes = session.show(recording.target).hashes([legal.on_disk(s) for s in states])
     distinct = dict(zip(hashes, states, strict=True))
     figures.states += len(states)
     figures.contents += len(distinct)

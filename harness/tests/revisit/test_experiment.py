@@ -17,7 +17,7 @@ from harness.trust import Named
 
 
 class Idle:
-    """A worker that never boots."""
+    """A session that never boots."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -53,11 +53,11 @@ def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
 
     monkeypatch.setattr(experiment, "make_base", made)
     monkeypatch.setattr(
-        experiment, "mount_once", lambda _worker, _profile, base, _kept: mounted.append(base), raising=False
+        experiment, "mount_once", lambda _session, _profile, base, _kept: mounted.append(base), raising=False
     )
     monkeypatch.setattr(experiment, "chosen_kernel", lambda *_: None)
     monkeypatch.setattr(experiment, "make_specs", lambda *_: SimpleNamespace(judge=1, recorder=2))
-    monkeypatch.setattr(experiment, "Worker", Idle)
+    monkeypatch.setattr(experiment, "Session", Idle)
     store = SimpleNamespace(layout=layout, info=SimpleNamespace(kernel=SimpleNamespace(name="debian-6.12")))
     plan, nothing = Plan(configurations=[mode], workloads=[]), Workload("candidate", "", ())
     with experiment.open_bench(plan, cast(Any, store), profile, nothing, Named()) as bench:

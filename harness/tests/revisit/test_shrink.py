@@ -158,8 +158,8 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
 
         @contextlib.contextmanager
         def bench(plan: Plan, *_: object) -> Iterator[Bench]:
-            worker = cast(Any, SimpleNamespace(machine_name="uml"))
-            yield Bench(plan, worker, worker, tmp_path, tmp_path)
+            session = cast(Any, SimpleNamespace(machine_name="uml"))
+            yield Bench(plan, session, session, tmp_path, tmp_path)
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
         monkeypatch.setattr("harness.revisit.experiment.record", record)

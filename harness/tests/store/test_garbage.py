@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import InUse
 from harness.guests.machine import default_name, machine_of
-from harness.guests.worker import GuestSpec
+from harness.guests.session import GuestSpec
 from harness.host.cache import alone, hold, let_go
 from harness.host.locks import exclusive
 from harness.kernels.find import find_kernel

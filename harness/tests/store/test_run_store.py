@@ -251,7 +251,7 @@ def test_a_case_of_another_recording_is_not_adopted(store: RunStore) -> None:
 
 
 def test_a_case_that_is_dropped_leaves_no_trace(store: RunStore) -> None:
-    """A worker's own run directory would grow with every case, and each take longer than the one before."""
+    """A session's own run directory would grow with every case, and each take longer than the one before."""
     store.add_case(CaseInfo(OTHER))
     (store.case_directory(CASE) / "log.zst").write_bytes(b"log")
     put(store, JudgedState(CrashState(3), "h", broken()))

@@ -13,7 +13,7 @@ from harness.guests import qemu
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import built_kernel
 from harness.guests.machine import profile_of
-from harness.guests.worker import find_agent
+from harness.guests.session import find_agent
 from harness.host.progress import Lines
 from harness.kernels.build import build
 from harness.kernels.find import find_kernel

@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.cases.recording import load_recording
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.host.progress import Lines
 from harness.kernels.find import find_chosen
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
@@ -139,8 +139,8 @@ def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path
     specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, tmp_path)
     last = CrashState(len(recording.write_log.entries))
     came_back = []
-    with Worker(specs.judge, tmp_path / "judge", plan.log_bytes) as worker:
+    with Session(specs.judge, tmp_path / "judge", plan.log_bytes) as session:
         for _ in range(3):
-            worker.recover(recording.target, recording.on_disk(last))
-            came_back.append(worker.disk.image(worker.image))
+            session.recover(recording.target, recording.on_disk(last))
+            came_back.append(session.disk.image(session.image))
     assert len(set(came_back)) == 1

@@ -14,7 +14,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.accel import choose_accel
 from harness.guests.guest_specs import boot_once, spec_of
 from harness.guests.machine import Machine
-from harness.guests.worker import Worker
+from harness.guests.session import Session
 from harness.kernels.find import find_kernel
 from harness.model import Operation, OperationKind
 from harness.tests.needs import needed
@@ -51,8 +51,8 @@ def test_a_full_disk_of_the_host_ends_a_recording_with_its_error(tmp_path: Path,
     create = Operation(OperationKind.CREATE, "f")
     append = Operation(OperationKind.APPEND, "f", length=1 << 20, flags=("dsync",))
     with (
-        Worker(spec, small / "worker", 1 << 30) as worker,
+        Session(spec, small / "session", 1 << 30) as session,
         pytest.raises(EnvironmentLacks, match="the host's disk is full") as caught,
     ):
-        worker.record(target_of(profile, base, None), [create, *[append] * 24])
+        session.record(target_of(profile, base, None), [create, *[append] * 24])
     assert str(small) in caught.value.what

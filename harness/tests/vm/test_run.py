@@ -190,7 +190,7 @@ def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
     assert judged > 5
     assert summary.interrupted
     assert shell_code(summary) is ExitCode.INTERRUPTED
-    assert threading.active_count() < 8, "workers' threads have ended"
+    assert threading.active_count() < 8, "sessions' threads have ended"
     assert not children("qemu-system")
 
 

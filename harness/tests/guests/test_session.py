@@ -1,4 +1,4 @@
-"""A worker's guest and disk, both played: when an outcome may be taken for that of its state, and when both
+"""A session's guest and disk, both played: when an outcome may be taken for that of its state, and when both
 are thrown away.
 """
 
@@ -23,9 +23,9 @@ from harness.errors import (
     NotSupported,
     WriteLogError,
 )
-from harness.guests import wire, worker
+from harness.guests import session, wire
 from harness.guests.machine import Machine
-from harness.guests.worker import GuestSpec, Target, Worker
+from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
     Call,
     CrashState,
@@ -104,7 +104,7 @@ class PlayedGuest:
 
 
 class Played:
-    """A worker on a machine that boots guests which answer as given."""
+    """A session on a machine that boots guests which answer as given."""
 
     def __init__(self, tmp_path: Path, answer: wire.Recovered = GOOD, **counted: int) -> None:
         self.booted = 0
@@ -117,7 +117,7 @@ class Played:
         base.write_bytes(bytes(512))
         self.target = Target("ext4", "", base, None)
         spec = GuestSpec(cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs")
-        self.worker = Worker(spec, tmp_path / "worker", log_bytes=512)
+        self.session = Session(spec, tmp_path / "session", log_bytes=512)
 
     name = described = "played"
     data_device, log_device = "/dev/vda", "/dev/vdb"
@@ -130,13 +130,13 @@ class Played:
 
 @pytest.fixture(autouse=True)
 def played_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "Disk", PlayedDisk)
+    monkeypatch.setattr(session, "Disk", PlayedDisk)
 
 
 def test_a_guest_and_a_disk_serve_one_state_after_the_other(tmp_path: Path) -> None:
     played = Played(tmp_path)
     for prefix in range(3):
-        assert played.worker.recover(played.target, CrashState(prefix)).outcome.kernel_log == ("mounted",)
+        assert played.session.recover(played.target, CrashState(prefix)).outcome.kernel_log == ("mounted",)
     assert (played.booted, PlayedDisk.made) == (1, 1)
 
 
@@ -164,16 +164,16 @@ def test_what_may_not_be_this_states_outcome_is_none_and_costs_the_guest(
     played = Played(tmp_path, answer, **counted)
     for again in (1, 2):
         with pytest.raises(error, match=says):
-            played.worker.recover(played.target, STATE)
+            played.session.recover(played.target, STATE)
         assert (played.booted, PlayedDisk.made) == (again, again)
 
 
 def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) -> None:
     """Its outcome is one, and the disk is there for fsck; the next state gets a fresh guest."""
     played = Played(tmp_path, msgspec.structs.replace(GOOD, unmount_errno=errno.EIO))
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (1, 1)
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (2, 2)
 
 
@@ -186,20 +186,20 @@ def test_a_kernel_log_with_lines_missing_is_none_where_checks_ran(
     monkeypatch.setattr(PlayedGuest, "unmounted", wire.Unmounted(0, [], unmounted))
     played = Played(tmp_path, msgspec.structs.replace(GOOD, log_complete=recovered))
     with pytest.raises(GuestError, match="log of state @3 was lost"):
-        played.worker.recover(played.target, STATE, lambda tree, run: ())
+        played.session.recover(played.target, STATE, lambda tree, run: ())
 
 
 def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
     played = Played(tmp_path, msgspec.structs.replace(GOOD, mount_errno=errno.EINVAL, entries=[]), reads=0)
-    assert played.worker.recover(played.target, STATE).outcome.mount_errno == errno.EINVAL
+    assert played.session.recover(played.target, STATE).outcome.mount_errno == errno.EINVAL
 
 
 def test_what_was_written_to_is_recovered_in_the_same_guest(tmp_path: Path) -> None:
     played = Played(tmp_path)
-    played.worker.recover(played.target, STATE)
-    seen, blocks = played.worker.use(played.target)
+    played.session.recover(played.target, STATE)
+    seen, blocks = played.session.use(played.target)
     assert (seen.kernel_log, seen.undecided, blocks) == (("written to",), "", (3, 1))
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (1, 1)
 
 
@@ -227,16 +227,16 @@ def test_an_answer_that_says_nothing_of_writing_costs_the_guest(
     says: str,
 ) -> None:
     played = Played(tmp_path)
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     played.used = msgspec.structs.replace(USED, **used)
-    played.worker.close()
-    played.worker.recover(played.target, STATE)
+    played.session.close()
+    played.session.recover(played.target, STATE)
     monkeypatch.setattr(PlayedDisk, "read_since_fork", blocks)
     monkeypatch.setattr(PlayedDisk, "counted", msgspec.structs.replace(COUNTED, **counted))
     with pytest.raises(error, match=says):
-        played.worker.use(played.target)
+        played.session.use(played.target)
     monkeypatch.setattr(PlayedDisk, "counted", COUNTED)
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (3, 3)
 
 
@@ -245,39 +245,39 @@ def test_what_a_guest_says_of_a_disk_that_has_ended_is_the_loss_of_the_disk(
 ) -> None:
     """A state whose disk was killed was UNKNOWN for what its guest said of that, and not tried again."""
     played = Played(tmp_path)
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     played.used = msgspec.structs.replace(USED, log_complete=False)
-    played.worker.close()
-    played.worker.recover(played.target, STATE)
+    played.session.close()
+    played.session.recover(played.target, STATE)
     monkeypatch.setattr(PlayedDisk, "ended", True)
     with pytest.raises(DiskError, match="the disk ended, and the guest says"):
-        played.worker.use(played.target)
+        played.session.use(played.target)
 
 
 def test_a_guest_that_could_not_unmount_what_it_wrote_to_serves_no_other_state(tmp_path: Path) -> None:
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, unmount_errno=errno.EIO)
-    played.worker.recover(played.target, STATE)
-    assert played.worker.use(played.target)[0].unmount_errno == errno.EIO
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
+    assert played.session.use(played.target)[0].unmount_errno == errno.EIO
+    played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (2, 2)
 
 
 def test_what_was_not_tried_before_the_deadline_is_undecided(tmp_path: Path) -> None:
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, finished=False)
-    played.worker.recover(played.target, STATE)
-    assert "deadline" in played.worker.use(played.target)[0].undecided
+    played.session.recover(played.target, STATE)
+    assert "deadline" in played.session.use(played.target)[0].undecided
 
 
 def test_what_is_left_in_the_end_is_checked_and_what_that_reads_counts(tmp_path: Path) -> None:
     """fsck saw nothing of what comes of writing to what recovery left."""
     played = Played(tmp_path)
-    played.worker.recover(played.target, STATE)
+    played.session.recover(played.target, STATE)
     dirty = FsckResult(FsckClass.DIRTY, 4, "bad")
-    seen, blocks = played.worker.use(played.target, (), lambda image: (dirty, (9, 8)))
+    seen, blocks = played.session.use(played.target, (), lambda image: (dirty, (9, 8)))
     assert (seen.fsck, blocks) == (dirty, (3, 1, 9, 8))
-    assert played.worker.use(played.target, (), lambda image: (dirty, None)) == (seen, None)
+    assert played.session.use(played.target, (), lambda image: (dirty, None)) == (seen, None)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def test_what_went_wrong_already_is_not_checked(tmp_path: Path, used: dict[str, 
 
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, **used)
-    played.worker.recover(played.target, STATE)
-    assert played.worker.use(played.target, (), check)[0].fsck is None
+    played.session.recover(played.target, STATE)
+    assert played.session.use(played.target, (), check)[0].fsck is None
 
 
 class Answers:
@@ -332,20 +332,20 @@ def test_a_full_disk_of_the_host_is_named_where_only_the_events_had_no_room(
     """The log had just fitted: the run then ended with the guest's I/O error, which says nothing to do."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(error, match=says):
-        Played(tmp_path).worker._finish(cast(Any, NoRoom()))
+        Played(tmp_path).session._finish(cast(Any, NoRoom()))
 
 
 def record(tmp_path: Path, kind: OperationKind, *results: wire.OperationResult) -> None:
     argv = ("./run",) if kind is OperationKind.RUN else ()
     wanted = Operation(kind, "" if argv else "f", argv=argv)
-    Played(tmp_path).worker._run(cast(Any, Answers(*results)), [wanted], lambda _: None)
+    Played(tmp_path).session._run(cast(Any, Answers(*results)), [wanted], lambda _: None)
 
 
 def test_a_program_has_ten_minutes_to_do_its_work(tmp_path: Path) -> None:
     """It was ended after two, too few for a database in an emulated guest."""
     guest = Answers(wire.OperationResult(0))
     wanted = Operation(OperationKind.RUN, argv=("./run",))
-    Played(tmp_path).worker._run(cast(Any, guest), [wanted], lambda _: None)
+    Played(tmp_path).session._run(cast(Any, guest), [wanted], lambda _: None)
     ((deadline_s, timeout_s),) = guest.deadlines
     assert deadline_s == 600
     assert timeout_s > deadline_s
@@ -402,7 +402,7 @@ def test_fewer_results_than_operations_lose_the_guest(tmp_path: Path) -> None:
     """What nobody did would be held against the file system."""
     guest, wanted = Answers(wire.OperationResult(0)), [Operation(OperationKind.SYNC)] * 2
     with pytest.raises(GuestLost, match="1 results of 2 operations"):
-        Played(tmp_path).worker._run(cast(Any, guest), wanted, lambda _: None)
+        Played(tmp_path).session._run(cast(Any, guest), wanted, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def finish(
     offset: int = 1 << 20,
     length: int | None = None,
 ) -> str:
-    """What a worker makes of a finished recording with these events at the end of its log device."""
+    """What a session makes of a finished recording with these events at the end of its log device."""
     log = tmp_path / "log"
     write_log(log, [Write(8, bytes(512)), Flush(), Write(8, bytes(512)), Flush()])
     with log.open("r+b") as device:
@@ -461,7 +461,7 @@ def finish(
     told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, lacking)
     status = "logging_disabled" if logging_disabled else ""
     finished = wire.RecordFinished(status, logging_disabled, 0, [], True, told)
-    return worker._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)
+    return session._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)
 
 
 def _bios(*numbers: int) -> str:

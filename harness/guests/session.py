@@ -117,7 +117,7 @@ CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 """fsck of an image, and the numbers of the blocks that it read; None if these are not known."""
 
 
-class Worker:
+class Session:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
     while it records. `outputs`: what each operation of the last recording printed.
     """
@@ -147,7 +147,7 @@ class Worker:
 
     # --- life ---------------------------------------------------------------------------------
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
