@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.blocks import btrfs, ext4, f2fs, gfs2, nilfs2, words, xfs
 from harness.blocks.fields import BlockName, Format, Image, Kind, Write, blocks, several
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, EntryFlag, LogEntry
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
 from harness.oracles.pattern import POISON
 from harness.writelog.log import WriteLog, changes
 
@@ -45,6 +45,19 @@ def names_of_log(
     for write in _writes(entries, contents):
         form.learn(write)
     return {w.entry: tuple(_with_paths(name_write(form, w), paths)) for w in _writes(entries, contents)}
+
+
+def written_paths(operations: Sequence[Operation]) -> list[str]:
+    """Of each operation, the file that it writes by its name at that time; a handle stands for the path that
+    was opened.
+    """
+    opened: dict[str, str] = {}
+    found = []
+    for op in operations:
+        if op.kind is OperationKind.OPEN:
+            opened[op.target] = op.path
+        found.append(opened.get(op.path, op.path))
+    return found
 
 
 def _ordered(entries: Sequence[LogEntry], order: Iterable[int]) -> list[LogEntry]:
@@ -91,10 +104,7 @@ def _data(name: BlockName, data: bytes) -> Iterator[BlockName]:
     """What a block holds by its own words, each piece with the name that the format has for it."""
     found = words.extents(data)
     if not found or (name.home is not None and found[0].start):
-        if not name.named and words.is_zero(data):
-            yield replace(name, text="zeros", kind=Kind.DATA, sure=False)
-        else:
-            yield name
+        yield name
         return
     bounds = [0, *(e.start for e in found[1:]), len(data)]
     for extent, (start, stop) in zip(found, itertools.pairwise(bounds), strict=True):

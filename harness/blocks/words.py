@@ -58,7 +58,3 @@ def _with_tail(extent: Extent, data: bytes) -> Extent:
     expected = struct.pack("<Q", word(extent.writer or 0, place))
     more = len(last) if expected.startswith(last) else 0
     return Extent(extent.start, extent.stop + more, extent.writer, extent.offset)
-
-
-def is_zero(data: bytes) -> bool:
-    return not data.strip(b"\0")

@@ -248,7 +248,7 @@ def load_recording(
     try:
         files = hashes_of(kept)
         need_unchanged(kept, files, known)
-        history = _read_history(kept.history)
+        history = read_history(kept.history)
         base = unpack(kept.base, scratch / _image_name(profile, own), profile.size_bytes)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
         events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
@@ -262,7 +262,8 @@ def load_recording(
     return Recording(case, profile, workload, base, log, written, history, files, times, no_times)
 
 
-def _read_history(file: Path) -> History:
+def read_history(file: Path) -> History:
+    """The history that a run directory keeps. Raises StoreError for a damaged file."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=History)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
@@ -58,10 +59,23 @@ def log_group() -> None:
     help="Refuse a packed log that would unpack to more.",
 )
 @click.option("--by-time", is_flag=True, help="In the order of submission, not of the log.")
+@click.option("--names/--no-names", default=True, show_default=True, help="Say what each write wrote.")
+@click.option(
+    "--blkparse",
+    is_flag=True,
+    help="In the form of blkparse(1), by time; where that has a time, the number of an event, where it has "
+    "a process, what was written.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each entry.")
 @guarded
-def log_ls(file: Path, log_mib: int, by_time: bool, as_json: bool, **selection: Any) -> None:
+def log_ls(
+    file: Path, log_mib: int, by_time: bool, names: bool, blkparse: bool, as_json: bool, **selection: Any
+) -> None:
     """List the entries of a write log: a run's log.zst, or any log device.
+
+    In a run directory, marks show their operations, and writes what they wrote: metadata by its place and its
+    contents, file data by the operation that wrote it. A question mark stands behind a name that follows from
+    other blocks.
 
     Entries stand in the log's order, in which a write that nobody flushed comes late, behind acknowledgements
     that it preceded. Where the run has the events of the log, each write and flush shows when it was
@@ -72,18 +86,24 @@ def log_ls(file: Path, log_mib: int, by_time: bool, as_json: bool, **selection: 
         log = replace(read_log(path), path=file)
         times = _times(log, file.with_name("events.zst"))
         chosen = list(select(log, **selection))
+        if (by_time or blkparse) and not times:
+            raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
         if by_time:
-            if not times:
-                raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
             chosen.sort(key=lambda entry: _first(times.get(entry.index, "")))
+        order = sorted(times, key=lambda n: _first(times[n]))
+        texts = texts_of(file, log, path, order) if names else Texts()
+        if blkparse:
+            for line in blkparse_lines(chosen, times, texts):
+                console.say(line)
+            return
         if not as_json:
             console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
         for entry in chosen:
             if as_json:
-                console.say(json_bytes(_row(entry, times)).decode())
+                console.say(json_bytes(_row(entry, times) | texts.row(entry)).decode())
             else:
                 flags = "|".join(f.name or "" for f in entry.flags) or "-"
-                what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
+                what = texts.line(entry)
                 console.say(
                     _line(str(entry.index), flags, times.get(entry.index, "-" if times else ""), what)
                 )

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from harness.errors import ExitCode
 from harness.host.packed import pack
-from harness.model import EntryFlag
+from harness.model import EntryFlag, History, HistoryStep, Operation, OperationKind
+from harness.oracles.pattern import fill
 from harness.tests.cli.runner import powercut
-from harness.writelog import Flush, MarkText, Write, write_log
+from harness.writelog import Flush, MarkText, Step, Write, write_log
 
 
 def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
@@ -126,3 +129,62 @@ def test_a_listing_whose_reader_has_gone_ends_quietly(tmp_path: Path) -> None:
             command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False
         )
     assert (done.stderr, done.returncode) == ("", ExitCode.OUTPUT_CLOSED)
+
+
+def _run(tmp_path: Path) -> Path:
+    """What a run directory keeps of one case, with a base image of no format; its log."""
+    folder = tmp_path / "cases" / "ext4-ordered" / "mine"
+    folder.mkdir(parents=True)
+    steps: list[Step] = [
+        MarkText("begin 0"),
+        Write(8, fill(0, 4096, 4096)),
+        Flush(),
+        MarkText("ack 0"),
+        Write(64, bytes(4096), EntryFlag.FLUSH | EntryFlag.FUA),
+    ]
+    write_log(tmp_path / "log", steps)
+    pack(tmp_path / "log", folder / "log.zst")
+    (tmp_path / "base").write_bytes(bytes(4096))
+    pack(tmp_path / "base", folder.parent / "base.img.zst")
+    operation = Operation(OperationKind.APPEND, "f", length=4096)
+    history = History((HistoryStep(0, operation, 0, 3),))
+    (folder / "history.json").write_bytes(msgspec.json.encode(history))
+    lines = [
+        "tracing_mark_write: powercut: begin 0",
+        "block_bio_queue: 254,0 W 8 + 8 [a]",
+        "block_bio_complete: 254,0 W 8 + 8 [0]",
+        "block_bio_queue: 254,0 FW 0 + 0 [a]",
+        "block_bio_complete: 254,0 FW 0 + 0 [0]",
+        "tracing_mark_write: powercut: ack 0",
+        "block_bio_queue: 254,0 FWF 64 + 8 [a]",
+        "block_bio_complete: 254,0 FWF 64 + 8 [0]",
+    ]
+    (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
+    pack(tmp_path / "events", folder / "events.zst")
+    return folder / "log.zst"
+
+
+def test_log_ls_names_operations_and_what_they_wrote(tmp_path: Path) -> None:
+    log = _run(tmp_path)
+    lines = powercut("log", "ls", log).output.splitlines()
+    assert lines[1].endswith("begin 0  append f 4096")
+    assert lines[2].endswith("sector 8 + 8  data of f from 4096, written by operation 0")
+    bare = powercut("log", "ls", log, "--no-names").output.splitlines()
+    assert [bare[1].split()[-2:], bare[2].split()[-4:]] == [["begin", "0"], ["sector", "8", "+", "8"]]
+    rows = [json.loads(row) for row in powercut("log", "ls", log, "--json").output.splitlines()]
+    assert rows[0]["operation"] == "append f 4096"
+    assert rows[1]["blocks"][0]["writer"] == 0
+    assert rows[1]["blocks"][0]["offset"] == 4096
+
+
+def test_log_ls_has_the_form_of_blkparse(tmp_path: Path) -> None:
+    log = _run(tmp_path)
+    lines = powercut("log", "ls", log, "--blkparse").output.splitlines()
+    assert [line.split()[5] for line in lines] == ["m", "Q", "C", "Q", "C", "m", "Q", "C"]
+    assert lines[0].split()[5:] == ["m", "N", "begin", "0", "append", "f", "4096"]
+    assert lines[1].split()[:5] == ["254,0", "0", "2", "0.000000001", "0"]
+    assert lines[1].split()[6:10] == ["W", "8", "+", "8"]
+    assert lines[3].split()[6] == "F"
+    assert lines[6].split()[6:10] == ["FWF", "64", "+", "8"]
+    (log.parent / "events.zst").unlink()
+    assert powercut("log", "ls", log, "--blkparse").exit_code == ExitCode.USAGE
