@@ -22,7 +22,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
 from harness.guests.machine import Accelerator, Boot, Machine, Profile
-from harness.guests.session import GuestSpec, Target
+from harness.guests.session import GuestSpec, Session, Target
 from harness.model import CrashState, History, Outcome
 from harness.oracles import Judge
 from harness.tests.chaos.damage import look_for_leftovers_of_files
