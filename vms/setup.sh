@@ -24,6 +24,7 @@ need git git
 # Debian's PostgreSQL starts a service: only where tests that lack something fail (.ci/run) is it installed unasked.
 if [ "${POWERCUT_REQUIRE_VM:-}" = 1 ]; then
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+	need chromium chromium # tests of the pages
 fi
 need make make
 need gcc gcc

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.cases import application
 from harness.cases.examine import Examiner, Group, JudgedGroup
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
@@ -206,7 +207,12 @@ class Ledger:
                 if known is None or state_order(judged.state) < state_order(known):
                     self.smallest[key] = judged.state
                     finding = finding_at(self.id, key, judged.state)
-                    self._store.put_evidence(finding, evidence_of(judged.state, outcome))
+                    self._store.put_evidence(finding, self._evidence(judged.state, outcome))
+
+    def _evidence(self, state: CrashState, outcome: Outcome) -> Evidence:
+        recording = self._examiner.recording
+        notes = application.notes(recording.workload, recording.history, recording.position(state), outcome)
+        return evidence_of(state, outcome, notes)
 
     def confirmed(self, key: Key, answer: str) -> None:
         """Note beside a finding's evidence what another machine said."""
@@ -270,8 +276,8 @@ def finding_at(case: CaseId, key: Key, state: CrashState) -> Finding:
     return Finding(case, *key, state=state, violations=(), states=1)
 
 
-def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
-    """The kernel log and fsck's output, which people need beside a violation."""
+def evidence_of(state: CrashState, outcome: Outcome, notes: Mapping[str, str]) -> Evidence:
+    """The kernel log and fsck's output, which people need beside a violation, and other texts."""
     log = [*outcome.kernel_log] or [outcome.lost]
     if (used := outcome.usable) is not None and (said := [*used.kernel_log] or [used.lost]) != [""]:
         log += ["--- when the recovered file system was mounted again, written to and emptied ---", *said]
@@ -279,4 +285,5 @@ def evidence_of(state: CrashState, outcome: Outcome) -> Evidence:
         state,
         kernel_log="\n".join(log),
         fsck=outcome.fsck.output if outcome.fsck else "",
+        notes=dict(notes),
     )

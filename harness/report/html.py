@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from harness.cases import application
 from harness.report import words
 from harness.report.lines import reproduce
 from harness.report.pages import template
@@ -40,6 +41,7 @@ class FindingView:
     kernel_log: str
     fsck: str
     strip: Strip | None
+    notes: Sequence[tuple[str, str]] = ()
     follows: bool = False
 
 
@@ -205,7 +207,14 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         kernel_log=_tail(evidence.kernel_log) if evidence else "",
         fsck=_tail(evidence.fsck) if evidence else "",
         strip=read_strip(store.layout, f.id),
+        notes=_notes(evidence),
     )
+
+
+def _notes(evidence: Evidence | None) -> list[tuple[str, str]]:
+    """What an application's finding has beside it: acknowledgements, and the files that came back."""
+    known = evidence.notes if evidence else {}
+    return [(heading, known[heading]) for heading in application.HEADINGS if heading in known]
 
 
 def _tail(text: str) -> str:

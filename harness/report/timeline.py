@@ -1,6 +1,7 @@
 """Layout of the write log timeline. The template only puts these numbers into SVG.
 
-X axis: index of the log entry. From top to bottom: operations from their begin mark to their ack mark; writes
+X axis: index of the log entry. From top to bottom: operations from their begin mark to their ack mark, and
+under them what an application acknowledged; writes
 by position on the device, in areas that leave out unwritten parts; flushes and FUA writes; crash points in
 the colour of the worst verdict found there. Bands are epochs.
 
@@ -25,6 +26,7 @@ LEFT = 96
 RIGHT = 16
 _AXIS_Y, _OPS_Y, _OPS_HEIGHT = 12, 26, 20
 _AREAS_Y = 56
+_ACK_HEIGHT = 8
 _AREA_GAP = 5
 _AREAS_HEIGHT = 132
 _LANE_HEIGHT = 14
@@ -33,6 +35,8 @@ _MAX_AREAS = 6
 _MAX_SINGLE_WRITES = 400
 _CELL_WIDTH, _CELL_HEIGHT = 3.0, 3.0
 _LETTER_WIDTH = 6.2  # upper bound for the 11 px label font
+_APPLICATION = "app "
+"""Begins the mark of `powercut-ack`."""
 _SAID = {Verdict.PASS: "kept", Verdict.FAIL: "broken", Verdict.UNKNOWN: "undecided"}
 _AT_A_PLACE = {Verdict.PASS: "all kept", Verdict.FAIL: "some broken", Verdict.UNKNOWN: "some undecided"}
 _WORST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
@@ -84,6 +88,7 @@ class Timeline:
     writes: tuple[Shape, ...]
     flushes: tuple[Shape, ...]
     operations: tuple[Shape, ...]
+    acknowledgements: tuple[Shape, ...]
     crash_points: tuple[Shape, ...]
     markers: tuple[Marker, ...]
     ticks: tuple[Label, ...]
@@ -118,6 +123,7 @@ def draw(
         writes=_writes(entries, areas, scale),
         flushes=_flushes(entries, scale, lane_y),
         operations=_operations(steps, scale),
+        acknowledgements=_acknowledgements(entries, scale),
         crash_points=_strip(points, scale, strip_y),
         markers=_markers(findings, scale),
         ticks=_ticks(scale),
@@ -201,6 +207,28 @@ def _operations_cell(cell: Sequence[tuple[Step, int]], scale: _Scale) -> Shape:
         f"{first.index} to {last.index}: {plural(len(cell), 'operation')}, from {first.text} to {last.text}"
     )
     return Shape(_px(scale.x(begin)), _OPS_Y, _CELL_WIDTH - 0.5, _OPS_HEIGHT, kind, title)
+
+
+def _acknowledgements(entries: Sequence[DrawnEntry], scale: _Scale) -> tuple[Shape, ...]:
+    """A tick for each mark of `powercut-ack`, at most one per pixel."""
+    columns: dict[int, list[tuple[int, str]]] = {}
+    for i, e in enumerate(entries):
+        if e.mark.startswith(_APPLICATION):
+            columns.setdefault(round(scale.x(i)), []).append((i, e.mark.removeprefix(_APPLICATION)))
+    return tuple(
+        Shape(x, _OPS_Y + _OPS_HEIGHT + 1, 2, _ACK_HEIGHT, "acknowledged", _acknowledged(here))
+        for x, here in sorted(columns.items())
+    )
+
+
+def _acknowledged(here: Sequence[tuple[int, str]]) -> str:
+    (first, text), (last, end) = here[0], here[-1]
+    if len(here) == 1:
+        return f"entry {number(first)}: the application acknowledged {text}"
+    return (
+        f"entries {number(first)} to {number(last)}: {len(here)} acknowledgements of the application, "
+        f"from {text} to {end}"
+    )
 
 
 def _persists(step: Step) -> bool:

@@ -185,3 +185,22 @@ def test_the_drawing_counts_states_and_places_in_one_sentence() -> None:
     assert drawing.description.endswith(
         "The power was cut at 3 places in it, in 5 states: some broken at 1, all kept at 2."
     )
+
+
+def test_acknowledgements_of_an_application_stand_in_its_timeline() -> None:
+    """A run of a program was one bar: what it had promised by a crash point was not to be seen."""
+    log = [*writes(40), DrawnEntry(40, "mark", 0, 0, "app line 1"), DrawnEntry(41, "mark", 0, 0, "ack 0")]
+    drawing = draw(log, [Step(0, "run /workload/my-db/run", 0, 41)], [], [])
+    assert drawing is not None
+    (tick,) = drawing.acknowledgements
+    assert tick.title == "entry 40: the application acknowledged line 1"
+    assert drawing.operations[0].y < tick.y < drawing.areas[0].y
+    assert drawing.operations[0].x < tick.x < drawing.right_edge
+
+
+def test_many_acknowledgements_share_a_tick() -> None:
+    log = [DrawnEntry(i, "mark", 0, 0, f"app line {i}") for i in range(5000)]
+    drawing = draw([*log, *writes(1)], [], [], [])
+    assert drawing is not None
+    assert len(drawing.acknowledgements) <= WIDTH
+    assert "acknowledgements of the application, from line 0 to line" in drawing.acknowledgements[0].title
