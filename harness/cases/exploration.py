@@ -13,7 +13,8 @@ and said: see `Coverage`.
 
 A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
 recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
-all of DRAWN states that are drawn at random have it as well, the crash time counts as *alike* and is left.
+all of DRAWN states that are drawn at random have it as well, the crash time counts as *sampled, no difference
+found*, and is left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
-from harness.guests.disk import Explored, Leaf
+from harness.guests.disk import Explored, KnownOutcome
 from harness.guests.session import Session
 from harness.model import CrashState
 from harness.plan import Budget
@@ -40,7 +41,7 @@ WINDOW = 32
 answers the next ones.
 """
 PAIRS = 2
-"""The depth up to which every state of an alike crash time is covered."""
+"""The depth up to which every state of a sampled crash time is covered."""
 TOO_MANY = 600
 """Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
 DRAWN = 1024
@@ -58,18 +59,19 @@ class TimeCoverage:
     """How far the states of a crash time are known. `ask`: its states, as the disk takes them; one state
     where nothing is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
 
-    Below: how far it is known. `cut`: branches that were not followed in the last pass. `blind`: states that
-    were visited and told nothing of others, so that what lies behind them is not known. `alike`: see the
-    module. `outcomes`: what was reported of it, by number. `visited`: its states that were.
+    Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `blind`:
+    states that were visited and told nothing of others, so that what lies behind them is not known.
+    `sampled`: see the module. `outcomes`: what was reported of it, by number. `visited`: its states that
+    were.
     """
 
     ask: Choices | CrashState
     group: Group | None = None
     crash_time: CrashTime | None = None
     begins: int = 0
-    cut: int = 1
+    unexplored: int = 1
     blind: int = 0
-    alike: bool = False
+    sampled: bool = False
     reported: bool = False
     outcomes: set[int] = field(default_factory=set)
     visited: set[CrashState] = field(default_factory=set)
@@ -281,7 +283,7 @@ class Exploration:
 
     def _end_by_budget(self) -> None:
         for one in self._left:
-            one.cut = max(one.cut, 1)  # nobody knows what else it has
+            one.unexplored = max(one.unexplored, 1)  # nobody knows what else it has
         self._batch = []
         self._end(complete=False, why=f"the budget: {self._budget.text}")
 
@@ -295,14 +297,14 @@ class Exploration:
         window, room = self._left[:WINDOW], self._room()
         found: list[_Found] = []
         done: set[int] = set()
-        explored = self._examiner.memo.explore(
+        answers = self._examiner.memo.explore(
             [t.ask for t in window], losses=self._pass, separate_data=self._separate, wanted_max=max(1, room)
         )
-        for one, told in zip(window, explored, strict=True):
-            known, unknown = list(self._known(one, told.leaves)), list(self._unknown(one, told))
+        for one, explored in zip(window, answers, strict=True):
+            known, unknown = list(self._known(one, explored.known)), list(self._unknown(one, explored))
             found += [*known, *unknown]
-            one.cut, one.blind = told.cut, len(told.wanted) - len(unknown)
-            if not unknown and not told.waits:
+            one.unexplored, one.blind = explored.unexplored, len(explored.to_visit) - len(unknown)
+            if not unknown and not explored.waits:
                 done.add(id(one))
         self._left = [t for t in window if id(t) not in done] + self._left[WINDOW:]
         self._go_to(found)
@@ -310,19 +312,19 @@ class Exploration:
             self._left += [v.time for v in self._batch]
             self._end_by_budget()
 
-    def _known(self, one: TimeCoverage, leaves: Sequence[Leaf]) -> Iterator[_Found]:
+    def _known(self, one: TimeCoverage, outcomes: Sequence[KnownOutcome]) -> Iterator[_Found]:
         """The outcomes of a crash time that were not reported for it yet."""
-        for leaf in leaves:
-            if leaf.outcome in one.outcomes:
+        for known in outcomes:
+            if known.outcome in one.outcomes:
                 continue
-            one.outcomes.add(leaf.outcome)
-            states = self._names(one, leaf.state)
-            observation = self._examiner.known(leaf.outcome, self._machine, states)
-            yield _Found(one, states, leaf.state, leaf.outcome, observation)
+            one.outcomes.add(known.outcome)
+            states = self._names(one, known.state)
+            observation = self._examiner.known(known.outcome, self._machine, states)
+            yield _Found(one, states, known.state, known.outcome, observation)
 
-    def _unknown(self, one: TimeCoverage, told: Explored) -> Iterator[_Found]:
+    def _unknown(self, one: TimeCoverage, explored: Explored) -> Iterator[_Found]:
         """The states of a crash time that have to be visited, and were not yet."""
-        for shown in told.wanted:
+        for shown in explored.to_visit:
             states = self._names(one, shown)
             if states[0] not in one.visited:
                 yield _Found(one, states, shown)
@@ -369,11 +371,11 @@ class Exploration:
             self._left = [t for _, drawn in self._drawn for t in drawn]
             return
         for one, drawn in self._drawn:
-            if self._are_alike(one, drawn):
-                one.alike, one.cut = True, 0
+            if self._no_difference(one, drawn):
+                one.sampled, one.unexplored = True, 0
         self._drawn = []
         self._pass += 1
-        unfinished = [t for t in self._times if t.begins >= self._pass or t.cut]
+        unfinished = [t for t in self._times if t.begins >= self._pass or t.unexplored]
         self._left = [t for t in unfinished if t.begins <= self._pass]
         if not unfinished:
             blind = any(t.blind for t in self._times)
@@ -383,7 +385,7 @@ class Exploration:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
         the same.
         """
-        if one.cut <= TOO_MANY or one.blind or not one.outcomes:
+        if one.unexplored <= TOO_MANY or one.blind or not one.outcomes:
             return False
         first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
         return all(self._examiner.memo.same(first, other) for other in others)
@@ -403,7 +405,7 @@ class Exploration:
             for name, state, content in zip(names, shown, hashes, strict=True)
         ]
 
-    def _are_alike(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
+    def _no_difference(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
         if any(t.blind or not t.outcomes for t in drawn):
             return False
         numbers = {number for t in (one, *drawn) for number in t.outcomes}
@@ -413,7 +415,7 @@ class Exploration:
     # --- without a memo -----------------------------------------------------------------------
 
     def _plan_plainly(self) -> None:
-        """Without a memo no two states are known to be alike: visit the defaults of each crash time, at
+        """Without a memo no state is known to stand for another: visit the defaults of each crash time, at
         equal contents once, and again at what a mismatched memo had answered.
         """
         if self._plain is None:
@@ -425,8 +427,8 @@ class Exploration:
             _, group, one = self._plain.popleft()
             self._batch.append(_Visit(one, group))
         if not self._batch:
-            cut = bool(self._plain)
-            why = f"the budget: {self._budget.text}" if cut else self._examiner.memo.mismatch or _NO_MEMO
+            ended = bool(self._plain)
+            why = f"the budget: {self._budget.text}" if ended else self._examiner.memo.mismatch or _NO_MEMO
             self._end(complete=False, why=why)
 
     def _by_content(self) -> list[tuple[int, Group, TimeCoverage]]:
@@ -468,13 +470,13 @@ class Exploration:
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))
-        alike, ambiguous = sum(t.alike for t in self._times), self._legal.ambiguous
+        sampled, ambiguous = sum(t.sampled for t in self._times), self._legal.ambiguous
         losses = None if self._complete and not ambiguous else self._pass - 1
-        if alike:
+        if sampled:
             losses = PAIRS if losses is None else min(losses, PAIRS)
-        left = sum(t.cut + t.blind for t in self._times) + ambiguous
+        left = sum(t.unexplored + t.blind for t in self._times) + ambiguous
         why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
-        return Coverage(len(self._times), losses, left, self._visits, why, alike, alike * DRAWN)
+        return Coverage(len(self._times), losses, left, self._visits, why, sampled, sampled * DRAWN)
 
     def _of_defaults(self, left: int) -> Coverage:
         volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)
@@ -483,4 +485,4 @@ class Exploration:
 
 _BLIND = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
 _AMBIGUOUS = "at {} crash times the events do not tell which of two flushes completed first"
-_NO_MEMO = "what fsck or a repair program reads cannot be followed, so no two states are known to be alike"
+_NO_MEMO = "what fsck or a repair program reads cannot be followed, so no state is known to stand for another"

@@ -36,7 +36,7 @@ _STDERR_TAIL_BYTES = 4000
 _STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 EXPLORED_MAX = wire.LIMITS["STATES"]
-"""States and leaves that one exploration may answer with."""
+"""States and known outcomes that one exploration may answer with."""
 
 M = TypeVar("M", bound=msgspec.Struct)
 
@@ -73,12 +73,12 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class KnownOutcome:
     """A remembered outcome that a crash time may have.
 
     `outcome`: its number. `state`: one state that has it; volatile blocks that no visit read are as in the
-    nearer default (kept, if both are equally near). `data`: the state differs from another leaf's in one
-    block alone that holds only data. `losses`: blocks that deviate from the nearer default.
+    nearer default (kept, if both are equally near). `data`: the state differs from another known outcome's in
+    one block alone that holds only data. `losses`: blocks that deviate from the nearer default.
     """
 
     outcome: int
@@ -89,15 +89,15 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """A crash time as far as it is known. `wanted`: states to visit, each from another unknown end of the
-    memo's tree. `waits`: what an earlier crash time of the same request wants may tell more of this one, or
-    the answer had no room for it. With either of them the rest counts only part of the crash time. `cut`:
-    branches that were not followed; 0: `leaves` are complete.
+    """A crash time as far as it is known. `to_visit`: states to visit, each from another unexplored branch of
+    the memo's tree. `waits`: what an earlier crash time of the same request wants visited may tell more of
+    this one, or the answer had no room for it. With either of them the rest counts only part of the crash
+    time. `unexplored`: branches that were not followed; 0: `known` are complete.
     """
 
-    wanted: tuple[CrashState, ...]
-    leaves: tuple[Leaf, ...]
-    cut: int
+    to_visit: tuple[CrashState, ...]
+    known: tuple[KnownOutcome, ...]
+    unexplored: int
     waits: bool = False
 
 
@@ -291,16 +291,16 @@ class Disk:
         which states have to be visited to know more. A state is a crash time without choices; others need a
         device opened with an order. `wanted_max` and `leaves_max` are for all crash times together.
 
-        Visit each wanted state, let the disk `learn` its outcome, and ask again, until none is wanted: then
-        `leaves` are all outcomes of the crash time within `losses`, each once. No two wanted states, of one
-        crash time or of several, agree in all that is known to matter: their visits may be made at the same
-        time.
+        Visit each state of `to_visit`, let the disk `learn` its outcome, and ask again, until there are none:
+        then `known` are all outcomes of the crash time within `losses`, each once. No two states to visit, of
+        one crash time or of several, agree in all that is known to matter: their visits may be made at the
+        same time.
 
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `Leaf.data`. Raises DiskError for choices that do not fit the log, or, if it is
-        the first crash time's, a block of too many contents (more than 65,536).
+        are not combined; see `KnownOutcome.data`. Raises DiskError for choices that do not fit the log, or,
+        if it is the first crash time's, a block of too many contents (more than 65,536).
         """
         request = wire.Explore(
             moments=[_choices(m) for m in crash_times],
@@ -390,7 +390,9 @@ def _explored(crash_time: Choices | CrashState, found: wire.ExploredMoment) -> E
 
     return Explored(
         tuple(state(choice) for choice in found.wanted),
-        tuple(Leaf(leaf.outcome, state(leaf.choice), leaf.data, leaf.losses) for leaf in found.leaves),
+        tuple(
+            KnownOutcome(leaf.outcome, state(leaf.choice), leaf.data, leaf.losses) for leaf in found.leaves
+        ),
         found.cut,
         found.waits,
     )

@@ -23,7 +23,7 @@ from harness.cases.recording import Recording
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
-from harness.guests.disk import Explored, Leaf
+from harness.guests.disk import Explored, KnownOutcome
 from harness.guests.session import Session
 from harness.model import (
     CaseId,
@@ -111,7 +111,7 @@ class FakeMemo:
         found = []
         for state in crash_times:
             if state.prefix in self.learned:
-                found.append(Explored((), (Leaf(state.prefix, state, False, 0),), 0))
+                found.append(Explored((), (KnownOutcome(state.prefix, state, False, 0),), 0))
             elif wanted_max:
                 wanted_max -= 1
                 found.append(Explored((state,), (), 0))

@@ -133,13 +133,15 @@ def _trace(content: bytes) -> tuple[bytes, ...]:
 
 
 def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices, losses: int) -> Explored:
-    """Visit until nothing is wanted; outcomes are remembered by number, which is what recovery came to."""
-    while (explored := shared.explore([crash_time], losses=losses, wanted_max=3)[0]).wanted:
-        for state in explored.wanted:
+    """Visit until nothing is to be visited; outcomes are remembered by number, which is what recovery came
+    to.
+    """
+    while (explored := shared.explore([crash_time], losses=losses, wanted_max=3)[0]).to_visit:
+        for state in explored.to_visit:
             shared.switch(state)
             blocks, outcome = _recover(_replayed(chunks, state))
             shared.also_read(blocks)
-            assert shared.remember(outcome) is None, "two wanted states read the same"
+            assert shared.remember(outcome) is None, "two states to visit read the same"
     return explored
 
 
@@ -165,12 +167,12 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
     traces = {_trace(c): min(_deviations(c, lost), _deviations(c, kept)) for c in contents}
     for losses in (0, 1, 4):
         explored = _explore(shared, chunks, crash_time, losses)
-        found = [_replayed(chunks, leaf.state) for leaf in explored.leaves]
+        found = [_replayed(chunks, leaf.state) for leaf in explored.known]
         within = {trace for trace, count in traces.items() if count <= losses}
         assert {_trace(content) for content in found} == within
         assert len(found) == len(within)
-        assert (explored.cut == 0) == (within == set(traces))
-        for leaf, content in zip(explored.leaves, found, strict=True):
+        assert (explored.unexplored == 0) == (within == set(traces))
+        for leaf, content in zip(explored.known, found, strict=True):
             assert leaf.outcome == _recover(content)[1]
             assert leaf.losses == traces[_trace(content)]
 
@@ -180,7 +182,7 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
 def test_several_moments_at_once_have_the_outcomes_of_each_alone(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    """Wanted states of several crash times are visited side by side, by disks that know nothing of each
+    """States to visit of several crash times are visited side by side, by disks that know nothing of each
     other. No two of them may tell the same, and none may be missed: a prefix among them is a crash time
     without choices.
     """
@@ -193,19 +195,19 @@ def test_several_moments_at_once_have_the_outcomes_of_each_alone(
     ]
     for _ in range(1000):
         explored = shared.explore(asked, losses=9, wanted_max=data.draw(st.sampled_from([1, 3, 50])))
-        wanted = [state for one in explored for state in one.wanted]
+        wanted = [state for one in explored for state in one.to_visit]
         if not wanted:
             break
         for state in wanted:
             blocks, outcome = _recover(_replayed(chunks, state))
-            assert shared.learn(state, Reads(blocks), outcome) is None, "two wanted states read the same"
+            assert shared.learn(state, Reads(blocks), outcome) is None, "two states to visit read the same"
     else:
         pytest.fail("it never ends")
     assert not any(one.waits for one in explored)
     for crash_time, one in zip(asked, explored, strict=True):
         states = [crash_time] if isinstance(crash_time, CrashState) else _every_state(crash_time)
         expected = {_trace(_replayed(chunks, state)) for state in states}
-        assert {_trace(_replayed(chunks, leaf.state)) for leaf in one.leaves} == expected
+        assert {_trace(_replayed(chunks, leaf.state)) for leaf in one.known} == expected
 
 
 def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: Path) -> None:

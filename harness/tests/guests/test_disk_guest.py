@@ -63,16 +63,16 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
     counts = []
     with Frontend(disk.socket) as guest:
         for separate in (True, False):
-            while (explored := disk.explore([crash_time], losses=9, separate_data=separate)[0]).wanted:
-                for state in explored.wanted:
+            while (explored := disk.explore([crash_time], losses=9, separate_data=separate)[0]).to_visit:
+                for state in explored.to_visit:
                     disk.switch(state)
                     guest.read(32, 8)
                     guest.identity()
                     guest.read(0, 32)
                     guest.identity()
                     disk.remember(0)
-            assert explored.cut == 0
-            counts.append((len(explored.leaves), sum(leaf.data for leaf in explored.leaves)))
+            assert explored.unexplored == 0
+            counts.append((len(explored.known), sum(leaf.data for leaf in explored.known)))
     # both defaults, and each with one block changed
     assert counts == [(10, 8), (16, 0)]
 
