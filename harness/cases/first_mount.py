@@ -27,14 +27,14 @@ def mount_once(session: Session, profile: Profile, base: Path, kept: Path) -> No
     kernel that tells no times leaves it as it is. Raises as `Session.record`.
     """
     events = session.record(target_of(profile, base, None), [Operation(OperationKind.SYNC)])
-    log = read_log(session.log_device)
+    log = read_log(session.log)
     times = times_of(log.entries, events)
     if times is None:
         return
     begun = min(mark.at for mark in times.marks if mark.text.startswith("begin "))
     part = base.with_suffix(".mounted")
     shutil.copyfile(base, part)
-    add(part, session.log_device, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
+    add(part, session.log, (log.entries[w.entry] for w in times.writes if w.submitted < begun))
     pack(part, kept)
     part.replace(base)
 

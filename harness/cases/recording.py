@@ -193,8 +193,8 @@ def record(
             if attempt == ATTEMPTS:
                 raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
-    with session.log_device.open("rb") as source, log.open("wb") as copy:
-        _copy_exactly(source, copy, read_log(session.log_device).used_bytes)
+    with session.log.open("rb") as source, log.open("wb") as copy:
+        _copy_exactly(source, copy, read_log(session.log).used_bytes)
     written = read_log(log)
     history = history_of(written.entries, workload.operations)
     pack(log, kept.log)

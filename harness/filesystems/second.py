@@ -1,7 +1,8 @@
 """A second device, for an external journal or log: the tail of the disk.
 
 A guest has one disk. Its front is the file system's device, its tail the second one. The agent maps two
-devices onto it, above the one log, so a crash state is a state of both. Programs on the host get two files.
+devices onto it, so a crash state is a state of both; each has a log and a cache of its own. Programs on the
+host get two files.
 """
 
 from __future__ import annotations

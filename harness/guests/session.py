@@ -53,6 +53,7 @@ from harness.model import (
 from harness.plan import LOG_BYTES, Completions
 from harness.writelog import read_log
 from harness.writelog.events import first_difference, no_events, times_of
+from harness.writelog.merge import merge_logs, second_log
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
@@ -119,7 +120,8 @@ CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 
 class Session:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
-    while it records. `outputs`: what each operation of the last recording printed.
+    while it records. `outputs`: what each operation of the last recording printed; `log`: its log, which is
+    on the log device, or beside it if it was merged from those of two devices.
     """
 
     def __init__(
@@ -143,6 +145,7 @@ class Session:
         self.outputs: list[str] = []
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
+        self.log = self.log_device
         directory.mkdir(parents=True, exist_ok=True)
 
     # --- life ---------------------------------------------------------------------------------
@@ -285,7 +288,7 @@ class Session:
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> str:
-        """Run `operations` on a fresh disk through dm-log-writes; the log is then in `self.log_device`.
+        """Run `operations` on a fresh disk through dm-log-writes; the log is then `self.log`.
         Returns the text of its events (`harness.writelog.events`).
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
@@ -315,7 +318,7 @@ class Session:
             finished = self._finish(guest)
             disk.hold_completions(None)
             if lacks is None:
-                events = _finished(finished, disk, self.log_device, self._log_bytes)
+                self.log, events = _finished(finished, disk, self.log_device, self._log_bytes)
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
         if lacks is not None:
@@ -468,20 +471,26 @@ def _need_modules(hello: wire.Hello) -> None:
         )
 
 
-def _finished(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: int) -> str:
-    """The text of the events of a recording that has been made. Raises WriteLogError if it cannot be trusted:
-    LogDiffers and EventsDiffer if another may.
+def _finished(finished: wire.RecordFinished, disk: Disk, device: Path, log_bytes: int) -> tuple[Path, str]:
+    """The log of a recording that has been made, and the text of its events. Raises WriteLogError if it
+    cannot be trusted: LogDiffers and EventsDiffer if another may.
     """
-    _check_log(finished, log, log_bytes)
-    written = read_log(log)
-    told = finished.events
-    if told.bytes and told.offset < written.used_bytes:
+    _check_log(finished, device, log_bytes)
+    told, log = finished.events, device
+    events = no_events(told.lacking) if told.lacking else _events(told, device)
+    written = read_log(device)
+    used = written.used_bytes
+    if written.devices.several:
+        second_at = second_log(device.stat().st_size)
+        used = second_at + read_log(device, second_at).used_bytes
+        log = device.with_name("merged.log")
+        merge_logs(device, second_at, events, log)
+        written = read_log(log)
+    if told.bytes and told.offset < used:
         raise WriteLogError(
-            f"the log device has no room for the log, {written.used_bytes} bytes, and {told.bytes} bytes of "
-            f"events",
+            f"the log device has no room for the log, {used} bytes, and {told.bytes} bytes of events",
             "record a shorter workload, or give --log-size a larger value",
         )
-    events = no_events(told.lacking) if told.lacking else _events(told, log)
     times = times_of(written.entries, events)
     if times is None:
         difference = disk.compare(log)
@@ -492,7 +501,7 @@ def _finished(finished: wire.RecordFinished, disk: Disk, log: Path, log_bytes: i
             f"replaying the whole log does not give the data disk: first difference at byte {difference}",
             "a page was changed while it was being written, or the log is incomplete: record again",
         )
-    return events
+    return log, events
 
 
 def _check_log(finished: wire.RecordFinished, log: Path, log_bytes: int) -> None:

@@ -30,7 +30,7 @@ from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
 from harness.trust import Named, chosen_kernel, vouched_workload
 from harness.workloads.applications import SHELL
-from harness.writelog.log import changes
+from harness.writelog.log import changes, devices_of
 
 _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 
@@ -192,7 +192,7 @@ def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
     """Raises UsageError for a state that no disk that honours flushes can be in: its verdict would accuse a
     file system wrongly.
     """
-    state = point.state
+    state, of = point.state, devices_of(entries).of
     if state.prefix > len(entries):
         raise UsageError(f"{point} lies beyond the end of the log, which has {len(entries)} entries", _SEE)
     for number in state.dropped:
@@ -200,7 +200,8 @@ def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
         if not changes(entry) or EntryFlag.FUA in entry.flags:
             raise UsageError(f"{point}: entry {number} is not a write that a cache could lose", _SEE)
         later = entries[number + 1 : state.prefix]
-        if flush := next((e.index for e in later if EntryFlag.FLUSH in e.flags), None):
+        flushes = (e.index for e in later if EntryFlag.FLUSH in e.flags)
+        if flush := next((n for n in flushes if of(entries[n].sector) == of(entry.sector)), None):
             raise UsageError(f"{point}: entry {number} had been made durable by the flush {flush}", _SEE)
     if state.torn_sectors is not None:
         _need_tearable(point, entries[state.prefix - 1] if state.prefix else None, state.torn_sectors)

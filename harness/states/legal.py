@@ -14,6 +14,10 @@ If power fails just before the event T, then of the writes submitted before T
   submitted has landed. So the choices fall into *phases*: in phase 0 no such data has landed; in phase k
   that of the first k such writes is volatile, and what had completed when the k-th was submitted is durable.
 
+Each device has a cache of its own: a flush is of one device, and says nothing of what another one holds. So
+"that had completed" means: on the same device; and the phases of a crash time are those of each device,
+combined.
+
 Between two events that make something durable, the sets of what may be there only grow. So it is enough to
 look just before each of these events and, since an operation that has begun may excuse what is found, just
 before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts.
@@ -32,8 +36,9 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Landed, Part, Position
@@ -68,7 +73,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class CrashTime:
-    """A time at which the power may fail, in one of its phases.
+    """A time at which the power may fail, in one of its phases, which are numbered.
 
     `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of
     entries at the end. `at`: the event.
@@ -111,14 +116,15 @@ class LegalStates:
         self._entries = log.entry_count
         self.chunks: list[Chunk] = []
         self._writes: list[_Timed] = []
-        durable = _durability(times, [(f.submitted, f.completed) for f in times.flushes])
-        late = _durability(times, [(f.earliest, f.completed) for f in times.flushes])
+        durable = _durability(times, [(f.device, f.submitted, f.completed) for f in times.flushes])
+        late = _durability(times, [(f.device, f.earliest, f.completed) for f in times.flushes])
         for write in times.writes:
             first = len(self.chunks)
             entry = log.entries[write.entry]
             self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
             self._writes.append(_Timed(write, durable(write), late(write), range(first, len(self.chunks))))
         self._of = {t.write.entry: t for t in self._writes}
+        self._devices = 1 + max((w.device for w in times.writes), default=0)
         self._overlaps = overlaps(self.chunks, {w.entry: w for w in times.writes}, unit_sectors)
 
     @property
@@ -152,13 +158,26 @@ class LegalStates:
 
     def _phases(self, entry: int, at: int) -> Iterator[CrashTime]:
         volatile, prefix = self._volatile(at), self._prefix(at)
-        flying = [t for t in volatile if _in_flight_behind_a_flush(t, at)]
-        for phase in range(len(flying) + 1):
-            flushed = flying[phase - 1].write.submitted if phase else 0
-            late = {t.write.entry for t in flying[phase:]}
-            free = (t for t in volatile if t.write.completed >= flushed and t.write.entry not in late)
-            choices = self._choices(at, prefix, set(_numbers(flying[phase:])), set(_numbers(free)))
+        flying = self._flying(volatile, at)
+        for phase, counts in enumerate(itertools.product(*(range(len(of) + 1) for of in flying))):
+            flushed = [of[n - 1].write.submitted if n else 0 for of, n in zip(flying, counts, strict=True)]
+            absent = [t for of, n in zip(flying, counts, strict=True) for t in of[n:]]
+            late = {t.write.entry for t in absent}
+            free = (
+                t
+                for t in volatile
+                if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
+            )
+            choices = self._choices(at, prefix, set(_numbers(absent)), set(_numbers(free)))
             yield CrashTime(entry, at, phase, choices, self._position(at), self._is_ambiguous(at))
+
+    def _flying(self, volatile: Sequence[_Timed], at: int) -> list[list[_Timed]]:
+        """By device, the writes in flight whose data waits for a flush."""
+        found: list[list[_Timed]] = [[] for _ in range(self._devices)]
+        for timed in volatile:
+            if _in_flight_behind_a_flush(timed, at):
+                found[timed.write.device].append(timed)
+        return found
 
     def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
         """The choices, with the orders of writes that were in flight together among them: of the chunks that
@@ -310,7 +329,7 @@ class LegalStates:
         covers = {n: place for place in self._overlaps.places for n in place.chunks}
         late = [t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)]
         for later in late:
-            for early in (t for t in volatile if t.write.completed < later.write.submitted):
+            for early in (t for t in volatile if _ahead(t.write, later.write)):
                 gone = lost.intersection(early.chunks)
                 if any(n not in covers or not covers[n].covers(n, prefix, lost) for n in gone):
                     raise UsageError(
@@ -343,23 +362,33 @@ def _in_flight_behind_a_flush(timed: _Timed, at: int) -> bool:
 _SEE = "powercut log ls shows the entries of a log, with their times"
 
 
-def _durability(times: Times, empty: Iterable[tuple[int, int]]) -> functools.partial[int]:
-    """A function: the event with which a write becomes durable, or NEVER. `empty`: when flushes without data
-    were submitted and completed.
-    """
-    flushes = [*empty]
-    flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush]
+def _ahead(early: TimedWrite, later: TimedWrite) -> bool:
+    """Whether a flush that is submitted with `later` makes `early` durable."""
+    return early.device == later.device and early.completed < later.submitted
+
+
+_Flush: TypeAlias = tuple[int, int, int]
+"""Its device, and when it was submitted and completed."""
+
+
+def _durability(times: Times, empty: Iterable[_Flush]) -> Callable[[TimedWrite], int]:
+    """A function: the event with which a write becomes durable, or NEVER. `empty`: flushes without data."""
+    flushes = [*empty, *((w.device, w.submitted, w.completed) for w in times.writes if w.preflush)]
+    devices = {w.device for w in times.writes}
+    first = {device: _first([(s, c) for d, s, c in flushes if d == device]) for device in devices}
+    return lambda write: write.completed if write.fua else _flushed(*first[write.device], write)
+
+
+def _first(flushes: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """When the flushes of one device were submitted, and the first completion of one from each on."""
     flushes.sort()
-    submitted = [s for s, _ in flushes]
-    first = [NEVER] * (len(flushes) + 1)  # the first completion of a flush from the i-th on
+    first = [NEVER] * (len(flushes) + 1)
     for i in range(len(flushes) - 1, -1, -1):
         first[i] = min(first[i + 1], flushes[i][1])
-    return functools.partial(_durable, submitted, first)
+    return [submitted for submitted, _ in flushes], first
 
 
-def _durable(submitted: list[int], first: list[int], write: TimedWrite) -> int:
-    if write.fua:
-        return write.completed
+def _flushed(submitted: list[int], first: list[int], write: TimedWrite) -> int:
     return first[bisect.bisect_right(submitted, write.completed)]
 
 

@@ -47,22 +47,22 @@ class Prefix:
 class Drop:
     """Each prefix less one volatile write: `@n-d`.
 
-    d is a write or discard without FUA in the last epoch of the prefix, the one that no flush in the prefix
-    has ended. d = n - 1 is left out: it is the state @(n-1). The number of states grows with the square of
-    an epoch's length.
+    d is a write or discard without FUA in the last epoch of the prefix, the one that no flush of its device
+    in the prefix has ended. d = n - 1 is left out: it is the state @(n-1). The number of states grows with
+    the square of an epoch's length.
     """
 
     name = "drop"
     summary = "a prefix of the log, less one write that no flush had made durable"
 
     def states(self, log: WriteLog) -> Iterator[CrashState]:
-        volatile: list[int] = []
+        volatile: list[LogEntry] = []
         for entry in log.entries:
-            if EntryFlag.FLUSH in entry.flags:
-                volatile.clear()  # logged on completion: whatever precedes it is durable
-            yield from (CrashState(entry.index + 1, (dropped,)) for dropped in volatile)
+            if EntryFlag.FLUSH in entry.flags:  # logged on completion: whatever precedes it is durable
+                volatile = [e for e in volatile if log.device(e) != log.device(entry)]
+            yield from (CrashState(entry.index + 1, (dropped.index,)) for dropped in volatile)
             if changes(entry) and EntryFlag.FUA not in entry.flags:
-                volatile.append(entry.index)
+                volatile.append(entry)
 
 
 class Torn:

@@ -1,7 +1,7 @@
 """The legal crash states of a small recording, one by one: the plain reference that `legal` is held against.
 
-Written from the rules alone, for clarity: every event, every subset of the volatile blocks. The number of
-states doubles with each block, so it refuses more than MAX_CHUNKS.
+Written from the rules alone, of each device for itself, for clarity: every event, every subset of the
+volatile blocks. The number of states doubles with each block, so it refuses more than MAX_CHUNKS.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def is_durable(write: TimedWrite, at: int, times: Times) -> bool:
     """Whether a write is durable when power fails just before the event `at`."""
     if write.fua and write.completed < at:
         return True
-    flushes = [(f.submitted, f.completed) for f in times.flushes]
-    flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush]
+    flushes = [(f.submitted, f.completed) for f in times.flushes if f.device == write.device]
+    flushes += [(w.submitted, w.completed) for w in times.writes if w.preflush and w.device == write.device]
     return any(write.completed < submitted and completed < at for submitted, completed in flushes)
 
 
@@ -88,7 +88,7 @@ def keeps_order(
     for n in submitted:
         later = writes[chunks[n].entry]
         if later.preflush and n not in lost:
-            ahead = (m for m in lost if writes[chunks[m].entry].completed < later.submitted)
-            if any(True for _ in ahead):
+            same = (writes[chunks[m].entry] for m in lost if writes[chunks[m].entry].device == later.device)
+            if any(early.completed < later.submitted for early in same):
                 return False
     return True

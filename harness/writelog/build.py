@@ -32,7 +32,9 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush without data."""
+    """A flush without data. `sector`: the first of its device, in a log of several."""
+
+    sector: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ def _entry(step: Step, unit: int) -> bytes:
             return _header(sector, len(data) // SECTOR_BYTES, flags, b"", unit) + data
         case Discard(sector, sectors):
             return _header(sector, sectors, EntryFlag.DISCARD, b"", unit)
-        case Flush():
-            return _header(0, 0, EntryFlag.FLUSH, b"", unit)
+        case Flush(sector):
+            return _header(sector, 0, EntryFlag.FLUSH, b"", unit)
         case MarkText(text):
             return _header(0, 0, EntryFlag.MARK, text.encode(), unit)
 

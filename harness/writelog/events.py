@@ -1,6 +1,6 @@
 """The events of a recording, and their join with its log: when each write was submitted and completed.
 
-The guest's block layer reports each bio of the recorded device when it is submitted (`block_bio_queue`) and
+The guest's block layer reports each bio of the recorded devices when it is submitted (`block_bio_queue`) and
 when it completes (`block_bio_complete`); the agent puts its marks between them (`powercut: ack 7`). The text
 is the kernel's own, an event a line:
 
@@ -26,6 +26,9 @@ that. Where even this leaves room, flushes most likely completed in the order in
 (block/blk-flush.c: one queue), but one task may overtake another between the event and that queue. So there
 both bounds are kept: see `TimedFlush`.
 
+Of two devices (the log's first mark names them: `log.py`) each has its own flushes: all of this is done for
+each on its own. The lines have one order over both, since one clock numbers them.
+
 Whatever does not fit together exactly is an EventsDiffer: a recording whose times are wrong would lead to
 crash states that never existed, or hide some that did.
 """
@@ -38,12 +41,12 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from harness.errors import EventsDiffer
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
-from harness.writelog.log import changes
+from harness.writelog.log import Devices, changes, devices_of
 from harness.writelog.times import TimedFlush, TimedMark, TimedWrite, Times
 
 _LACKING = "no events: "
@@ -60,7 +63,7 @@ _MARK = re.compile(r"[^ ]+: powercut: (.*)")
 @dataclass(frozen=True, slots=True)
 class Bio:
     """A line that tells of a bio: its submission, or its completion. `kind`: W or D. `sector` and `sectors`
-    in units of 512 bytes; a flush without data has none.
+    in units of 512 bytes; a flush without data has none. `number`: of its device. `sector` counts from there.
     """
 
     at: int
@@ -70,11 +73,16 @@ class Bio:
     fua: bool
     sector: int
     sectors: int
+    number: str = ""
 
     @property
     def key(self) -> _Key:
         """What the two lines of a bio, and its entry, have in common."""
         return (self.kind, self.sector, self.sectors, self.fua)
+
+    def on_disk(self, begin: int) -> Bio:
+        """With the sector of the disk, of a device that begins at this one; a flush has the first."""
+        return replace(self, sector=begin + self.sector if self.sectors else begin)
 
 
 _Key: TypeAlias = tuple[str, int, int, bool]
@@ -95,7 +103,6 @@ def read_events(text: str) -> Events:
     """
     bios: list[Bio] = []
     marks: list[tuple[int, str]] = []
-    devices: set[str] = set()
     lines = text.split("\n")
     if lines.pop():
         raise EventsDiffer(f"the events end in the middle of a line, of {len(lines) + 1}", _AGAIN)
@@ -106,18 +113,14 @@ def read_events(text: str) -> Events:
                 raise EventsDiffer(f"event {at}: a request failed with errno {last}: {line!r}", _AGAIN)
             if kind not in "WD":
                 raise EventsDiffer(f"event {at} is neither a write nor a discard: {line!r}", _AGAIN)
-            devices.add(device)
-            bios.append(
-                Bio(at, word == "complete", bool(preflush), kind, bool(fua), int(sector), int(sectors))
-            )
+            done, ahead = word == "complete", bool(preflush)
+            bios.append(Bio(at, done, ahead, kind, bool(fua), int(sector), int(sectors), device))
         elif mark := _MARK.fullmatch(line):
             marks.append((at, mark[1]))
         else:
             raise EventsDiffer(
                 f"event {at} of {len(lines)} is none that was asked for: {line[:200]!r}", _AGAIN
             )
-    if len(devices) > 1:
-        raise EventsDiffer(f"the events are of several devices: {', '.join(sorted(devices))}", _AGAIN)
     return Events(tuple(bios), tuple(marks), len(lines))
 
 
@@ -145,14 +148,45 @@ def join(entries: Sequence[LogEntry], events: Events) -> Times:
     """The times of the log's entries. Raises EventsDiffer where events and entries do not fit together: an
     event or entry without its counterpart, one that fits two, marks that differ.
     """
+    devices = devices_of(entries)
     marks = _join_marks(entries, events.marks)
-    writes, flushes = _pair(events.bios)
-    timed = _join_writes([e for e in entries if changes(e)], writes)
-    timed_flushes = _join_flushes(entries, flushes, timed)
-    completed = {w.entry: w.completed for w in timed} | {f.entry: f.completed for f in timed_flushes}
+    joined = [
+        join_device([e for e in entries if devices.of(e.sector) == device], bios, device)
+        for device, bios in enumerate(bios_of(events, devices))
+    ]
+    timed, flushes = [w for ws, _ in joined for w in ws], [f for _, fs in joined for f in fs]
+    completed = {w.entry: w.completed for w in timed} | {f.entry: f.completed for f in flushes}
     _check_order(len(entries), completed, marks)
-    in_order = sorted(timed, key=lambda w: w.submitted)
-    return Times(tuple(in_order), tuple(timed_flushes), marks, events.count)
+    timed.sort(key=lambda w: w.submitted)
+    flushes.sort(key=lambda f: f.completed)
+    return Times(tuple(timed), tuple(flushes), marks, events.count)
+
+
+def bios_of(events: Events, devices: Devices) -> Sequence[Sequence[Bio]]:
+    """The events of each device, with sectors of the disk. Raises EventsDiffer for those of no device."""
+    numbers = {bio.number for bio in events.bios}
+    known = {*devices.numbers} if devices.several else {*sorted(numbers)[:1]}
+    if numbers - known:
+        named = ", ".join(sorted(numbers | known))
+        raise EventsDiffer(f"the events are of several devices: {named}", _AGAIN)
+    if not devices.several:
+        return [events.bios]
+    found: dict[str, list[Bio]] = {number: [] for number in devices.numbers}
+    begins = dict(zip(devices.numbers, devices.begins, strict=True))
+    for bio in events.bios:
+        found[bio.number].append(bio.on_disk(begins[bio.number]))
+    return list(found.values())
+
+
+def join_device(
+    entries: Sequence[LogEntry], bios: Sequence[Bio], device: int
+) -> tuple[list[TimedWrite], list[TimedFlush]]:
+    """Writes in the order of the log and flushes in that of completion, of one device: with its entries and
+    its events, both with sectors of the disk. Raises EventsDiffer.
+    """
+    writes, flushes = _pair(bios)
+    timed = _join_writes([e for e in entries if changes(e)], writes, device)
+    return timed, _join_flushes(entries, flushes, timed, device)
 
 
 def _join_marks(entries: Sequence[LogEntry], marks: Sequence[tuple[int, str]]) -> tuple[TimedMark, ...]:
@@ -251,7 +285,7 @@ _FLUSH: _Key = ("W", 0, 0, False)
 
 
 def _join_flushes(
-    entries: Sequence[LogEntry], flushes: _Flushes, writes: Sequence[TimedWrite]
+    entries: Sequence[LogEntry], flushes: _Flushes, writes: Sequence[TimedWrite], device: int
 ) -> list[TimedFlush]:
     """The flushes without data, in the order of completion."""
     logged = [e.index for e in entries if EntryFlag.FLUSH in e.flags]
@@ -273,7 +307,7 @@ def _join_flushes(
         completed = flushes.completed[len(timed) : len(timed) + len(own)]
         for at, may, must in zip(completed, *flush_bounds(own, completed), strict=True):
             entry = logged[rank[flushes.submitted[len(timed)]]]
-            timed.append(TimedFlush(entry, may, at, None if may == must else must))
+            timed.append(TimedFlush(entry, may, at, None if may == must else must, device))
     return timed
 
 
@@ -321,7 +355,7 @@ def flush_bounds(submitted: Sequence[int], completed: Sequence[int]) -> tuple[li
     return may, list(submitted)
 
 
-def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done]) -> list[TimedWrite]:
+def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done], device: int) -> list[TimedWrite]:
     """In the order of the log."""
     waiting: dict[_Key, list[_Done]] = defaultdict(list)
     for done in writes:
@@ -337,7 +371,9 @@ def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done]) -> list[T
                 f"entry {entry.index} of the log has no event: {_shown(key)}, occurrence {number}", _AGAIN
             )
         done, fua = waiting[key][number], EntryFlag.FUA in entry.flags
-        timed.append(TimedWrite(entry.index, done.submitted, done.completed, fua, done.preflush, done.since))
+        timed.append(
+            TimedWrite(entry.index, done.submitted, done.completed, fua, done.preflush, done.since, device)
+        )
     for key, all_of_it in waiting.items():
         if len(all_of_it) != occurrences[key]:
             extra = all_of_it[occurrences[key]].submitted

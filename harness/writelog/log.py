@@ -5,15 +5,22 @@ A superblock {magic, version, nr_entries, sectorsize}, then for each entry a hea
 nr_sectors, flags, data_len} followed by its data. A unit is `sectorsize` bytes; `sector` and `nr_sectors` are
 in units. A discard has no data; the text of a mark is in its header.
 
+A log of two devices was merged from the log of each (`merge.py`). Its first mark says which devices there
+are: `devices 254,2+0 254,3+131072`, each with its number in the guest and the sector of the disk at which it
+begins. Whatever an entry does, it does to the device in which its sector lies; so a flush has one too.
+
 Not checked here: that the log is complete. Recording stops silently when the log device is full, which shows
 in the target's status line and in a comparison with the data disk.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import mmap
+import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +34,48 @@ SUPER = struct.Struct("<QQQI")
 HEADER = struct.Struct("<QQQQ")
 _UNIT_BYTES_MAX = 65536
 _KNOWN_FLAGS = sum(EntryFlag)
+
+
+DEVICES_MARK = "devices"
+_DEVICE = re.compile(r"([0-9]{1,9},[0-9]{1,9})\+([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of a recording: `begins`, the first sector of each on the disk, and `numbers`, what the
+    guest called them. One has no number.
+    """
+
+    begins: tuple[int, ...] = (0,)
+    numbers: tuple[str, ...] = ("",)
+
+    def of(self, sector: int) -> int:
+        """Which device a sector belongs to, from 0."""
+        return bisect.bisect_right(self.begins, sector) - 1
+
+    @property
+    def several(self) -> bool:
+        return len(self.begins) > 1
+
+
+ONE_DEVICE = Devices()
+
+
+def devices_of(entries: Sequence[LogEntry]) -> Devices:
+    """The devices that the first entry tells, if it does. Raises WriteLogError for those that cannot be."""
+    if not entries or not entries[0].mark.startswith(f"{DEVICES_MARK} "):
+        return ONE_DEVICE
+    told = [_DEVICE.fullmatch(word) for word in entries[0].mark.split()[1:]]
+    found = [(m[1], int(m[2])) for m in told if m]
+    numbers, begins = tuple(n for n, _ in found), tuple(b for _, b in found)
+    if (
+        len(found) != len(told)
+        or begins[:1] != (0,)
+        or sorted({*begins}) != [*begins]
+        or len({*numbers}) < len(told)
+    ):
+        raise WriteLogError(f"the log's first mark names no devices that can be: {entries[0].mark!r}", _CUT)
+    return Devices(begins, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +110,15 @@ class WriteLog:
         return len(self.entries)
 
     @cached_property
+    def devices(self) -> Devices:
+        """The devices that were recorded, each with a cache of its own. Raises WriteLogError."""
+        return devices_of(self.entries)
+
+    def device(self, entry: LogEntry) -> int:
+        """Which device the entry belongs to, from 0."""
+        return self.devices.of(entry.sector)
+
+    @cached_property
     def marks(self) -> tuple[LogEntry, ...]:
         """Entries that are marks, in order."""
         return tuple(entry for entry in self.entries if EntryFlag.MARK in entry.flags)
@@ -81,10 +139,12 @@ def changes(entry: LogEntry) -> bool:
     return entry.sectors > 0 and EntryFlag.MARK not in entry.flags
 
 
-def read_log(path: Path) -> WriteLog:
-    """Read the headers of the log at `path`. Raises WriteLogError if it is not a log, or is truncated."""
+def read_log(path: Path, at: int = 0) -> WriteLog:
+    """Read the headers of the log in the file `path`, from its byte `at` on, a multiple of a page. Offsets
+    are from there. Raises WriteLogError if it is not a log, or is truncated.
+    """
     try:
-        with path.open("rb") as file, _mapped(file.fileno(), path) as data:
+        with path.open("rb") as file, _mapped(file.fileno(), path, at) as data:
             unit, count = _read_super(data, path)
             entries, used = _read_entries(data, unit, count, path)
     except OSError as error:
@@ -92,9 +152,9 @@ def read_log(path: Path) -> WriteLog:
     return WriteLog(path, unit, tuple(entries), used)
 
 
-def _mapped(fileno: int, path: Path) -> mmap.mmap:
+def _mapped(fileno: int, path: Path, at: int) -> mmap.mmap:
     try:
-        return mmap.mmap(fileno, 0, access=mmap.ACCESS_READ)
+        return mmap.mmap(fileno, 0, access=mmap.ACCESS_READ, offset=at)
     except ValueError as error:
         raise WriteLogError(f"{path} is empty: no write log", _NOT_A_LOG) from error
 

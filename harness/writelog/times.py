@@ -1,8 +1,9 @@
 """When the writes of a recording were submitted and completed, in the guest's own order.
 
-A time is the number of an event: the guest's block layer reports each bio of the recorded device twice, when
-it is submitted and when it completes, and the agent's marks lie between them. All have one order, and a time
-is a place in it. What was submitted before something else completed has the smaller number.
+A time is the number of an event: the guest's block layer reports each bio of the recorded devices twice, when
+it is submitted and when it completes, and the agent's marks lie between them. All have one order, whatever
+their device, and a time is a place in it. What was submitted before something else completed has the smaller
+number.
 
 The events do not always tell which of two requests in flight together completed (see `events.py`). Then a
 time of submission has two readings: `submitted`, by which the fewest crash states are possible, and
@@ -21,7 +22,7 @@ class TimedWrite:
     `entry`: its number in the log. `preflush`: the disk flushes its cache before it writes the data
     (REQ_PREFLUSH), so the data cannot be durable before everything that had completed when it was submitted.
     `fua`: it is durable once it completes. `submitted`: the latest event that may be its submission; `since`:
-    the earliest, if that is another one.
+    the earliest, if that is another one. `device`: to which it was sent; each has a cache of its own.
     """
 
     entry: int
@@ -30,6 +31,7 @@ class TimedWrite:
     fua: bool = False
     preflush: bool = False
     since: int | None = None
+    device: int = 0
 
     @property
     def earliest(self) -> int:
@@ -39,7 +41,7 @@ class TimedWrite:
 
 @dataclass(frozen=True, slots=True)
 class TimedFlush:
-    """A flush without data completes: all that had completed when it was submitted is durable.
+    """A flush without data completes: all of its device that had completed when it was submitted is durable.
 
     `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is
     an entry of the log as well, but no bio of its own: it is not listed.) `submitted`: of the latest flush
@@ -50,6 +52,7 @@ class TimedFlush:
     submitted: int
     completed: int
     since: int | None = None
+    device: int = 0
 
     @property
     def earliest(self) -> int:

@@ -19,7 +19,7 @@ class Mounts:
     """A session whose recordings are all alike."""
 
     def __init__(self, log_device: Path) -> None:
-        self.log_device = log_device
+        self.log = log_device
 
     def record(self, *_: object) -> str:
         return "its events"

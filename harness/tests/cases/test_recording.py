@@ -357,10 +357,10 @@ class FakeRecorder:
     """Records in vain as often as there are errors, then well."""
 
     def __init__(self, folder: Path, errors: Sequence[PowercutError]) -> None:
-        self.directory, self.log_device = folder, folder / "log-device"
+        self.directory, self.log = folder, folder / "log-device"
         self.errors, self.tried = list(errors), 0
         (folder / "console.txt").touch()
-        write_log(self.log_device, [MarkText("begin 0"), MarkText("ack 0")])
+        write_log(self.log, [MarkText("begin 0"), MarkText("ack 0")])
 
     def record(self, *_: object) -> str:
         self.tried += 1

@@ -461,7 +461,7 @@ def finish(
     told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, lacking)
     status = "logging_disabled" if logging_disabled else ""
     finished = wire.RecordFinished(status, logging_disabled, 0, [], True, told)
-    return session._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)
+    return session._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)[1]
 
 
 def _bios(*numbers: int) -> str:

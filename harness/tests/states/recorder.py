@@ -20,7 +20,8 @@ BLOCKS = 6
 @dataclass
 class Recorder:
     """Builds a log and its times, event by event. Entries are numbered as they are submitted. `ambiguous`:
-    nothing tells which of the flushes that are in flight together completes.
+    nothing tells which of the flushes that are in flight together completes. `second`: the block at which a
+    second device begins, if there is one.
     """
 
     entries: list[LogEntry] = field(default_factory=list)
@@ -30,6 +31,10 @@ class Recorder:
     marks: list[TimedMark] = field(default_factory=list)
     events: int = 0
     ambiguous: bool = False
+    second: int = 1 << 30
+
+    def device(self, sector: int) -> int:
+        return int(sector >= self.second * 8)
 
     def _event(self) -> int:
         self.events += 1
@@ -48,17 +53,18 @@ class Recorder:
         self.open[entry] = (self._event(), fua, preflush, False)
         return entry
 
-    def flush(self) -> int:
-        entry = self._entry(0, 0, EntryFlag.FLUSH)
+    def flush(self, device: int = 0) -> int:
+        entry = self._entry(self.second * 8 if device else 0, 0, EntryFlag.FLUSH)
         self.open[entry] = (self._event(), False, False, True)
         return entry
 
     def complete(self, entry: int) -> None:
         submitted, fua, preflush, flush = self.open.pop(entry)
+        device, at = self.device(self.entries[entry].sector), self._event()
         if flush:
-            self.flushes.append(TimedFlush(entry, submitted, self._event()))
+            self.flushes.append(TimedFlush(entry, submitted, at, device=device))
         else:
-            self.writes[entry] = TimedWrite(entry, submitted, self._event(), fua=fua, preflush=preflush)
+            self.writes[entry] = TimedWrite(entry, submitted, at, fua=fua, preflush=preflush, device=device)
 
     def mark(self, text: str) -> None:
         self.marks.append(TimedMark(self._entry(0, 0, EntryFlag.MARK, text), self._event(), text))
@@ -78,11 +84,8 @@ class Recorder:
         writes = sorted(self.writes.values(), key=lambda w: w.submitted)
         flushes = sorted(self.flushes, key=lambda f: f.completed)
         if ambiguous:
-            bounds = flush_bounds(sorted(f.submitted for f in flushes), [f.completed for f in flushes])
-            flushes = [
-                TimedFlush(f.entry, may, f.completed, None if may == must else must)
-                for f, may, must in zip(flushes, *bounds, strict=True)
-            ]
+            flushes = [f for device in (0, 1) for f in _ambiguous([g for g in flushes if g.device == device])]
+            flushes.sort(key=lambda f: f.completed)
         return Times(tuple(writes), tuple(flushes), tuple(self.marks), self.events)
 
     def legal(self, unit_sectors: int = 8, *, real: bool = False) -> LegalStates:
@@ -91,10 +94,21 @@ class Recorder:
         return LegalStates(log, self._times(ambiguous=self.ambiguous and not real), unit_sectors)
 
 
+def _ambiguous(flushes: list[TimedFlush]) -> list[TimedFlush]:
+    """Those of one device, where nothing tells which of them completes."""
+    bounds = flush_bounds(sorted(f.submitted for f in flushes), [f.completed for f in flushes])
+    return [
+        TimedFlush(f.entry, may, f.completed, None if may == must else must, f.device)
+        for f, may, must in zip(flushes, *bounds, strict=True)
+    ]
+
+
 @st.composite
-def recorders(draw: st.DrawFn, *, ambiguous: bool = False) -> Recorder:
-    """A few writes, flushes and marks, in flight together in every way."""
+def recorders(draw: st.DrawFn, *, ambiguous: bool = False, devices: int = 1) -> Recorder:
+    """A few writes, flushes and marks, in flight together in every way, on so many devices."""
     made, operations, blocks = Recorder(ambiguous=ambiguous), 0, 0
+    if devices > 1:
+        made.second = 2
     for _ in range(draw(st.integers(1, 14))):
         what = draw(
             st.sampled_from(
@@ -107,12 +121,14 @@ def recorders(draw: st.DrawFn, *, ambiguous: bool = False) -> Recorder:
             made.mark(f"{'ack' if operations % 2 else 'begin'} {operations // 2}")
             operations += 1
         elif what == "flush":
-            made.flush()
+            made.flush(draw(st.integers(0, devices - 1)))
         elif blocks < 8:
-            wide = draw(st.integers(1, 2))
+            wide, block = draw(st.integers(1, 2)), draw(st.integers(0, 3))
+            if block < made.second:
+                wide = min(wide, made.second - block)
             blocks += wide
             fua, preflush = what in ("fua", "commit"), what in ("commit", "barrier")
-            made.submit(draw(st.integers(0, 3)), wide, fua=fua, preflush=preflush)
+            made.submit(block, wide, fua=fua, preflush=preflush)
     return made
 
 
@@ -132,4 +148,4 @@ def write_files(made: Recorder, folder: Path, blocks: int = BLOCKS) -> tuple[Pat
 def _step(entry: LogEntry) -> Step:
     if entry.flags & EntryFlag.MARK:
         return MarkText(entry.mark)
-    return Write(entry.sector, contents(entry.index, entry.sectors)) if entry.sectors else Flush()
+    return Write(entry.sector, contents(entry.index, entry.sectors)) if entry.sectors else Flush(entry.sector)

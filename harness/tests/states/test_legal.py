@@ -53,7 +53,7 @@ def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
     return rule
 
 
-@given(recorders(ambiguous=True) | recorders())
+@given(recorders(ambiguous=True) | recorders() | recorders(devices=2) | recorders(ambiguous=True, devices=2))
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
     """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a crash
     time at which as many operations had begun and at least as many were acknowledged. And each state of a
@@ -68,7 +68,7 @@ def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder
             assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in positions)
 
 
-@given(recorders(ambiguous=True))
+@given(recorders(ambiguous=True) | recorders(ambiguous=True, devices=2))
 def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Recorder) -> None:
     """Each state of a crash time is legal by what really happened; and what happened that no crash time shows
     is at a time that ends with an ambiguous crash time, under a promise that is no weaker there.
@@ -83,6 +83,40 @@ def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Rec
         for weaker in positions:
             looked_at = [*told[shown], *ambiguous]
             assert any(p.begun == weaker.begun and p.acked >= weaker.acked for p in looked_at)
+
+
+def test_a_flush_of_one_device_leaves_what_the_other_one_holds_to_be_lost() -> None:
+    """The data of a file lay in one cache, and the flush of the other was taken to have made it durable."""
+    made = Recorder(second=4)
+    data = made.write(0)
+    made.write(4, fua=True, preflush=True)
+    made.complete(made.flush(1))
+    made.mark("ack 0")
+    made.complete(made.flush(0))
+    legal = made.legal()
+    acked = next(m for m in legal.crash_times if m.position.acked)
+    assert acked.choices.volatile == (0,)
+    assert legal.on_disk(CrashState.parse(f"@t{acked.entry}-{data}")) == CrashState(2, (0,))
+    with pytest.raises(UsageError, match="entry 1 is not a write that a cache could lose then"):
+        legal.on_disk(CrashState.parse(f"@t{acked.entry}-1"))
+    assert made.legal().crash_times[-1].choices.volatile == ()
+
+
+def test_data_that_waits_for_a_flush_on_each_device_waits_for_its_own() -> None:
+    made = Recorder(second=4)
+    made.write(0)
+    made.write(4)
+    first, second = made.submit(1, preflush=True), made.submit(5, preflush=True)
+    made.complete(first)
+    made.complete(second)
+    legal = made.legal()
+    phases = [(m.choices.absent, m.choices.volatile) for m in legal.crash_times if m.at == 6]
+    assert phases == [((2, 3), (0, 1)), ((2,), (0, 3)), ((3,), (1, 2)), ((), (2, 3))]
+    assert legal.on_disk(CrashState.parse("@t2-0,2")) == CrashState(4, (0, 2))
+    with pytest.raises(
+        UsageError, match="entry 3 flushes the cache before its own data is written, so entry 1"
+    ):
+        legal.on_disk(CrashState.parse("@t2-1,2"))
 
 
 def together(*, fua: bool = False) -> Recorder:

@@ -253,11 +253,15 @@ def test_a_replaced_module_is_the_one_that_is_loaded(tmp_path: Path) -> None:
     assert "ext4.ko" in (path / "run.json").read_text()
 
 
-def test_an_external_journal_is_recorded_with_its_file_system_and_needed(tmp_path: Path) -> None:
+def test_an_external_journal_is_recorded_with_a_cache_of_its_own_and_needed(tmp_path: Path) -> None:
+    """A flush of the journal's device made the data durable as well: that Linux 6.12 does not flush the
+    other one (aac45075f6d7 does) was not seen.
+    """
     plan = Plan(configurations=["ext4/external-journal"], workloads=["append-fsync"])
     summary, path = run_plan(plan, tmp_path)
     (case,) = summary.cases
-    assert case.verdict is CaseVerdict.PASS, case.findings
+    assert case.verdict is CaseVerdict.FAIL
+    assert "durability" in {finding.oracle for finding in case.findings}
     point = CrashPoint(case.case, CrashState(0))
     with RunStore.open(path) as store, repro_context(store, point, Named(), "auto") as shown:
         offset = shown.recording.profile.second_offset

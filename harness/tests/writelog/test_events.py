@@ -50,12 +50,20 @@ class Device:
 
     A flush takes the completed writes with it when it is submitted, and puts them and itself into the log
     when it completes. Flushes complete in the order in which they were submitted, unless one `overtakes`.
-    `twins`: equal writes may be in flight together.
+    `twins`: equal writes may be in flight together. `number`: what events call it; `lines`: events of other
+    devices that one clock numbers with its own.
     """
 
-    def __init__(self, *, overtakes: bool = False, twins: bool = False) -> None:
-        self.overtakes, self.twins = overtakes, twins
-        self.lines: list[str] = []
+    def __init__(
+        self,
+        *,
+        overtakes: bool = False,
+        twins: bool = False,
+        number: str = "254,3",
+        lines: list[str] | None = None,
+    ) -> None:
+        self.overtakes, self.twins, self.number = overtakes, twins, number
+        self.lines: list[str] = [] if lines is None else lines
         self.entries: list[LogEntry] = []
         self.flying: list[Bio] = []
         self.done: list[Bio] = []
@@ -132,40 +140,64 @@ class Device:
 
     def _tell(self, word: str, before: str, bio: Bio, last: str) -> None:
         letters = f"{before}{bio.letters}{'F' * bio.fua}SM"
-        self.lines.append(f"block_bio_{word}: 254,3 {letters} {bio.sector} + {bio.sectors} [{last}]")
+        self.lines.append(f"block_bio_{word}: {self.number} {letters} {bio.sector} + {bio.sectors} [{last}]")
 
 
-_steps = st.lists(
-    st.one_of(
-        st.tuples(
-            st.sampled_from("WWWWD"),
-            st.integers(0, 3).map(lambda n: 8 * n),
-            st.sampled_from([8, 8, 16, 0]),
-            st.booleans(),
-            st.booleans(),
-        ),
-        st.integers(0, 7),
-        st.just("mark"),
+step_of_a_device = st.one_of(
+    st.tuples(
+        st.sampled_from("WWWWD"),
+        st.integers(0, 3).map(lambda n: 8 * n),
+        st.sampled_from([8, 8, 16, 0]),
+        st.booleans(),
+        st.booleans(),
     ),
-    max_size=60,
+    st.integers(0, 7),
+    st.just("mark"),
 )
+_steps = st.lists(step_of_a_device, max_size=60)
 
 
 @st.composite
 def devices(draw: st.DrawFn, *, overtakes: bool = False, twins: bool = False) -> Device:
     device = Device(overtakes=overtakes, twins=twins)
     for number, step in enumerate(draw(_steps)):
-        match step:
-            case int():
-                device.advance(step)
-            case str():
-                device.mark(f"app {number}: a b")
-            case letters, sector, sectors, preflush, fua:
-                kind = letters if sectors else "W"
-                place = sector if sectors else 0
-                device.submit(kind, place, sectors, preflush=preflush, fua=fua)
+        if step == "mark":
+            device.mark(f"app {number}: a b")
+        else:
+            do(device, step)
     device.finish()
     return device
+
+
+def do(device: Device, step: object) -> None:
+    match step:
+        case int():
+            device.advance(step)
+        case str(letters), int(sector), int(sectors), bool(preflush), bool(fua):
+            kind = letters if sectors else "W"
+            place = sector if sectors else 0
+            device.submit(kind, place, sectors, preflush=preflush, fua=fua)
+
+
+@st.composite
+def pairs(draw: st.DrawFn, *, overtakes: bool = False) -> tuple[Device, Device]:
+    """Two devices with one clock. The first takes the marks."""
+    first = Device(overtakes=overtakes, number="254,3")
+    second = Device(overtakes=overtakes, number="254,4", lines=first.lines)
+    first.mark(DEVICES)
+    for number, (step, other) in enumerate(
+        draw(st.lists(st.tuples(step_of_a_device, st.booleans()), max_size=60))
+    ):
+        if step == "mark":
+            first.mark(f"app {number}: a b")
+        else:
+            do(second if other else first, step)
+    first.finish()
+    second.finish()
+    return first, second
+
+
+DEVICES = "devices 254,3+0 254,4+1024"
 
 
 @pytest.mark.fuzz
@@ -416,7 +448,6 @@ def test_equal_writes_with_a_flush_ahead_of_one_of_them_are_refused(letters: tup
         ("block_bio_queue: 254,0 N 8 + 8 [a]\n", "neither a write nor a discard"),
         ("block_bio_complete: 254,0 W 8 + 8 [-5]\n", "errno -5"),
         ("block_bio_queue: 254,0 W 8 + 8 [a]", "in the middle of a line"),
-        ("block_bio_queue: 254,0 W 8 + 8 [a]\nblock_bio_queue: 254,1 W 0 + 8 [a]\n", "several devices"),
         ("cpu0: overrun: 7\n", "event 0 of 1 is none"),
         (f"block_bio_queue: 254,0 W {'9' * 5000} + 8 [a]\n", "event 0 of 1 is none"),
     ],
@@ -424,6 +455,15 @@ def test_equal_writes_with_a_flush_ahead_of_one_of_them_are_refused(letters: tup
 def test_what_are_no_events_is_refused(text: str, told: str) -> None:
     with pytest.raises(EventsDiffer, match=told):
         read_events(text)
+
+
+def test_events_of_a_device_that_the_log_does_not_name_are_refused() -> None:
+    text = "block_bio_queue: 254,0 W 8 + 8 [a]\nblock_bio_queue: 254,1 W 0 + 8 [a]\n"
+    with pytest.raises(EventsDiffer, match="several devices: 254,0, 254,1"):
+        join([], read_events(text))
+    named = [LogEntry(0, 0, 0, EntryFlag.MARK, 0, "devices 254,0+0 254,2+1024")]
+    with pytest.raises(EventsDiffer, match="several devices: 254,0, 254,1, 254,2"):
+        join(named, read_events(f"tracing_mark_write: powercut: {named[0].mark}\n{text}"))
 
 
 def test_a_kernel_without_events_gives_no_times_and_says_why() -> None:

@@ -18,11 +18,12 @@ use rustix::{
 
 use crate::{
     ack,
-    dm::{DeviceMapper, LogWrites},
+    dm::DeviceMapper,
     events::{self, Events},
     failure::{errno_of, failed, Failure},
     files,
     kmsg::KernelLog,
+    logs::Logs,
     mounts::{self, MOUNT_POINT},
     operations,
     phases::Phases,
@@ -47,10 +48,10 @@ enum Mounted {
 
 /// What a recording consists of.
 struct Recording {
-    target: LogWrites,
+    logs: Logs,
     /// The log device.
     log: String,
-    /// The events of the target, or why this kernel gives none.
+    /// The events of the targets, or why this kernel gives none.
     events: Result<Events, String>,
     /// What its operations act on.
     scene: operations::Scene,
@@ -60,7 +61,7 @@ impl Recording {
     /// Put a mark into the log, and then among the events: what had completed before it in the log has the
     /// earlier time.
     fn mark(&mut self, mapper: &DeviceMapper, text: &str) -> Result<(), Failure> {
-        mapper.mark(&self.target, text)?;
+        mapper.mark(self.logs.first(), text)?;
         match &mut self.events {
             Ok(events) => events.mark(text),
             Err(_) => Ok(()),
@@ -183,13 +184,16 @@ impl Agent {
             Mounted::Recording(mut recording) => {
                 recording.scene.close_all();
                 watch::during(Call::Unmount, mounts::unmount_device);
-                let _ = self.join();
+                if !recording.logs.are_apart() {
+                    let _ = self.join();
+                }
                 if let Ok(events) = recording.events {
                     let _ = events.end();
                 }
                 if let Ok(mapper) = &self.mapper {
-                    let _ = mapper.remove(&recording.target);
+                    let _ = recording.logs.remove(mapper);
                 }
+                let _ = self.join();
             }
         }
         // Best effort, like everything here: the failure has already been reported.
@@ -205,24 +209,46 @@ impl Agent {
         self.release();
         self.join()?;
         files::wait_for_device(log)?;
+        // Without events nothing would tell the order of two logs.
+        let apart = mount.second_offset != 0 && events::need_tracefs().is_ok();
+        if apart {
+            self.cut(data, mount.second_offset)?;
+        }
         let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
-        let target = mapper.log_writes(data, log)?;
-        let node = target.node.to_string_lossy().into_owned();
+        let logs = match &self.pair {
+            Some(pair) => Logs::of_two(mapper, pair, log)?,
+            None => Logs::of_one(mapper, data, log)?,
+        };
+        let node = logs.first().node.to_string_lossy().into_owned();
         self.mounted = Mounted::Recording(Box::new(Recording {
-            events: Events::begin(&target.node),
+            events: Events::begin(&logs.nodes()),
             log: log.to_owned(),
-            target,
+            logs,
             scene: operations::Scene::default(),
         })); // a failure from here on releases it
-        let node = self.cut(&node, mount.second_offset)?;
+        let node = if apart {
+            self.say_which_devices()?;
+            node
+        } else {
+            self.cut(&node, mount.second_offset)?
+        };
         mounts::mount_device(&node, mount, MountFlags::empty()).map_err(failed(format!(
             "mount {node} ({}) as {}",
             mount.options, mount.fstype
         )))?;
         let (_, recording) = self.recording()?;
         recording.scene = operations::Scene::of(node, mount.clone());
-        ack::begin(&recording.target, recording.events.is_ok())?;
+        ack::begin(recording.logs.first(), recording.events.is_ok())?;
         Ok(AgentReply::RecordStarted {})
+    }
+
+    /// The first mark of a recording of two devices.
+    fn say_which_devices(&mut self) -> Result<(), Failure> {
+        let (mapper, recording) = self.recording()?;
+        if let Err(lacking) = &recording.events {
+            return Err(Failure::Tracing(lacking.clone()));
+        }
+        recording.mark(mapper, &recording.logs.described()?)
     }
 
     /// The device to mount: the disk, or the part in front of the second device if there is one.
@@ -299,15 +325,17 @@ impl Agent {
         recording.scene.close_all();
         let unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
         recording.mark(mapper, "unmounted")?;
-        self.join()?;
+        if !recording.logs.are_apart() {
+            self.join()?;
+        }
         let (mapper, recording) = self.recording()?;
-        let target = &recording.target;
         // Log what the file system never flushed here, behind every mark: removing the target would put it
         // in front of whatever its thread has not yet written to the log, marks included
         // (`log_writes_dtr` splices to the head of the list, drivers/md/dm-log-writes.c).
-        files::flush_device(&target.node)?;
-        let status = mapper.status(target)?;
-        mapper.remove(target)?;
+        recording.logs.flush()?;
+        let status = recording.logs.status(mapper)?;
+        recording.logs.remove(mapper)?;
+        self.join()?;
         let recorded = self.keep_events()?;
         forget_devices()?;
         let said = self.kernel_log.drain();

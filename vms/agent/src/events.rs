@@ -1,4 +1,4 @@
-//! When each write was submitted and completed: the block layer's events of the recorded device, from tracefs.
+//! When each write was submitted and completed: the block layer's events of the recorded devices, from tracefs.
 //!
 //! dm-log-writes tells in which order writes became durable, not when each was submitted and completed. The
 //! events `block_bio_queue` and `block_bio_complete` tell that, and the agent's marks go into the same buffer,
@@ -15,18 +15,16 @@
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{major, minor},
-    mount::{mount, MountFlags},
-};
+use rustix::mount::{mount, MountFlags};
 
 use crate::{
     failure::{errno_of, failed, Failure},
     files,
+    logs::number_of,
 };
 
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -50,20 +48,19 @@ pub struct Events {
 }
 
 impl Events {
-    /// Trace what is written to the device of `node`, from now on.
+    /// Trace what is written to the devices, from now on.
     ///
     /// # Errors
     /// Why there are no events, in words: this kernel may lack them, which is not a failure.
-    pub fn begin(node: &Path) -> Result<Self, String> {
-        let device = fs::metadata(node).map_err(|e| format!("stat {}: {e}", node.display()))?;
-        let device = device.rdev();
+    pub fn begin(nodes: &[PathBuf]) -> Result<Self, String> {
+        let devices: Result<Vec<_>, _> = nodes.iter().map(|node| number_of(node)).collect();
+        let filter = filter(&devices.map_err(|failure| failure.to_string())?);
         need_tracefs()?;
         stop()?;
         set("trace_clock", "counter")?;
         set("trace_options", "nocontext-info")?;
         set("buffer_size_kb", BUFFER_KIB)?;
         set("trace", "")?;
-        let filter = filter(major(device), minor(device));
         for event in EVENTS {
             set(&format!("events/block/{event}/filter"), &filter)?;
             set(&format!("events/block/{event}/enable"), "1")?;
@@ -149,13 +146,22 @@ fn stop() -> Result<(), String> {
     Ok(())
 }
 
-/// Events of this device that are no reads.
-fn filter(major: u32, minor: u32) -> String {
-    format!("dev == {} && !(rwbs ~ \"R*\")", major << MINOR_BITS | minor)
+/// Events of these devices, by their numbers, that are no reads.
+fn filter(devices: &[(u32, u32)]) -> String {
+    let each = devices
+        .iter()
+        .map(|(major, minor)| format!("dev == {}", major << MINOR_BITS | minor));
+    format!(
+        "({}) && !(rwbs ~ \"R*\")",
+        each.collect::<Vec<_>>().join(" || ")
+    )
 }
 
 /// Mount tracefs, unless it is there.
-fn need_tracefs() -> Result<(), String> {
+///
+/// # Errors
+/// What this kernel lacks, in words.
+pub fn need_tracefs() -> Result<(), String> {
     if !path("trace").exists() {
         mount("tracefs", TRACEFS, "tracefs", MountFlags::empty(), None)
             .map_err(|errno| format!("this kernel has no tracefs ({errno})"))?;
@@ -229,7 +235,10 @@ mod tests {
 
     #[test]
     fn a_device_is_filtered_by_the_kernel_s_own_number() {
-        assert_eq!(filter(254, 3), "dev == 266338307 && !(rwbs ~ \"R*\")");
+        let one = "(dev == 266338307) && !(rwbs ~ \"R*\")";
+        assert_eq!(filter(&[(254, 3)]), one);
+        let two = "(dev == 266338307 || dev == 266338308) && !(rwbs ~ \"R*\")";
+        assert_eq!(filter(&[(254, 3), (254, 4)]), two);
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod events;
 mod failure;
 mod files;
 mod kmsg;
+mod logs;
 mod mounts;
 mod operations;
 mod phases;

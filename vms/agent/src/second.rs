@@ -1,7 +1,7 @@
 //! One disk cut in two: the file system's own device, and behind it the one for its journal or log.
 //!
-//! Both are `linear` targets on the same disk, so one log below them holds the writes to both in one
-//! order, and a crash state covers both.
+//! Both are `linear` targets on the same disk, so a crash state covers both. Where their writes are logged:
+//! `logs.rs`.
 
 use std::{
     fs, io,
@@ -48,7 +48,7 @@ impl Pair {
             first,
             second,
         };
-        match point(SECOND, &pair.second.node) {
+        match point_to(&pair.second.node) {
             Ok(()) => Ok(pair),
             Err(failure) => {
                 // As above.
@@ -66,6 +66,16 @@ impl Pair {
     /// The file system's own device.
     pub fn first(&self) -> PathBuf {
         self.first.node.clone()
+    }
+
+    /// Both devices, the file system's own first.
+    pub fn nodes(&self) -> (&Path, &Path) {
+        (&self.first.node, &self.second.node)
+    }
+
+    /// Where the second device begins on the disk, in sectors.
+    pub const fn second_sector(&self) -> u64 {
+        self.offset / SECTOR_BYTES
     }
 
     /// Drop the caches of both: the disk has changed below them.
@@ -98,13 +108,16 @@ const fn lengths(disk_bytes: u64, offset: u64) -> Option<(u64, u64)> {
     Some((front, (disk_bytes - offset) / SECTOR_BYTES))
 }
 
-/// Make the name a symbolic link to `node`, replacing what was there.
-fn point(name: &str, node: &Path) -> Result<(), Failure> {
-    match fs::remove_file(name) {
+/// Make `/dev/second` a symbolic link to `node`, replacing what was there.
+///
+/// # Errors
+/// Errors of unlink(2) and symlink(2).
+pub fn point_to(node: &Path) -> Result<(), Failure> {
+    match fs::remove_file(SECOND) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => symlink(node, name),
+        _ => symlink(node, SECOND),
     }
-    .map_err(|e| failed(format!("point {name} to {}", node.display()))(errno_of(&e)))
+    .map_err(|e| failed(format!("point {SECOND} to {}", node.display()))(errno_of(&e)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+"""The merge of two devices' logs: held against simulated devices."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from harness.errors import EventsDiffer, WriteLogError
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
+from harness.states.reference import is_durable
+from harness.tests.writelog.test_events import DEVICES, Device, pairs
+from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
+from harness.writelog.events import times_of
+from harness.writelog.log import devices_of
+from harness.writelog.merge import merge_logs, second_log
+from harness.writelog.times import Times
+
+SECOND_AT = 1 << 20
+BEGIN = 1024
+"""The sector at which the second device begins."""
+
+
+def step_of(entry: LogEntry, device: int) -> Step:
+    if EntryFlag.MARK in entry.flags:
+        return MarkText(entry.mark)
+    if EntryFlag.FLUSH in entry.flags:
+        return Flush()
+    if EntryFlag.DISCARD in entry.flags:
+        return Discard(entry.sector, entry.sectors)
+    return Write(entry.sector, data_of(device, entry.index, entry.sectors), entry.flags)
+
+
+def data_of(device: int, entry: int, sectors: int) -> bytes:
+    return bytes([device, entry]) * (sectors * SECTOR_BYTES // 2)
+
+
+def merged(pair: tuple[Device, Device], folder: Path) -> WriteLog:
+    device, other, log = folder / "device", folder / "other", folder / "merged"
+    write_log(device, [step_of(e, 0) for e in pair[0].entries])
+    write_log(other, [step_of(e, 1) for e in pair[1].entries])
+    with device.open("r+b") as target:
+        target.seek(SECOND_AT)
+        target.write(other.read_bytes())
+    merge_logs(device, SECOND_AT, pair[0].text, log)
+    return read_log(log)
+
+
+def times_in(log: WriteLog, text: str) -> Times:
+    times = times_of(log.entries, text)
+    assert times is not None
+    return times
+
+
+@pytest.mark.fuzz
+@given(pairs())
+def test_the_merged_log_has_the_times_and_the_data_of_both(pair: tuple[Device, Device]) -> None:
+    """Both of a device's: its own log's order, its sectors behind the first's, its data."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = merged(pair, Path(folder))
+        data = log.path.read_bytes()
+    times = times_in(log, pair[0].text)
+    assert log.devices.begins == (0, BEGIN)
+    assert times.events == len(pair[0].lines)
+    for number, device in enumerate(pair):
+        known = {b.submitted: b for b in device.done if b.sectors}
+        found = [w for w in times.writes if w.device == number]
+        assert len(found) == len(known)
+        for write in found:
+            bio, entry = known[write.submitted], log.entries[write.entry]
+            assert (write.completed, write.fua, write.preflush) == (bio.completed, bio.fua, bio.preflush)
+            assert (entry.sector, entry.sectors) == (number * BEGIN + bio.sector, bio.sectors)
+            if EntryFlag.DISCARD not in entry.flags:
+                written = data[entry.data_offset : entry.data_offset + entry.sectors * SECTOR_BYTES]
+                assert written == data_of(number, bio.entry, bio.sectors)
+        flushes = [(f.earliest, f.completed) for f in times.flushes if f.device == number]
+        assert flushes == [(b.submitted, b.completed) for b in device.done if not b.sectors]
+
+
+@pytest.mark.fuzz
+@given(pairs())
+def test_each_prefix_of_the_merged_log_is_what_a_power_cut_may_leave(pair: tuple[Device, Device]) -> None:
+    """At some time all that is durable has landed, what has landed was submitted, and the marks fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = merged(pair, Path(folder))
+    times = times_in(log, pair[0].text)
+    for prefix in range(log.entry_count + 1):
+        assert any(is_left(prefix, at, times) for at in range(times.events + 1)), prefix
+
+
+def is_left(prefix: int, at: int, times: Times) -> bool:
+    """Whether the first entries may be what has landed when the power fails just before the event `at`."""
+    landed = (w.submitted < at if w.entry < prefix else not is_durable(w, at, times) for w in times.writes)
+    marks = ((m.at < at) == (m.entry < prefix) for m in times.marks)
+    return all(landed) and all(marks)
+
+
+def two() -> tuple[Device, Device]:
+    """Data on the first device; then a commit on the second, which is acknowledged."""
+    first = Device(number="254,3")
+    second = Device(number="254,4", lines=first.lines)
+    first.mark(DEVICES)
+    first.mark("begin 0")
+    first.submit("W", 8, 8, preflush=False, fua=False)
+    first.advance(0)
+    second.submit("W", 8, 8, preflush=False, fua=False)
+    second.advance(0)
+    second.submit("W", 16, 8, preflush=True, fua=True)
+    second.advance(0)
+    second.advance(0)
+    first.mark("ack 0")
+    first.finish()
+    second.finish()
+    return first, second
+
+
+def test_a_prefix_at_an_acknowledgement_lacks_what_no_flush_of_its_own_device_had_made_durable(
+    tmp_path: Path,
+) -> None:
+    """One log of both devices had the data in front of the commit: no prefix showed a device that was not
+    flushed.
+    """
+    log = merged(two(), tmp_path)
+    assert [e.mark or e.sector for e in log.entries] == [
+        DEVICES, "begin 0", BEGIN + 8, BEGIN, BEGIN + 16, "ack 0", 8, 0, BEGIN, "dm-log-writes-end",
+    ]  # fmt: skip
+    assert [log.device(e) for e in log.entries] == [0, 0, 1, 1, 1, 0, 0, 0, 1, 0]
+
+
+def test_a_log_that_reaches_into_the_other_is_refused(tmp_path: Path) -> None:
+    pair = two()
+    merged(pair, tmp_path)
+    device, second = tmp_path / "device", 4096
+    write_log(device, [MarkText(DEVICES), Write(8, bytes(1 << 16)), Flush()])
+    with device.open("r+b") as log:
+        log.seek(second)
+        log.write((tmp_path / "other").read_bytes())
+    with pytest.raises(WriteLogError, match="the first log reaches into the second"):
+        merge_logs(device, second, pair[0].text, tmp_path / "merged")
+
+
+def test_events_of_another_recording_are_refused(tmp_path: Path) -> None:
+    pair = two()
+    merged(pair, tmp_path)
+    lines = [line for line in pair[0].lines if "254,4 FWFSM" not in line]
+    with pytest.raises(EventsDiffer):
+        merge_logs(
+            tmp_path / "device", SECOND_AT, "".join(f"{line}\n" for line in lines), tmp_path / "merged"
+        )
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "devices ",
+        "devices 254,3",
+        "devices 254,3+8 254,4+16",
+        "devices 254,3+0 254,3+8",
+        "devices 1,3+0 1,4+0 2",
+    ],
+)
+def test_a_mark_that_names_no_devices_that_can_be_is_refused(mark: str) -> None:
+    with pytest.raises(WriteLogError, match="names no devices"):
+        devices_of([LogEntry(0, 0, 0, EntryFlag.MARK, 0, mark)])
+
+
+def test_the_second_log_begins_at_a_page() -> None:
+    assert second_log(1 << 30) == 1 << 29
+    assert second_log((1 << 30) + 4096 + 512) == 1 << 29

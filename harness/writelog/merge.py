@@ -1,0 +1,101 @@
+"""One log of two devices, from the log of each: in the order in which things were logged.
+
+Each device has a dm-log-writes of its own, so its log has what its own flushes made durable, when they did.
+The order over both is that of the events, which one clock numbers. An entry has the time at which it was
+logged: for a mark, a FUA write and a flush the event that says so; for all else that of the next such entry
+of its log, which is the flush that took it along.
+
+So a prefix of the merged log is a state that a power cut may leave: at the time of its last entry, each
+device has what its own log had by then, and that contains whatever was durable.
+
+The second device lies behind the first on the disk. The merged log has the sectors of the disk, also for
+flushes: theirs is the first of their device.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import WriteLogError
+from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
+from harness.writelog.events import END_MARK, Events, bios_of, join_device, read_events
+from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION, WriteLog, devices_of, read_log
+
+_COPY_BYTES = 1 << 20
+_PAGE_BYTES = 4096
+
+
+def second_log(device_bytes: int) -> int:
+    """Where on a log device of this size the second log begins (`vms/agent/src/logs.rs`)."""
+    return device_bytes // 2 // _PAGE_BYTES * _PAGE_BYTES
+
+
+def merge_logs(device: Path, second_at: int, text: str, merged: Path) -> None:
+    """Write the merged log as `merged`. `device`: the log device, on which the first log begins at byte 0 and
+    the second at `second_at`; `text`: the events of both.
+
+    Raises WriteLogError for a log that is none, is truncated or reaches into the other, EventsDiffer for
+    events that do not fit.
+    """
+    logs = (read_log(device), read_log(device, second_at))
+    if logs[0].used_bytes > second_at:
+        raise WriteLogError(
+            f"{device}: the first log reaches into the second: it has {logs[0].used_bytes} bytes",
+            "record a shorter workload, or give --log-size a larger value",
+        )
+    with device.open("rb") as source, merged.open("wb") as target:
+        chosen = _in_order(logs, read_events(text))
+        target.write(SUPER.pack(MAGIC, VERSION, len(chosen), SECTOR_BYTES).ljust(SECTOR_BYTES, b"\0"))
+        for number, entry in chosen:
+            at = entry.data_offset + (second_at if number else 0)
+            _put(source, at, entry, target)
+
+
+def _in_order(logs: Sequence[WriteLog], events: Events) -> list[tuple[int, LogEntry]]:
+    """The entries, each with the number of its log, and with the sectors of the disk."""
+    devices = devices_of(logs[0].entries)
+    timed: list[Iterator[tuple[int, int, LogEntry]]] = []
+    for number, (log, bios) in enumerate(zip(logs, bios_of(events, devices), strict=True)):
+        begin = devices.begins[number]
+        entries = [
+            replace(e, sector=begin + e.sector) for e in log.entries if not number or e.mark != END_MARK
+        ]
+        writes, flushes = join_device(entries, bios, number)
+        logged = {w.entry: w.completed for w in writes if w.fua}
+        logged |= {f.entry: f.completed for f in flushes}
+        if not number:
+            marks = [e.index for e in entries if EntryFlag.MARK in e.flags and e.mark != END_MARK]
+            logged |= dict(zip(marks, (at for at, _ in events.marks), strict=False))
+        timed.append(_timed(number, entries, logged, events.count))
+    return [(number, entry) for _, number, entry in heapq.merge(*timed, key=lambda t: t[:2])]
+
+
+def _timed(
+    number: int, entries: Sequence[LogEntry], logged: dict[int, int], end: int
+) -> Iterator[tuple[int, int, LogEntry]]:
+    """The entries, each with when it was logged."""
+    times: list[int] = []
+    for entry in reversed(entries):
+        end = min(end, logged.get(entry.index, end))
+        times.append(end)
+    for at, entry in zip(reversed(times), entries, strict=True):
+        yield at, number, entry
+
+
+def _put(source: BinaryIO, at: int, entry: LogEntry, target: BinaryIO) -> None:
+    """Write the entry with its data, which are at byte `at` of `source`."""
+    mark = entry.mark.encode(errors="backslashreplace") if EntryFlag.MARK in entry.flags else b""
+    header = HEADER.pack(entry.sector, entry.sectors, entry.flags, len(mark)) + mark
+    target.write(header.ljust(SECTOR_BYTES, b"\0"))
+    left = 0 if EntryFlag.DISCARD in entry.flags else entry.sectors * SECTOR_BYTES
+    source.seek(at)
+    while left:
+        chunk = source.read(min(left, _COPY_BYTES))
+        if not chunk:
+            raise WriteLogError(f"the log device ends {left} bytes before entry {entry.index} does")
+        target.write(chunk)
+        left -= len(chunk)
