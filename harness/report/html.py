@@ -17,6 +17,7 @@ from harness.report.lines import reproduce
 from harness.report.pages import template
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
+from harness.report.trend import Past, trends
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
@@ -56,6 +57,7 @@ class CaseView:
     unknown: Sequence[tuple[str, str, str]]  # states, reason, reproduce
     how: Sequence[tuple[str, str]]  # states, how their verdict was reached
     pace: str
+    trend: Sequence[Past] = ()
 
     @property
     def urgent(self) -> bool:
@@ -121,7 +123,11 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         seconds=words.seconds,
         pieces=words.pieces,
     )
-    cases = [_case(store, record, c, source) for record, c in zip(store.cases(), summary.cases, strict=True)]
+    before = trends(store.path, summary.info.started, [c.case for c in summary.cases])
+    cases = [
+        replace(_case(store, record, c, source), trend=before.get(c.case, ()))
+        for record, c in zip(store.cases(), summary.cases, strict=True)
+    ]
     return page.render(
         summary=summary,
         info=summary.info,
