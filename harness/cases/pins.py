@@ -28,7 +28,18 @@ from harness.store import RunStore
 
 SHOWN_DIGITS = 12
 _PACKAGE = Path(__file__).resolve().parent.parent
-_NOT_JUDGING = ("tests", "bench", "cli", "faults", "measure", "releases", "report", "revisit", "tracing")
+_NOT_JUDGING = (
+    "tests",
+    "bench",
+    "cli",
+    "faults",
+    "measure",
+    "releases",
+    "report",
+    "revisit",
+    "series",
+    "tracing",
+)
 """Rooms of the package that no verdict depends on."""
 
 

@@ -23,19 +23,20 @@ from harness.cli.options import (
     own_workloads_option,
     source_option,
 )
+from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
-from harness.host.progress import progress_for
 from harness.plan import Plan
-from harness.releases.page import strip_of, study_text, write_reports
+from harness.releases.page import strip_of
 from harness.releases.results import Study, StudyPlan
-from harness.releases.study import carry_out, create, every_kernel, load_plan
+from harness.releases.study import StudySeries, create, every_kernel, load_plan
 from harness.report import write_reports as write_run_reports
 from harness.report.lines import resume_study
 from harness.report.strip import write_strip
 from harness.report.words import shown_path
 from harness.revisit.shrink import finding_to_shrink
+from harness.series.journal import End
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RUN
@@ -178,22 +179,24 @@ def matrix_command(**given: Any) -> ExitCode:
     )
     select_profiles(plan.configurations)
     select_workloads(plan.workloads)
-    study = StudyPlan(title="Consistency across releases", kernels=_kernels(given), plan=plan, argv=plan.argv)
-    return _carry_out(study, create(study, given["out"], "matrix"), given["expect"])
+    study = StudyPlan(
+        title="Consistency across releases",
+        kernels=_kernels(given),
+        plan=plan,
+        expectations=tuple(e for file in given["expect"] for e in read_expectations(file)),
+        argv=plan.argv,
+    )
+    return _carry_out(study, create(study, given["out"], "matrix"))
 
 
 def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
-    expectations = [e for file in expect for e in read_expectations(file)]
-    console.say(f"{shown_path(path)}: {len(plan.kernels)} kernels, one after another")
-    with progress_for(console) as progress:
-        study = carry_out(plan, path, expectations, progress, lambda s: write_reports(path, s))
-    console.print(study_text(study), highlight=False, markup=False)
-    _add_strip(study)
-    if study.interrupted:
-        console.say(f"interrupted; continue with: {_again(plan, path)}")
+    known = tuple(e for file in expect for e in read_expectations(file))
+    series = StudySeries(msgspec.structs.replace(plan, expectations=known or plan.expectations), path)
+    end = run_series(series, f"{len(plan.kernels)} kernels, one after another", _again(plan, path))
+    _add_strip(series.study)
+    if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    console.say(f"report: {shown_path(path / 'report.html')}")
-    return ExitCode.CONSISTENT if study.decided else ExitCode.UNDECIDED
+    return ExitCode.CONSISTENT if series.study.decided else ExitCode.UNDECIDED
 
 
 def _again(plan: StudyPlan, path: Path) -> str:

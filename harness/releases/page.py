@@ -1,37 +1,43 @@
-"""A study for people: text for the terminal, and one page."""
+"""A study as a page."""
 
 from __future__ import annotations
 
 import enum
 import shlex
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
-from harness.host.files import write_atomically
+import msgspec
+
 from harness.model import CaseId
-from harness.releases.results import Answer, OnKernel, Seen, Study, story
+from harness.plan import LEGAL
+from harness.releases.results import SCHEMA, Answer, OnKernel, Study, story
 from harness.report.lines import full
-from harness.report.pages import template
+from harness.report.page import Cell, Finding, Line, Page, Section, Table
 from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, enumerated, number, plural
 from harness.summary import CaseVerdict
 
 NOT_YET = "not yet"
 _FOLDED = 12  # more cases than this are one line until it is opened
+_NAMED = 12
+"""Cases that are named of those without an answer."""
+_OF_THE_JOURNAL = frozenset({"type", "item", "at", "key"})
 
 
 def headline(study: Study) -> str:
     """What a study came to, in one line: of one case its story, of several how many broke where."""
     cases = study.cases
     if len(cases) == 1:
-        return f"{cases[0]}: {story(study.kernels, cases[0], study.plan.oracle)}"
+        told = story(study.kernels, cases[0], study.plan.oracle)
+        return told if str(cases[0]) in study.plan.title else f"{cases[0]}: {told}"
     kernels = [k for k in study.kernels if k.answers]
     count = Counter(_kind(study, case) for case in cases)
     open_ = sum(any(_decided(k.answer(c)) is None for k in kernels) for c in cases) - count[_Kind.OPEN]
     parts = [f"{number(count[kind])} {_words(kind, len(kernels))}" for kind in _Kind if count[kind]]
     parts += [f"{number(open_)} of them not decided on every kernel"] * bool(open_)
-    left_out = [k.name or k.asked for k in study.kernels if k not in kernels]
+    left_out = [k.title for k in study.kernels if k not in kernels]
     parts += [f"{enumerated(left_out)} {'was' if len(left_out) == 1 else 'were'} not run"] * bool(left_out)
     return f"{plural(len(cases), 'case')} on {plural(len(kernels), 'kernel')}: {'; '.join(parts)}"
 
@@ -90,24 +96,6 @@ def cell(kernel: OnKernel, case: CaseId) -> str:
     return VERDICT_WORDS[answer.verdict]
 
 
-def study_text(study: Study) -> str:
-    """For the terminal: kernels across, cases down; then why a kernel or case has no answer, and what was
-    found first.
-    """
-    kernels = study.kernels
-    rows = [["", *(k.name or k.asked for k in kernels)]]
-    rows += [[str(case), *(cell(k, case) for k in kernels)] for case in study.cases]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    table = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows]
-    notes = [f"{k.asked}: {k.failed}" for k in kernels if k.failed]
-    notes += [f"{k.asked}: not finished" for k in kernels if k.interrupted]
-    notes += [
-        f"{k.asked}: begun anew, so its answers are of this installation: {k.anew}" for k in kernels if k.anew
-    ]
-    notes += [f"{why}: {', '.join(who[:4])}{' ...' if len(who) > 4 else ''}" for why, who in _reasons(study)]
-    return "\n".join([*table, "", headline(study), *notes, *_examples(study)])
-
-
 def _reasons(study: Study) -> list[tuple[str, list[str]]]:
     """Why cases are undecided or were not run, and which ones on which kernel."""
     reasons: dict[str, list[str]] = {}
@@ -118,58 +106,94 @@ def _reasons(study: Study) -> list[tuple[str, list[str]]]:
     return list(reasons.items())
 
 
-def _examples(study: Study) -> list[str]:
+def _findings(study: Study) -> Iterator[Finding]:
     """Of each case the first finding of the newest kernel that shows it, with the command that repeats it."""
-    lines = []
-    for case, kernel, seen, again in _seen(study):
-        lines += [f"{kernel} {case}: {seen.oracle}: {seen.summary}", f"reproduce: {again}"]
-    return lines
-
-
-def _seen(study: Study) -> list[tuple[CaseId, str, Seen, str]]:
-    shown = []
     for case in study.cases:
-        found = [(k, a) for k in study.kernels if (a := k.answer(case)) and a.shows(study.plan.oracle)]
-        if found:
-            kernel, answer = found[-1]
-            seen = next(f for f in answer.findings if study.plan.oracle in ("", f.oracle))
-            again = f"powercut repro {seen.point} --from {shlex.quote(full(kernel.run))}"
-            shown.append((case, kernel.name, seen, again))
-    return shown
+        showing = [(k, a) for k in study.kernels if (a := k.answer(case)) and a.shows(study.plan.oracle)]
+        if not showing:
+            continue
+        kernel, answer = showing[-1]
+        seen = next(f for f in answer.findings if study.plan.oracle in ("", f.oracle))
+        expected = f"; expected: {seen.expected}" if seen.expected else ""
+        again = f"reproduce: powercut repro {seen.point} --from {shlex.quote(_run(study, kernel))}"
+        yield Finding(
+            str(case),
+            (Line(seen.summary, oracle=seen.oracle, aside=f"{kernel.title}{expected}"),),
+            commands=(again,),
+            kind="xfail" if seen.expected else "fail",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    case: CaseId
-    story: str
-    cells: list[tuple[str, str, str]]  # class, words, details
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Cases that did alike. `stories`: whether when a finding came and went is worth a column."""
-
-    title: str
-    folded: bool
-    stories: bool
-    rows: list[_Row]
-
-
-def study_html(study: Study) -> str:
-    """The page: one file that needs no network."""
+def page_of(study: Study) -> Page:
+    """All of it. What changed comes first; what every kernel kept comes last, in one line if it is much."""
     models = study.plan.plan.fault_models
-    return template("releases.html", number=number).render(
-        study=study,
+    own = f": those of the write log's own order ({', '.join(models)}), not all legal ones"
+    limited = "" if LEGAL.keys() & set(models) else own
+    found = tuple(_findings(study))
+    return Page(
+        what="one kernel after another",
+        subject=study.plan.title,
         headline=headline(study),
-        class_=_class(study),
-        kernels=study.kernels,
-        groups=_groups(study),
-        seen=_seen(study),
-        reasons=_reasons(study),
-        folded=_FOLDED,
-        limited="" if {"exhaustive", "sectors"} & set(models) else ", ".join(models),
-        made_by=shlex.join(["powercut", *study.plan.argv]),
+        kind=_class(study),
+        notice="Interrupted: what was not finished, or not reached, is listed as such." * study.interrupted,
+        sections=(
+            Section(
+                "Answers",
+                "On each kernel, each case was recorded anew; a cell counts the crash states of that "
+                f"recording{limited}.",
+                tables=tuple(_tables(study)),
+            ),
+            Section(
+                "What was found",
+                "For each case, the first finding of the last kernel above that shows it.",
+                findings=found,
+                folded=len(found) > _FOLDED,
+            ),
+            Section("No answer", lines=tuple(_no_answer(study))),
+            Section("Kernels", lines=tuple(_kernel(study, k) for k in study.kernels)),
+        ),
+        command=shlex.join(["powercut", *study.plan.argv]),
+        data=_for_programs(study),
     )
+
+
+def _no_answer(study: Study) -> Iterator[Line]:
+    for why, who in _reasons(study):
+        more = f" and {number(len(who) - _NAMED)} more" if len(who) > _NAMED else ""
+        yield Line(why, aside=", ".join(who[:_NAMED]) + more)
+
+
+def _kernel(study: Study, k: OnKernel) -> Line:
+    parts = [
+        f"not run: {k.failed}" if k.failed else "",
+        ", ".join(filter(None, [k.release, k.machine])),
+        "not finished" if k.interrupted else "",
+        f"begun anew, so its answers are of this installation: {k.anew}" if k.anew else "",
+    ]
+    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=_run(study, k))
+
+
+def _run(study: Study, kernel: OnKernel) -> str:
+    return full(study.path / kernel.run) if kernel.run else ""
+
+
+def _for_programs(study: Study) -> dict[str, object]:
+    """`releases.json`. Paths are absolute."""
+    kernels = [
+        {
+            "asked": k.item,
+            **{name: value for name, value in msgspec.to_builtins(k).items() if name not in _OF_THE_JOURNAL},
+            "run": _run(study, k),
+        }
+        for k in study.kernels
+    ]
+    return {
+        "schema": SCHEMA,
+        "plan": study.plan,
+        "kernels": kernels,
+        "finished": study.finished or None,
+        "interrupted": study.interrupted,
+    }
 
 
 def _class(study: Study) -> str:
@@ -179,32 +203,42 @@ def _class(study: Study) -> str:
     return "pass" if study.decided and study.cases and not study.interrupted else "unknown"
 
 
-def _groups(study: Study) -> list[_Group]:
-    """What changed first, what every kernel kept last, in one line if it is much."""
-    members: dict[_Kind, list[_Row]] = {kind: [] for kind in _Kind}
+def _tables(study: Study) -> Iterator[Table]:
+    """Cases that did alike are a table. One case alone is a table of kernels."""
+    members: dict[_Kind, list[CaseId]] = {}
     for case in study.cases:
-        told = story(study.kernels, case, study.plan.oracle)
-        members[_kind(study, case)].append(_Row(case, told, [_shown(k, case) for k in study.kernels]))
+        members.setdefault(_kind(study, case), []).append(case)
     run = sum(bool(k.answers) for k in study.kernels)
-    return [
-        _Group(
-            f"{plural(len(rows), 'case')} {_words(kind, run)}",
-            kind in (_Kind.KEPT, _Kind.KNOWN) and len(rows) > _FOLDED,
-            kind is _Kind.CHANGED,
-            rows,
+    for kind in [kind for kind in _Kind if kind in members]:
+        cases = members[kind]
+        title = f"{plural(len(cases), 'case')} {_words(kind, run)}"
+        if len(study.cases) == 1:
+            shown = [(k.title, _cell(k, cases[0])) for k in study.kernels]
+            rows = tuple((name, replace(c, detail=""), c.detail) for name, c in shown)
+            yield Table(("kernel", "answer", "what was seen"), rows)
+            continue
+        stories = ("when it came and went",) if kind is _Kind.CHANGED else ()
+        yield Table(
+            ("case", *(k.title for k in study.kernels), *stories),
+            tuple(
+                (
+                    str(case),
+                    *(_cell(k, case) for k in study.kernels),
+                    *(story(study.kernels, case, study.plan.oracle) for _ in stories),
+                )
+                for case in cases
+            ),
+            title,
+            folded=kind in (_Kind.KEPT, _Kind.KNOWN) and len(cases) > _FOLDED,
         )
-        for kind, rows in members.items()
-        if rows
-    ]
 
 
-def _shown(kernel: OnKernel, case: CaseId) -> tuple[str, str, str]:
-    """A cell's class, words and details."""
+def _cell(kernel: OnKernel, case: CaseId) -> Cell:
     answer = kernel.answer(case)
     if answer is None:
-        return "not-run", cell(kernel, case), kernel.failed
+        return Cell(cell(kernel, case), "not-run", kernel.failed)
     told = [f"{f.oracle}: {f.summary}" for f in answer.findings[:3]]
-    return str(answer.verdict.value), cell(kernel, case), answer.reason or "\n".join(told)
+    return Cell(cell(kernel, case), answer.verdict.value, answer.reason or "; ".join(told))
 
 
 def strip_of(study: Study) -> Strip | None:
@@ -216,12 +250,6 @@ def strip_of(study: Study) -> Strip | None:
     for kernel in study.kernels:
         answer = kernel.answer(cases[0])
         verdict = answer.verdict if answer else CaseVerdict.NOT_RUN
-        why = _shown(kernel, cases[0])[2]
-        cells.append(StripCell(kernel.name or kernel.asked, verdict, cell(kernel, cases[0]), why))
+        why = _cell(kernel, cases[0]).detail
+        cells.append(StripCell(kernel.title, verdict, cell(kernel, cases[0]), why))
     return Strip(story(study.kernels, cases[0], study.plan.oracle), tuple(cells))
-
-
-def write_reports(path: Path, study: Study) -> None:
-    """Write report.html and summary.txt of a study."""
-    write_atomically(path / "report.html", study_html(study).encode())
-    write_atomically(path / "summary.txt", (study_text(study) + "\n").encode())

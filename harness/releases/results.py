@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
+from harness.expectations import Expectation
 from harness.model import CaseId
 from harness.plan import Plan
+from harness.series.journal import Done
 from harness.summary import CaseSummary, CaseVerdict
 
 SCHEMA = 1
@@ -47,32 +50,26 @@ class Answer(msgspec.Struct, frozen=True):
         return any(oracle in ("", f.oracle) for f in self.findings)
 
 
-class OnKernel(msgspec.Struct, frozen=True):
-    """The answers on one kernel. `asked`: as it was named; `name`, `release`: what that turned out to be;
-    `run`: the run directory; `failed`: why it could not be run, or not be gone on with; `interrupted`: before
-    its run was complete, whose undecided cases may then not have been reached; `anew`: why its run was begun
-    anew when the study was resumed, if it was: other kernels' answers are then of another installation.
+class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
+    """The answers on one kernel, the item. `name`, `release`: what the kernel that was asked for turned out
+    to be.
     """
 
-    asked: str
     name: str = ""
     release: str = ""
     machine: str = ""
-    run: str = ""
-    seconds: float = 0
     answers: tuple[Answer, ...] = ()
-    failed: str = ""
-    interrupted: bool = False
-    anew: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in a table."""
+        return self.name or self.item
 
     @property
     def decided(self) -> bool:
         """Whether it was run to the end, and left nothing undecided."""
-        return (
-            bool(self.run)
-            and not self.interrupted
-            and not any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
-        )
+        undecided = any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
+        return super().decided and bool(self.run) and not undecided
 
     def answer(self, case: CaseId) -> Answer | None:
         """The answer for a case, if there is one."""
@@ -82,7 +79,7 @@ class OnKernel(msgspec.Struct, frozen=True):
 class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
     finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
-    finding, and its id.
+    finding, and its id. `expectations`: known failures.
     """
 
     title: str
@@ -91,17 +88,19 @@ class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     oracle: str = ""
     of_run: str = ""
     finding: str = ""
+    expectations: tuple[Expectation, ...] = ()
     argv: list[str] = []
 
 
-class Study(msgspec.Struct, frozen=True):
-    """What a study has shown so far: `releases.json`."""
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study has shown so far. `path`: its directory."""
 
     plan: StudyPlan
     kernels: tuple[OnKernel, ...]
-    finished: datetime | None = None
+    path: Path = Path()
+    finished: str = ""
     interrupted: bool = False
-    schema: int = SCHEMA
 
     @property
     def decided(self) -> bool:
@@ -134,7 +133,7 @@ def answer_of(case: CaseSummary) -> Answer:
 def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
     """When a finding came and went, in one sentence, from the kernels that decided it, in the order given."""
     told = [
-        (k.name or k.asked, a.shows(oracle))
+        (k.title, a.shows(oracle))
         for k in kernels
         if (a := k.answer(case)) and a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)
     ]

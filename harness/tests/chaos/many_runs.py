@@ -8,13 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from harness.campaigns.journal import Done, read_ledger
 from harness.errors import ExitCode, PowercutError
 from harness.kernels.build import built_kernels
-from harness.releases.results import Study
-from harness.releases.study import RESULTS_NAME
+from harness.releases.study import StudySeries, load_plan
 from harness.store.layout import latest
 from harness.summary import CaseVerdict
 from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, start
@@ -82,14 +79,14 @@ def _study(
 
 
 def _check_study(trial: Trial, directory: Path, truth: Said) -> None:
-    study = msgspec.json.decode((directory / RESULTS_NAME).read_bytes(), type=Study)
+    study = StudySeries(load_plan(directory), directory).study
     for on_kernel in study.kernels:
-        now = said(Path(on_kernel.run))
+        now = said(directory / on_kernel.run)
         trial.defects += wrong(truth, now)
         trial.figures["kernels compared"] += 1
         answered = {str(a.case): a.verdict for a in on_kernel.answers}
         if answered != now.verdicts:
-            trial.tell("answers", f"{on_kernel.asked}: {answered}, but its run says {now.verdicts}")
+            trial.tell("answers", f"{on_kernel.item}: {answered}, but its run says {now.verdicts}")
     if len({k.run for k in study.kernels}) != len(study.kernels):
         trial.tell("answers", f"{len(study.kernels)} kernels share a run")
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import releases
+from harness.cli import series as cli_series
 from harness.errors import ExitCode
 from harness.plan import Plan
-from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan
-from harness.releases.study import every_kernel, load_plan
+from harness.releases.results import Answer, OnKernel, Seen, StudyPlan
+from harness.releases.study import StudySeries, every_kernel, load_plan
+from harness.series.journal import End
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import JUDGES, demo_run
@@ -39,18 +40,20 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[StudyPlan]:
     """The studies that were carried out: broken on the first kernel, kept on the others."""
     plans: list[StudyPlan] = []
 
-    def carry_out(plan: StudyPlan, *_: object) -> Study:
-        plans.append(plan)
+    def carry_out(series: StudySeries, *_: object, **__: object) -> End:
+        plans.append(series.plan)
         seen = (Seen("durability", "bytes are gone", f"{BROKEN}@4", 2),)
         configuration, workload = "ext4/nobarrier", "append-fsync"
         broken = Answer(configuration, workload, CaseVerdict.FAIL, 9, 2, seen)
         kept = Answer(configuration, workload, CaseVerdict.PASS, 9)
-        first, *others = plan.kernels
-        answers = [OnKernel(first, f"{first}.9", run="/runs/1", answers=(broken,))]
-        answers += [OnKernel(k, f"{k}.9", run="/runs/2", answers=(kept,)) for k in others]
-        return Study(plan, tuple(answers))
+        for number, kernel in enumerate(series.plan.kernels):
+            answers = (kept if number else broken,)
+            series.known.add(
+                OnKernel(item=kernel, name=f"{kernel}.9", run="kernels/k/runs/r", answers=answers)
+            )
+        return End.COMPLETE
 
-    monkeypatch.setattr(releases, "carry_out", carry_out)
+    monkeypatch.setattr(cli_series, "carry_out", carry_out)
     return plans
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.releases.page import headline, strip_of, study_html, study_text
+from harness.releases.page import headline, page_of, strip_of
 from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan, story
 from harness.summary import CaseVerdict
 
@@ -20,11 +21,18 @@ LETTERS = {"+": CaseVerdict.FAIL, ".": CaseVerdict.PASS, "?": CaseVerdict.UNKNOW
 def on(kernel: str, letter: str) -> OnKernel:
     """`+`: the finding is there; `.`: it is not; `?`: undecided; `-`: not run; `!`: the kernel was not."""
     if letter == "!":
-        return OnKernel(kernel, failed="the archive does not have the whole kernel")
+        return OnKernel(item=kernel, failed="the archive does not have the whole kernel")
     found = (Seen("mountable", "it cannot be mounted", f"{CASE}@41", 3),) if letter == "+" else ()
     reason = "no module" if letter in "?-" else ""
     answer = Answer("ext4/fast_commit", "fio-randwrite", LETTERS[letter], 91, 3 * len(found), found, reason)
-    return OnKernel(kernel, f"{kernel}.9", "release", "QEMU", f"/runs/{kernel}", 60, (answer,))
+    return OnKernel(
+        item=kernel,
+        name=f"{kernel}.9",
+        release="release",
+        machine="QEMU",
+        run=f"runs/{kernel}",
+        answers=(answer,),
+    )
 
 
 def kernels(letters: str) -> tuple[OnKernel, ...]:
@@ -54,18 +62,16 @@ def test_another_oracles_finding_is_not_this_one() -> None:
 
 def test_what_is_shown_says_why_there_is_no_answer() -> None:
     plan = StudyPlan(title="a <study>", kernels=["k1"], plan=Plan(configurations=[], workloads=[]))
-    study = Study(plan, kernels(".+-!"))
-    text = study_text(study)
-    row = text.splitlines()[1]
-    assert re.split(r"  +", row)[1:] == ["91 kept", "3 of 91 broken", "not run", "not run"]
-    assert "k4: the archive does not have the whole kernel" in text
-    assert "no module: k3.9 ext4-fast_commit/fio-randwrite" in text
-    assert f"reproduce: powercut repro {CASE}@41 --from /runs/k2" in text
-    page = study_html(study)
+    study = Study(plan, kernels(".+-!"), Path("/s"))
+    text = page_of(study).text()
+    shown = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"k\d", line)][:4]
+    assert [row[1] for row in shown] == ["91 kept", "3 of 91 broken", "not run", "not run"]
+    assert "k4: not run: the archive does not have the whole kernel" in text
+    assert "no module (k3.9 ext4-fast_commit/fio-randwrite)" in text
+    assert f"reproduce: powercut repro {CASE}@41 --from /s/runs/k2" in text
+    page = page_of(study).html()
     assert "a &lt;study&gt;" in page
-    assert (
-        '<td class="fail">3 of 91 broken</td><td class="story">mountable: it cannot be mounted</td>' in page
-    )
+    assert '<td class="fail">3 of 91 broken</td><td class="">mountable: it cannot be mounted</td>' in page
     assert not study.decided
     assert Study(plan, kernels("+-")).decided
 
@@ -128,8 +134,9 @@ def matrix(*cases: tuple[str, CaseVerdict, CaseVerdict]) -> Study:
         )
         for answers in ([(name, one) for name, one, _ in cases], [(name, two) for name, _, two in cases])
     ]
-    on_both = tuple(OnKernel(f"k{n}", f"k{n}.9", run="/r", answers=a) for n, a in enumerate(both, 1))
-    return Study(StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[])), on_both)
+    on_both = tuple(OnKernel(item=f"k{n}", name=f"k{n}.9", run="r", answers=a) for n, a in enumerate(both, 1))
+    plan = StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
+    return Study(plan, on_both, Path("/s"))
 
 
 def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
@@ -138,12 +145,12 @@ def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
     """
     kept, fail = CaseVerdict.PASS, CaseVerdict.FAIL
     study = matrix(*((f"w{n}", kept, kept) for n in range(13)), ("last", kept, fail))
-    page = study_html(study)
+    page = page_of(study).html()
     changed = page.index("1 case broke a promise on some kernels only")
     assert changed < page.index("ext4-ordered/last") < page.index("13 cases kept every promise on both")
     assert page.index('<details class="group">') < page.index("ext4-ordered/w0")
     assert "<code>f</code> is lost" in page
-    assert f"reproduce: powercut repro {CASE}@41 --from /r" in page
+    assert f"reproduce: powercut repro {CASE}@41 --from /s/r" in page
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_the_page_has_the_colour_of_the_worst_answer(
     verdicts: tuple[CaseVerdict, CaseVerdict], colour: str
 ) -> None:
     """A matrix in which a mode was broken on every kernel was green."""
-    assert f'<header class="{colour}">' in study_html(matrix(("w", *verdicts)))
+    assert f'<header class="{colour}">' in page_of(matrix(("w", *verdicts))).html()
 
 
 def test_a_kernel_that_was_interrupted_is_shown_as_not_finished() -> None:
@@ -168,8 +175,9 @@ def test_a_kernel_that_was_interrupted_is_shown_as_not_finished() -> None:
     plan = StudyPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
     first, second = kernels("+?")
     study = Study(plan, (first, msgspec.structs.replace(second, interrupted=True)), interrupted=True)
-    text, page = study_text(study), study_html(study)
-    assert re.split(r"  +", text.splitlines()[1])[1:] == ["3 of 91 broken", "not yet"]
-    assert "k2: not finished" in text.splitlines()
-    assert "k1: not finished" not in text
-    assert page.count("(not finished)") == 1
+    text, page = page_of(study).text(), page_of(study).html()
+    shown = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"k\d\.", line)]
+    assert [row[1] for row in shown] == ["3 of 91 broken", "not yet"]
+    for there in (text, page):
+        assert there.count("not finished") == 2, "in the notice, and of k2"
+    assert "k2: release, QEMU; not finished (/" in text

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from harness.errors import EnvironmentLacks, KernelError, RunChanged, UsageError
+from harness.errors import EnvironmentLacks, KernelError, RunChanged, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.progress import Lines, Progress
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.releases import study
-from harness.releases.page import study_text
+from harness.releases.page import page_of
 from harness.releases.results import Study, StudyPlan
-from harness.releases.study import carry_out, create, every_kernel, load_plan
+from harness.releases.study import StudySeries, create, every_kernel, load_plan
+from harness.report.page import Page
+from harness.series import work
+from harness.series.work import carry_out
 from harness.store import RunStore
 from harness.store.records import SCHEMA as RUN_SCHEMA
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
 
+QUIET = Lines(Console(quiet=True))
 Execute = Callable[[Plan, RunStore, Progress], Summary]
 BROKEN = next(iter(JUDGES))
 KEPT = "ext4-journal/append-fsync"
@@ -41,7 +45,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels on which something was run. debian-6.12 cannot be had."""
     kernels: list[str] = []
 
-    monkeypatch.setattr(study, "execute", finished(kernels))
+    monkeypatch.setattr(work, "execute", finished(kernels))
     return kernels
 
 
@@ -62,8 +66,15 @@ def finished(kernels: list[str]) -> Execute:
     return execute
 
 
-def carried(path: Path, tell: Callable[[Study], None] = lambda _: None) -> Study:
-    return carry_out(load_plan(path), path, [], Lines(Console(quiet=True)), tell)
+def carried(path: Path, tell: Callable[[Study], None] = lambda _: None, progress: Progress = QUIET) -> Study:
+    class Telling(StudySeries):
+        def write(self) -> Page:
+            tell(self.study)
+            return super().write()
+
+    series = Telling(load_plan(path), path)
+    carry_out(series, progress)
+    return series.study
 
 
 def test_every_kernel_has_an_answer_or_a_reason(ran: list[str], tmp_path: Path) -> None:
@@ -74,8 +85,8 @@ def test_every_kernel_has_an_answer_or_a_reason(ran: list[str], tmp_path: Path) 
     assert [k.failed for k in done.kernels] == ["", "the archive does not have it; name another", ""]
     assert [a.verdict for a in done.kernels[0].answers] == [CaseVerdict.FAIL, CaseVerdict.PASS]
     assert done.kernels[0].answers[0].findings[0].point.startswith(f"{BROKEN}@")
-    assert (done.finished is not None, done.decided) == (True, False)
-    assert told == [1, 1, 2, 2]
+    assert (bool(done.finished), done.decided) == (True, False)
+    assert told == [0, 1, 1, 2, 2]
 
 
 def test_what_was_answered_is_not_run_again(ran: list[str], tmp_path: Path) -> None:
@@ -103,7 +114,7 @@ def test_an_interrupted_run_is_gone_on_with(
         store.finish(interrupted=True)
         return summarise(store)
 
-    monkeypatch.setattr(study, "execute", stopped)
+    monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
     assert first.interrupted
     assert [bool(k.run) for k in first.kernels] == [True, False, True]
@@ -118,7 +129,7 @@ def test_an_interrupted_run_is_gone_on_with(
         store.finish(interrupted=False)
         return summarise(store)
 
-    monkeypatch.setattr(study, "execute", complete_again)
+    monkeypatch.setattr(work, "execute", complete_again)
     told: list[int] = []
     again = carried(path, lambda s: told.append(len(s.kernels[2].answers)))
     assert [k.decided for k in again.kernels] == [True, False, True]
@@ -149,10 +160,10 @@ def test_what_was_left_undecided_is_tried_again(
         store.finish(interrupted=False)
         return summarise(store)
 
-    monkeypatch.setattr(study, "execute", partly)
+    monkeypatch.setattr(work, "execute", partly)
     assert [k.decided for k in carried(path).kernels] == [True, False, False]
     ran.clear()
-    monkeypatch.setattr(study, "execute", rest)
+    monkeypatch.setattr(work, "execute", rest)
     again = carried(path)
     assert [k.decided for k in again.kernels] == [True, False, True], again.kernels[2]
     assert ran == ["debian-6.12", "debian-7.3"]
@@ -175,9 +186,9 @@ def test_a_study_of_another_installation_is_gone_on_with(
             return summarise(store)
         return complete(plan, store, progress)
 
-    monkeypatch.setattr(study, "execute", stopped)
+    monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
-    old = Path(first.kernels[2].run)
+    old = path / first.kernels[2].run
     (old / "of the old installation").touch()
     with RunStore.open(old) as store:
         store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
@@ -187,7 +198,7 @@ def test_a_study_of_another_installation_is_gone_on_with(
             raise RunChanged("begun with other parts: fsck 1 then, 2 now", "start a new run")
         return complete(plan, store, progress)
 
-    monkeypatch.setattr(study, "execute", upgraded)
+    monkeypatch.setattr(work, "execute", upgraded)
     if version:
         info = (old / "run.json").read_text()
         (old / "run.json").write_text(info.replace(f'"schema": {RUN_SCHEMA}', f'"schema": {RUN_SCHEMA - 1}'))
@@ -199,7 +210,7 @@ def test_a_study_of_another_installation_is_gone_on_with(
     verdicts = [a.verdict for a in again.kernels[2].answers]
     assert verdicts == [CaseVerdict.FAIL if version else CaseVerdict.XFAIL, CaseVerdict.PASS]
     assert ("schema" if version else "fsck 1 then, 2 now") in again.kernels[2].anew
-    assert "debian-7.3: begun anew" in study_text(again)
+    assert "begun anew, so its answers are of this installation" in page_of(again).text()
     assert carried(path).kernels[2] == again.kernels[2]
 
 
@@ -217,19 +228,19 @@ def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
             return summarise(store)
         return summary
 
-    monkeypatch.setattr(study, "execute", stopped)
+    monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
 
     def lacking(plan: Plan, store: RunStore, progress: Progress) -> Summary:
         raise EnvironmentLacks("nothing can be run any more: no mkfs.ext4", "restore what is missing")
 
-    monkeypatch.setattr(study, "execute", lacking)
+    monkeypatch.setattr(work, "execute", lacking)
     for _ in range(2):
         again = carried(path)
         assert again.kernels[2].answers == first.kernels[2].answers
         assert not again.kernels[2].decided
         assert "no mkfs.ext4" in again.kernels[2].failed
-    assert Path(again.kernels[2].run).is_dir()
+    assert (path / again.kernels[2].run).is_dir()
 
 
 def test_progress_says_which_kernel_it_is_of(
@@ -245,16 +256,16 @@ def test_progress_says_which_kernel_it_is_of(
         progress.advance("recorded", 3)
         return complete(plan, store, progress)
 
-    monkeypatch.setattr(study, "execute", telling)
+    monkeypatch.setattr(work, "execute", telling)
     path = create(PLAN, tmp_path, "matrix")
     with Lines(Console(file=out, width=200)) as progress:
-        carry_out(load_plan(path), path, [], progress, lambda _: None)
+        carried(path, progress=progress)
     assert "debian-7.3: 2 at once\n" in out.getvalue()
     assert out.getvalue().splitlines()[-1].endswith("recorded 9/12")
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not the directory of a study"):
+    with pytest.raises(UsageError, match="holds no study"):
         load_plan(tmp_path)
 
 
@@ -270,3 +281,32 @@ def test_all_kernels_are_those_that_boot_a_pc_in_order() -> None:
     assert named[:2] == ["debian-6.1", "debian-6.12"]
     assert named[-1] == "debian-7.3"
     assert not [name for name in named if name.startswith("uml")]
+
+
+def test_a_study_of_before_there_was_a_journal_keeps_its_answers(ran: list[str], tmp_path: Path) -> None:
+    """Its answers were in releases.json alone, each with the absolute path of its run."""
+    path = create(PLAN, tmp_path, "matrix")
+    answers = [{"configuration": "ext4/ordered", "workload": "append-fsync", "verdict": "pass", "states": 9}]
+    done = {"asked": "debian-6.1", "name": "linux 6.1", "run": str(path / "kernels/debian-6.1/runs/then")}
+    failed = {"asked": "debian-6.12", "failed": "the archive does not have it"}
+    told = {"schema": 1, "kernels": [{**done, "answers": answers, "seconds": 7.5}, {**failed, "run": ""}]}
+    (path / "releases.json").write_text(json.dumps(told))
+    study = carried(path)
+    assert ran == ["debian-6.12", "debian-7.3"]
+    assert (study.kernels[0].name, study.kernels[0].answers[0].states) == ("linux 6.1", 9)
+    assert study.kernels[0].run == "kernels/debian-6.1/runs/then"
+    assert json.loads((path / "releases.json").read_text())["kernels"][0]["run"] == done["run"]
+    ran.clear()
+    carried(path)
+    assert ran == ["debian-6.12"], "from the journal by now"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"kernels": 3}', '{"kernels": [{"run": "x"}]}'])
+def test_answers_that_cannot_be_read_are_refused_in_one_line(
+    ran: list[str], tmp_path: Path, text: str
+) -> None:
+    path = create(PLAN, tmp_path, "matrix")
+    (path / "releases.json").write_text(text)
+    with pytest.raises(StoreError, match=r"releases\.json"):
+        carried(path)
+    assert ran == []

@@ -1,0 +1,23 @@
+"""What the commands have in common that carry out a series: campaign, faults, history, matrix."""
+
+from __future__ import annotations
+
+from harness.cli.console import console
+from harness.host.progress import progress_for
+from harness.report.words import shown_path
+from harness.series.journal import DoneT, End
+from harness.series.work import Series, carry_out
+
+
+def run_series(series: Series[DoneT], what: str, again: str, until_s: float | None = None) -> End:
+    """Carry out a series, and show what it has come to. `what`: of it, before it begins; `again`: the command
+    that goes on with it; `until_s`: see `carry_out`.
+    """
+    console.say(f"{shown_path(series.path)}: {what}")
+    with progress_for(console) as progress:
+        end = carry_out(series, progress, until_s=until_s)
+    console.print(series.page().text(), highlight=False, markup=False)
+    if end is not End.COMPLETE:
+        console.say(f"{end}; continue with: {again}")
+    console.say(f"report: {shown_path(series.path / 'report.html')}")
+    return end

@@ -1,0 +1,164 @@
+"""A page: a headline, and sections of tables, findings and lines. One value, and three forms of it: a file
+that needs no network, text for a terminal, and JSON for programs.
+
+Any text in it may quote a guest: in no form can it be markup, control a terminal, or pass for a line of
+Powercut. Words between backquotes are shown as code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from harness.host.files import json_text
+from harness.host.text import one_line
+from harness.report.pages import template
+from harness.report.plot import Plot
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence. `subject`: what it is about, such as a case; `oracle`: who found it; `aside`: small
+    print.
+    """
+
+    text: str = ""
+    subject: str = ""
+    oracle: str = ""
+    aside: str = ""
+
+    def __str__(self) -> str:
+        words = ": ".join(filter(None, [self.subject, self.oracle, self.text]))
+        return " ".join(filter(None, [words, f"({self.aside})" if words and self.aside else self.aside]))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table. `kind`: a verdict, which colours it. `detail`: shown where one points at it."""
+
+    text: str
+    kind: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns, of which the first names the row, and those from `figures` on are numbers.
+    `folded`: one line until it is opened.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    title: str = ""
+    figures: int = 99
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, and the commands that show it again. `operations`: of the least that shows it. `kind`:
+    the verdict that colours it.
+    """
+
+    title: str
+    lines: tuple[Line, ...] = ()
+    operations: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    kind: str = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Part of a page, left out where it holds nothing. `about`: how to read it, and `in_text`: whether the
+    text shows it, which is for who has just seen it happen. `folded`: the findings are one line until that is
+    opened.
+    """
+
+    title: str
+    about: str = ""
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    lines: tuple[Line, ...] = ()
+    folded: bool = False
+    in_text: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(any(t.rows for t in self.tables) or self.plots or self.findings or self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a command has to tell. `what`: the kind of page; `subject`: what it is of; `kind`: the colour of
+    the worst that it tells; `figures`: how much was done; `notice`: what has to be known first; `command`:
+    that made it; `again`: that goes on with it; `data`: the same for programs.
+    """
+
+    what: str
+    subject: str
+    headline: str
+    kind: str
+    sections: tuple[Section, ...]
+    figures: tuple[str, ...] = ()
+    notice: str = ""
+    command: str = ""
+    again: str = ""
+    data: Mapping[str, object] | None = None
+
+    def html(self) -> str:
+        """One file."""
+        return template("page.html", capitalised=_capitalised).render(page=self)
+
+    def json(self) -> str:
+        """For programs: the headline, and the data."""
+        return json_text({"headline": self.headline, **(self.data or {})})
+
+    def text(self) -> str:
+        """For a terminal: no line of it is longer for what a guest wrote."""
+        return "\n".join(map(one_line, self._lines())) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.subject}: {self.headline}"
+        yield from self.figures
+        if self.notice:
+            yield self.notice
+        for section in self.sections:
+            if section.holds and section.in_text:
+                yield from ("", section.title, *_section(section))
+        made = (("made with", self.command), ("continue with", self.again))
+        if told := [f"{how}: {command}" for how, command in made if command]:
+            yield from ("", *told)
+
+
+def _section(section: Section) -> Iterator[str]:
+    for table in section.tables:
+        yield from ([f"{table.title}:"] if table.title else [])
+        yield from _aligned(table)
+    for finding in section.findings:
+        yield finding.title
+        yield from (f"       {operation}" for operation in finding.operations)
+        yield from (f"   {line}" for line in finding.lines)
+        yield from finding.commands
+    yield from map(str, section.lines)
+
+
+def _aligned(table: Table) -> Iterator[str]:
+    rows = [[one_line(str(cell)) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if at >= table.figures else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _capitalised(text: str) -> str:
+    """With its first letter as a capital, unless that is one of a name with digits or signs."""
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+ ", text) else text

@@ -1,0 +1,367 @@
+"""Carries out a series: a run for each item, one after another.
+
+```
+reports/runs/<date>-<name>/     plan.json       what was asked for
+                                journal.jsonl   everything that happened: see `harness.series.journal`
+                                seconds         how long was worked, kept every few seconds
+                                FOLDER/ITEM/    the run directories of an item
+                                report.html summary.txt, and the same for programs
+```
+
+It may be killed or interrupted at any moment, and gone on with. One rule for what is there then: an item that
+was decided stays as it is; another one goes on with its run; and where that cannot be, since its directory is
+damaged or this installation is not the one that began it, its run is begun anew, which is said and kept. So
+the answers of one item come from one installation.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+import msgspec
+
+from harness import __version__
+from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreError, UsageError
+from harness.expectations import Expectation
+from harness.host.files import json_bytes, write_atomically
+from harness.host.progress import Progress, Quiet
+from harness.measurements.directory import make_directory
+from harness.plan import Plan
+from harness.report.page import Page
+from harness.report.words import plural
+from harness.run import create_run, execute
+from harness.series.journal import Begun, DoneT, End, Ended, Journal, Known, Line, Started
+from harness.store import RunStore
+from harness.store.layout import LOCK, PLAN, RUN, latest, need_plain_run
+from harness.store.lock import locked
+from harness.summary import Summary
+
+Execute = Callable[[Plan, RunStore, Progress], Summary]
+PlanT = TypeVar("PlanT", bound=msgspec.Struct)
+_TICK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A run of a series. `plan`: of that run, made when its turn comes; a PowercutError is why nothing comes
+    of the item. `key`: what is asked besides; answers that were kept under another key are not its own.
+    """
+
+    name: str
+    plan: Callable[[], Plan]
+    key: str = ""
+
+
+class Series(Generic[DoneT]):
+    """What a command says about its series, and what is known of one. To add a command, derive from it.
+
+    `folder`: of the items' run directories. `results`: the file for programs. `common_lacks`: errors that all
+    items would have, so that the first ends the series; any other is what came of its item. `most_failed`: so
+    many items of which nothing comes, one after another, end it as well. `quiet`: the progress within a run
+    is not shown. `expectations`: known failures of each run.
+    """
+
+    folder: ClassVar[str] = "items"
+    results: ClassVar[str]
+    common_lacks: ClassVar[tuple[type[PowercutError], ...]] = (EnvironmentLacks, UsageError)
+    most_failed: ClassVar[int | None] = None
+    quiet: ClassVar[bool] = False
+
+    def __init__(self, path: Path, argv: Sequence[str], expectations: Sequence[Expectation] = ()) -> None:
+        self.path, self.argv, self.expectations = path.resolve(), argv, expectations
+        self.known = self.nothing()
+        Journal(self.path, self.known)
+
+    def nothing(self) -> Known[DoneT]:
+        """What is known before anything has happened."""
+        return Known()
+
+    def inherited(self) -> Iterable[Line]:
+        """What a directory has come to that was begun before there were journals. Raises StoreError."""
+        return ()
+
+    def items(self, work: Work[DoneT]) -> Iterable[Item]:
+        """What is to be run, in order; a sequence where all of it is known. Items that are decided are left
+        out by the engine.
+        """
+        raise NotImplementedError
+
+    def begun(self, item: Item, at: float) -> Begun:
+        """The line that an item's turn begins with."""
+        return Begun(item=item.name, at=at)
+
+    def blank(self, item: str) -> DoneT:
+        """An item of which nothing came."""
+        raise NotImplementedError
+
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> DoneT:
+        """What to keep of a run, also of an interrupted one. Raises PowercutError if nothing came of it."""
+        raise NotImplementedError
+
+    def keeps_run(self, done: DoneT) -> bool:
+        """Whether the run directory of an item stays."""
+        return True
+
+    def words(self, done: DoneT) -> str:
+        """What came of an item, in one line."""
+        raise NotImplementedError
+
+    def page(self) -> Page:
+        """All that is known, for people and programs."""
+        raise NotImplementedError
+
+    def place(self, item: str) -> Path:
+        """The folder of an item: of a name with slashes, such as a kernel's file, below that of the series
+        all the same.
+        """
+        return self.path / self.folder / (item.replace("/", "_").lstrip(".") or "_")
+
+    def write(self) -> Page:
+        """Write the page, in its three forms."""
+        page = self.page()
+        write_atomically(self.path / self.results, page.json())
+        write_atomically(self.path / "summary.txt", page.text())
+        write_atomically(self.path / "report.html", page.html())
+        return page
+
+
+def begin(plan: msgspec.Struct, out: Path, name: str) -> Path:
+    """Make the directory of a series. Raises StoreError, and UsageError for a name that cannot be one."""
+    path = make_directory(out, name)
+    write_atomically(path / PLAN, msgspec.json.format(json_bytes(plan), indent=1))
+    return path
+
+
+def read_plan(path: Path, kind: type[PlanT], what: str, command: str) -> PlanT:
+    """The plan of a series. `what`: such as "campaign". Raises UsageError for a directory that is none,
+    StoreError for a plan that cannot be read.
+    """
+    need_plain_run(path)
+    begins = f"powercut {command} begins one"
+    if not (path / PLAN).is_file() or (path / RUN).exists():
+        raise UsageError(f"{path} holds no {what}", begins)
+    try:
+        return msgspec.json.decode((path / PLAN).read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise StoreError(f"{path} holds no {what} that can be read: {e}", begins) from e
+
+
+def carry_out(
+    series: Series[DoneT], progress: Progress, *, until_s: float | None = None, run: Execute | None = None
+) -> End:
+    """Run every item that is not decided yet, until none is left, the time is up, or the user stops it.
+    `until_s`: seconds of work in all, those before included; None: no end. `run` carries out a run. The page
+    is written at the start and whenever more is known.
+
+    Raises RunLocked if another process is at work in the directory, and the errors that end a series.
+    """
+    with locked(series.path / LOCK, series.path, " ".join(["powercut", *series.argv])):
+        work = Work(series, progress, until_s, run or execute)
+        end: End | None = None
+        try:
+            end = work.until_the_end()
+        except KeyboardInterrupt:
+            end = End.INTERRUPTED
+            progress.say("interrupted: what is known so far is kept")
+        finally:
+            work.pause(end)
+        return end
+
+
+class Work(Generic[DoneT]):
+    """One process's part of a series."""
+
+    def __init__(
+        self, series: Series[DoneT], progress: Progress, until_s: float | None, run: Execute
+    ) -> None:
+        self._series, self._until_s, self._run = series, until_s, run
+        self.progress = progress
+        series.known = series.nothing()  # what another process did until this one had the lock
+        self._journal = Journal(series.path, series.known)
+        if not self._journal.lines:
+            for line in series.inherited():
+                series.known.need_ours(line)
+                self.put(line)
+        self._before = series.known.at
+        self._begun = self._ticked = time.monotonic()
+        self._ticking = threading.Lock()
+        self._took: list[float] = []
+        self._failed = 0
+
+    # --- time ---
+
+    @property
+    def at(self) -> float:
+        """Seconds of work in the whole series."""
+        return self._before + time.monotonic() - self._begun
+
+    @property
+    def time_is_up(self) -> bool:
+        return self._until_s is not None and self.at >= self._until_s
+
+    def tick(self) -> None:
+        """In any thread: keep the time, now and then."""
+        with self._ticking:
+            if time.monotonic() - self._ticked >= _TICK_S:
+                self._ticked = time.monotonic()
+                self._journal.tick(self.at)
+
+    def pause(self, end: End | None) -> None:
+        """Keep the time and how it ended (None: by an error), and write the page once more."""
+        if end:
+            self.put(Ended(at=self.at, when=_now(), how=end))
+        with self._ticking:
+            self._journal.tick(self.at)
+        self._series.write()
+
+    def put(self, line: Line) -> None:
+        """Keep a line of the journal."""
+        self._journal.put(line)
+
+    def tell(self) -> None:
+        """Write the page."""
+        self._series.write()
+
+    # --- items ---
+
+    def until_the_end(self) -> End:
+        """Run item after item. Raises KeyboardInterrupt if the user stops it between two."""
+        series, known = self._series, self._series.known
+        self.put(Started(at=self.at, when=_now(), powercut=__version__))
+        if known.damaged:
+            lines = plural(known.damaged, "line")
+            self.progress.say(f"{lines} of the journal cannot be read: what they told of is done again")
+        for done in known.done.values():  # whose deletion a kill prevented
+            self._sweep(done)
+        self.tell()
+        items = series.items(self)
+        total = len(items) if isinstance(items, Sequence) else None
+        for number, item in enumerate(items, 1):
+            before = known.done.get(item.name)
+            if before and before.key == item.key and before.decided:
+                continue
+            if self.time_is_up:
+                return End.TIME_UP
+            done = self._carried_out(item, before)
+            self.put(done)
+            if done.interrupted:
+                if self.time_is_up:
+                    return End.TIME_UP
+                raise KeyboardInterrupt
+            self._sweep(done)
+            where = f"[{number}/{total}]" if total else f"[{item.name}]"
+            self.progress.say(f"{where} {series.words(done)}{self._left(total, number)}")
+            self.tell()
+        return End.TIME_UP if self.time_is_up else End.COMPLETE
+
+    def _left(self, total: int | None, number: int) -> str:
+        if not total or number == total or not self._took:
+            return ""
+        minutes = max(1, round((total - number) * sum(self._took) / len(self._took) / 60))
+        return f"; about {plural(minutes, 'minute')} left"
+
+    def _sweep(self, done: DoneT) -> None:
+        """Delete the run directory of an item if it is not to be kept."""
+        if not self._series.keeps_run(done):
+            shutil.rmtree(self._series.place(done.item), ignore_errors=True)
+
+    def _carried_out(self, item: Item, before: DoneT | None) -> DoneT:
+        """What came of an item, with what earlier times came to where that is more."""
+        series, begun = self._series, time.monotonic()
+        spent = before.seconds if before else self._spent(item)
+        if before and before.key != item.key:
+            shutil.rmtree(series.place(item.name), ignore_errors=True)
+            before = None
+        if item.name not in series.known.begun:
+            self.put(series.begun(item, self.at))
+        try:
+            done = self._of_run(item, item.plan())
+        except series.common_lacks:
+            raise
+        except PowercutError as e:
+            self._failed += 1
+            if self._failed == series.most_failed:
+                raise
+            done = msgspec.structs.replace(
+                before or series.blank(item.name), failed=e.line, interrupted=False
+            )
+        else:
+            self._failed = 0
+            self._took.append(time.monotonic() - begun)
+        return msgspec.structs.replace(
+            done,
+            key=item.key,
+            at=self.at,
+            seconds=round(spent + time.monotonic() - begun, 1),
+            anew=done.anew or (before.anew if before else ""),
+        )
+
+    def _spent(self, item: Item) -> float:
+        """Seconds that processes which were killed worked on this item."""
+        begun = self._series.known.begun.get(item.name)
+        return max(0.0, self._before - begun.at) if begun else 0.0
+
+    def _of_run(self, item: Item, plan: Plan) -> DoneT:
+        """Carry out the run of an item, or what is left of it; by `plan`, not by the one in its directory.
+        One that cannot be gone on with is begun anew, with the same known failures if they can be read.
+        """
+        folder, expectations = self._series.place(item.name), self._series.expectations
+        there, anew = latest(folder), ""
+        if there.exists():
+            try:
+                with _opened(there) as store:
+                    expectations = expectations or store.expectations()
+                    return self._executed(item, plan, store)
+            except RunChanged as e:
+                anew = e.what
+            self.progress.say(f"{item.name} is begun anew: {anew}")
+        shutil.rmtree(folder, ignore_errors=True)
+        with create_run(plan, folder, "run") as store:
+            store.set_expectations(expectations)
+            return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
+
+    def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:
+        shown: Progress = Quiet(self.tick) if self._series.quiet else _OfItem(item.name, self)
+        left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60
+        summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown)
+        return msgspec.structs.replace(
+            self._series.keep(item, store, summary),
+            run=str(store.path.relative_to(self._series.path)),
+            interrupted=summary.interrupted,
+        )
+
+
+def _opened(run: Path) -> RunStore:
+    """Raises RunChanged for one that is damaged, or was begun by a version that stored other things."""
+    try:
+        return RunStore.open(run)
+    except StoreError as e:
+        raise RunChanged(e.what, e.next_step) from e
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class _OfItem:
+    """The progress of the run of one item, whose messages say which."""
+
+    def __init__(self, item: str, work: Work[DoneT]) -> None:
+        self._item, self._progress, self._tick = item, work.progress, work.tick
+
+    def say(self, text: str) -> None:
+        self._progress.say(text if text.startswith(self._item) else f"{self._item}: {text}")
+
+    def begin(self, what: str, total: int) -> None:
+        self._progress.begin(what, total)
+
+    def advance(self, what: str, count: int) -> None:
+        self._progress.advance(what, count)
+        self._tick()

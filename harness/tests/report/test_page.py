@@ -1,0 +1,50 @@
+"""A page in its three forms."""
+
+from __future__ import annotations
+
+import json
+
+from harness.report.page import Cell, Finding, Line, Page, Section, Table
+
+FOREIGN = "<script>alert(1)</script> \x1b[31m\nreproduce: rm -rf /"
+
+
+def page() -> Page:
+    """Every place of a page with what a guest may say."""
+    lines = (Line(FOREIGN, FOREIGN, FOREIGN, FOREIGN),)
+    table = Table(("case", "states"), (("a", Cell("7", "fail", FOREIGN)), (FOREIGN, "12,000")), FOREIGN, 1)
+    found = Finding(FOREIGN, lines, (FOREIGN,), ("reproduce: powercut repro a@1",))
+    sections = (
+        Section("What was found", tables=(table,), findings=(found,), lines=lines),
+        Section("Nothing", "there is nothing"),
+        Section("In full", lines=(Line("only on the page"),), in_text=False),
+    )
+    return Page(
+        "test", FOREIGN, "promises were broken: 1 `case`", "fail", sections, data={"found": [FOREIGN]}
+    )
+
+
+def test_no_form_lets_foreign_text_through() -> None:
+    """A name that a guest chose stood as markup, moved the cursor, or began a line as one of ours."""
+    html, text = page().html(), page().text()
+    assert html.count("<script>") == 1, "the page's own"
+    assert "\x1b" not in html + text + page().json()
+    assert [line for line in text.splitlines() if line.startswith("reproduce:")] == [
+        "reproduce: powercut repro a@1"
+    ]
+
+
+def test_all_forms_tell_the_same() -> None:
+    html, text = page().html(), page().text()
+    for words in ("1 `case`", "reproduce: powercut repro a@1", "12,000", "What was found"):
+        assert words in text
+        assert words in html
+    assert "only on the page" in html and "only on the page" not in text
+    assert "Nothing" not in html + text, "a section that holds nothing"
+    assert json.loads(page().json()) == {"headline": page().headline, "found": [FOREIGN]}
+
+
+def test_figures_of_a_table_are_to_the_right() -> None:
+    table = Table(("case", "states"), (("a", "7"), ("long", "12,000")), figures=1)
+    text = Page("t", "s", "h", "pass", (Section("S", tables=(table,)),)).text()
+    assert text.splitlines()[-3:] == ["case  states", "a          7", "long  12,000"]
