@@ -472,7 +472,7 @@ class CallError:
         return f"{self.subject}: {errno.errorcode.get(self.errno, 'errno')} ({self.errno})"
 
 
-class RunKind(enum.StrEnum):
+class ExtentKind(enum.StrEnum):
     """Where an extent of a file's contents comes from."""
 
     WRITTEN = "written"  # data of operation `value`, at the offset where it was written
@@ -485,12 +485,12 @@ class RunKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Extent:
     """An extent of a file's contents of one origin: `length` bytes from offset `start`. What
     `value`, `origin` and `data` mean depends on `kind`.
     """
 
-    kind: RunKind
+    kind: ExtentKind
     start: int
     length: int
     value: int = 0
@@ -505,7 +505,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
     """One name. `path` is relative to the mount point (the root is ""), surrogate-escaped. `size` is in
-    bytes, `blocks` in units of 512 bytes. `runs` cover a regular file's contents in order, without gaps.
+    bytes, `blocks` in units of 512 bytes. `extents` cover a regular file's contents in order, without gaps.
     """
 
     path: str
@@ -519,7 +519,7 @@ class TreeEntry:
     blocks: int
     target: bytes = b""
     xattrs: Mapping[str, bytes] = field(default_factory=dict)
-    runs: tuple[Run, ...] = ()
+    extents: tuple[Extent, ...] = ()
     digest: str = ""
 
 

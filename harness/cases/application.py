@@ -63,7 +63,7 @@ def _line(e: TreeEntry) -> str:
     text = f"{mode} {e.links} {e.uid} {e.gid} {e.size:>9} {e.path}"
     if e.kind is FileKind.SYMLINK:
         text += f" -> {e.target.decode(errors='replace')}"
-    first = e.runs[0] if e.runs else None
+    first = e.extents[0] if e.extents else None
     if first is not None and first.data:
         text += f"  {first.data.decode('ascii', 'backslashreplace')!r}" + "..." * (first.length < e.size)
     return one_line(text)

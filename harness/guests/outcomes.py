@@ -1,7 +1,7 @@
 """Turns a guest's report of a recovered file system into the tree that the oracles judge.
 
 The guest runs a kernel under test and may send anything. This module rejects what the agent cannot have
-sent (two entries with one path, a file below a file, runs with a gap), so that no oracle has to handle it.
+sent (two entries with one path, a file below a file, extents with a gap), so that no oracle has to handle it.
 What a damaged file system may well show (any name, size, mode, owner, contents) passes.
 """
 
@@ -12,24 +12,34 @@ from collections.abc import Callable, Sequence
 
 from harness.guests import wire
 from harness.guests.wire import WireError
-from harness.model import CallError, Difference, FileKind, Outcome, Run, RunKind, Tree, TreeEntry, Usability
+from harness.model import (
+    CallError,
+    Difference,
+    Extent,
+    ExtentKind,
+    FileKind,
+    Outcome,
+    Tree,
+    TreeEntry,
+    Usability,
+)
 
 _LOFF_MAX = (1 << 63) - 1
 _NAME_BYTES = 255  # NAME_MAX of include/uapi/linux/limits.h
 KNOWN_BYTES = 32 << 20
 """Of entries, as messages, that a session keeps to share: some versions of a large tree."""
-_DATA_BYTES = 64  # kept of a run of unknown origin
-# The largest `value` of each kind of run: a writer, a device block, an errno.
+_DATA_BYTES = 64  # kept of an extent of unknown origin
+# The largest `value` of each kind of extent: a writer, a device block, an errno.
 _VALUES = {
-    RunKind.WRITTEN: 0xFFFE,
-    RunKind.MISPLACED: 0xFFFE,
-    RunKind.ZERO: 0,
-    RunKind.POISON: 0xFFFF_FFFF,
-    RunKind.LITERAL: 0,
-    RunKind.FOREIGN: 0,
-    RunKind.UNREADABLE: 4095,
+    ExtentKind.WRITTEN: 0xFFFE,
+    ExtentKind.MISPLACED: 0xFFFE,
+    ExtentKind.ZERO: 0,
+    ExtentKind.POISON: 0xFFFF_FFFF,
+    ExtentKind.LITERAL: 0,
+    ExtentKind.FOREIGN: 0,
+    ExtentKind.UNREADABLE: 4095,
 }
-_WITH_DATA = frozenset({RunKind.LITERAL, RunKind.FOREIGN})
+_WITH_DATA = frozenset({ExtentKind.LITERAL, ExtentKind.FOREIGN})
 
 
 class KnownEntries:
@@ -113,8 +123,8 @@ def _tree(
             parent = tree.get(entry.path.rpartition("/")[0])
             if parent is None or parent.kind is not FileKind.DIRECTORY:
                 raise WireError(f"the entry {path!r} is in no directory of the tree")
-        if entry.kind is FileKind.FILE and entry.size and not entry.runs and entry.path not in unread:
-            raise WireError(f"{path!r} has {entry.size} bytes, but no runs")
+        if entry.kind is FileKind.FILE and entry.size and not entry.extents and entry.path not in unread:
+            raise WireError(f"{path!r} has {entry.size} bytes, but no extents")
         tree[entry.path] = entry
     return tree
 
@@ -145,27 +155,27 @@ def _entry(told: wire.TreeEntry) -> TreeEntry:
         told.blocks,
         told.target,
         xattrs,
-        _runs(told) if told.runs else (),
+        _extents(told) if told.runs else (),
         told.digest,
     )
 
 
-def _runs(told: wire.TreeEntry) -> tuple[Run, ...]:
-    """The entry's runs, which must cover the file from its first byte to its last."""
+def _extents(told: wire.TreeEntry) -> tuple[Extent, ...]:
+    """The entry's extents, which must cover the file from its first byte to its last."""
     end = 0
-    runs = []
-    for run in told.runs:
-        data = run.data
+    extents = []
+    for extent in told.runs:
+        data = extent.data
         if (
-            run.start != end
-            or not run.length
-            or run.value > _VALUES[run.kind]
-            or (data and (run.kind not in _WITH_DATA or len(data) > _DATA_BYTES))
-            or (run.kind is RunKind.LITERAL and len(data) != run.length)
+            extent.start != end
+            or not extent.length
+            or extent.value > _VALUES[extent.kind]
+            or (data and (extent.kind not in _WITH_DATA or len(data) > _DATA_BYTES))
+            or (extent.kind is ExtentKind.LITERAL and len(data) != extent.length)
         ):
-            raise WireError(f"{told.path!r} has an impossible run at byte {end}: {run}")
-        end += run.length
-        runs.append(Run(run.kind, run.start, run.length, run.value, run.origin, data))
+            raise WireError(f"{told.path!r} has an impossible extent at byte {end}: {extent}")
+        end += extent.length
+        extents.append(Extent(extent.kind, extent.start, extent.length, extent.value, extent.origin, data))
     if end != told.size:
-        raise WireError(f"{told.path!r} has {told.size} bytes, its runs {end}")
-    return tuple(runs)
+        raise WireError(f"{told.path!r} has {told.size} bytes, its extents {end}")
+    return tuple(extents)

@@ -27,10 +27,10 @@ from harness.model import (
     Call,
     CrashState,
     DifferenceKind,
+    ExtentKind,
     FileKind,
     OperationFlag,
     OperationKind,
-    RunKind,
 )
 
 PROTOCOL_VERSION = 5
@@ -152,7 +152,7 @@ class Xattr(_Part):
 
 
 class Run(_Part):
-    kind: RunKind
+    kind: ExtentKind
     start: U64
     length: U64
     value: U64

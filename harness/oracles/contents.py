@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.model import Position, Run, RunKind, Tree, TreeEntry, Violation
+from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
 from harness.oracles.allowance import ANYTHING, Allowance, Cut, Origins, allowance, journaled
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import WORD_BYTES, fill
@@ -70,15 +70,15 @@ class ContentsJudge:
         """Faults that do not depend on the names: poison, and data from the future."""
         faults: list[Violation] = []
         for path, entry in tree.items():
-            for run in entry.runs:
-                if run.kind is RunKind.POISON and not self._contract.stale_allowed:
-                    faults.append(_at_bytes("stale", path, run.start, run.end, *_poison(run)))
+            for extent in entry.extents:
+                if extent.kind is ExtentKind.POISON and not self._contract.stale_allowed:
+                    faults.append(_at_bytes("stale", path, extent.start, extent.end, *_poison(extent)))
                 elif (
-                    run.kind in (RunKind.WRITTEN, RunKind.MISPLACED)
-                    and run.value >= position.begun
+                    extent.kind in (ExtentKind.WRITTEN, ExtentKind.MISPLACED)
+                    and extent.value >= position.begun
                     and not self._timeline.opaque
                 ):
-                    faults.append(_at_bytes("foreign", path, run.start, run.end, *self._future(run)))
+                    faults.append(_at_bytes("foreign", path, extent.start, extent.end, *self._future(extent)))
         return tuple(_folded(faults))
 
     def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
@@ -101,7 +101,7 @@ class ContentsJudge:
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
         cut = Cut(durable, committed, partly, begun, file.before(position.acked))
-        key = (file.inode, cut, entry.path, entry.size, entry.blocks, entry.runs)
+        key = (file.inode, cut, entry.path, entry.size, entry.blocks, entry.extents)
         known = self._judged.get(key)
         if known is not None:
             return known
@@ -133,8 +133,8 @@ class ContentsJudge:
             known = self._allowances[key] = allowance(self._contract, subject.file, subject.cut)
         return (known,)
 
-    def _future(self, run: Run) -> tuple[str, str]:
-        return _future(self._timeline, run.value)
+    def _future(self, extent: Extent) -> tuple[str, str]:
+        return _future(self._timeline, extent.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +155,11 @@ class _Subject:
             return 0
         event = self.file.events[self.cut.committed]
         reach = event.start
-        for run in self.entry.runs:
-            mine = run.kind is RunKind.WRITTEN and run.value == event.index
+        for extent in self.entry.extents:
+            mine = extent.kind is ExtentKind.WRITTEN and extent.value == event.index
             # A word in which the write begins or ends may be classified as another kind.
-            if run.start <= reach < run.end and (mine or run.end - reach < WORD_BYTES):
-                reach = run.end
+            if extent.start <= reach < extent.end and (mine or extent.end - reach < WORD_BYTES):
+                reach = extent.end
         return min(reach, event.end)
 
     def faults(self, allowed: Allowance) -> Iterator[Fault]:
@@ -173,18 +173,18 @@ class _Subject:
         if self.entry.blocks * _STAT_BLOCK_BYTES < allowed.allocated:
             yield self._freed(allowed.allocated)
         low, high = allowed.data_at_end(self.entry.size)
-        for run in self.entry.runs:
-            if run.kind is not RunKind.UNREADABLE:
-                for start, end, origins in allowed.cells(run.start, run.end):
-                    if not _fits(run, start, end, origins) and (start < limit or self._never_here(run)):
-                        yield self._fault(run, start, end, origins)
-            if run.kind is RunKind.ZERO and max(low, run.start) < min(high, run.end):
-                yield self._empty_end(max(low, run.start), min(high, run.end))
+        for extent in self.entry.extents:
+            if extent.kind is not ExtentKind.UNREADABLE:
+                for start, end, origins in allowed.cells(extent.start, extent.end):
+                    if not _fits(extent, start, end, origins) and (start < limit or self._never_here(extent)):
+                        yield self._fault(extent, start, end, origins)
+            if extent.kind is ExtentKind.ZERO and max(low, extent.start) < min(high, extent.end):
+                yield self._empty_end(max(low, extent.start), min(high, extent.end))
 
-    def _never_here(self, run: Run) -> bool:
-        if run.kind is RunKind.WRITTEN:
-            return not (run.value < self.begun and self.file.writes(run.value))
-        return run.kind is not RunKind.ZERO
+    def _never_here(self, extent: Extent) -> bool:
+        if extent.kind is ExtentKind.WRITTEN:
+            return not (extent.value < self.begun and self.file.writes(extent.value))
+        return extent.kind is not ExtentKind.ZERO
 
     # --- naming what is wrong ---
 
@@ -244,50 +244,55 @@ class _Subject:
         points = (p for p, k in self.file.persists if self.file.size_at(k) > size)
         return next(points, self.point) if size < durable else self.point
 
-    def _fault(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
-        if run.kind is RunKind.POISON:
-            return _at_bytes("stale", self.entry.path, start, end, *_poison(run))
-        if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
-            return self._odd_bytes(run, start, end, origins)
-        if run.kind is RunKind.ZERO:
+    def _fault(self, extent: Extent, start: int, end: int, origins: Origins) -> Fault:
+        if extent.kind is ExtentKind.POISON:
+            return _at_bytes("stale", self.entry.path, start, end, *_poison(extent))
+        if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
+            return self._odd_bytes(extent, start, end, origins)
+        if extent.kind is ExtentKind.ZERO:
             return self._wrong_time(start, end, origins, ZERO)
-        return self._alien(run, start, end) or self._wrong_time(start, end, origins, run.value)
+        return self._alien(extent, start, end) or self._wrong_time(start, end, origins, extent.value)
 
-    def _alien(self, run: Run, start: int, end: int) -> Violation | None:
+    def _alien(self, extent: Extent, start: int, end: int) -> Violation | None:
         """Pattern data that was never written at this offset of this file."""
         path, told = self.entry.path, self.timeline.describe
-        owner = self.timeline.written.get(run.value)
+        owner = self.timeline.written.get(extent.value)
         oracle = "foreign"
-        if run.value >= self.begun:
-            what, signature = _future(self.timeline, run.value)
+        if extent.value >= self.begun:
+            what, signature = _future(self.timeline, extent.value)
         elif owner is None:
-            what = f"bytes marked as data of operation {run.value}, which writes none"
+            what = f"bytes marked as data of operation {extent.value}, which writes none"
             signature = "data of no write"
         elif owner is not self.file:
             oracle = "stale"
-            what, signature = f"data of another file: {told(run.value)}", f"data of operation {run.value}"
-        elif run.kind is RunKind.MISPLACED:
+            what, signature = (
+                f"data of another file: {told(extent.value)}",
+                f"data of operation {extent.value}",
+            )
+        elif extent.kind is ExtentKind.MISPLACED:
             oracle = "contents"
-            what = f"data of {told(run.value)} that belongs at offset {run.origin + start - run.start}"
-            signature = f"misplaced data of operation {run.value}"
+            what = (
+                f"data of {told(extent.value)} that belongs at offset {extent.origin + start - extent.start}"
+            )
+            signature = f"misplaced data of operation {extent.value}"
         else:
             return None
         return _at_bytes(oracle, path, start, end, what, signature)
 
-    def _odd_bytes(self, run: Run, start: int, end: int, origins: Origins) -> Fault:
+    def _odd_bytes(self, extent: Extent, start: int, end: int, origins: Origins) -> Fault:
         """Bytes that do not form whole words of the pattern."""
         path = self.entry.path
-        seen_end = min(end, run.start + len(run.data))
-        if start >= seen_end or _explained(run, start, seen_end, origins):
+        seen_end = min(end, extent.start + len(extent.data))
+        if start >= seen_end or _explained(extent, start, seen_end, origins):
             return Undecided(
                 f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough"
             )
         events = self.file.events[: self.cut.begun]
         cloned = (origin for e in events for _, _, origin in e.content)
         mine = frozenset({ZERO, *cloned, *(e.index for e in events)})
-        if _explained(run, start, seen_end, mine):
+        if _explained(extent, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
-        data = run.data[start - run.start : seen_end - run.start][:16].hex(" ")
+        data = extent.data[start - extent.start : seen_end - extent.start][:16].hex(" ")
         told = f"bytes that nobody wrote ({data})"
         return _at_bytes("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
 
@@ -331,41 +336,41 @@ class _Subject:
         return "zeros" if origin == ZERO else f"data of {self.timeline.describe(origin)}"
 
 
-def _fits(run: Run, start: int, end: int, origins: Origins) -> bool:
-    """Whether this part of a run has an allowed origin."""
+def _fits(extent: Extent, start: int, end: int, origins: Origins) -> bool:
+    """Whether this part of an extent has an allowed origin."""
     if origins is ANYTHING:
         return True
-    if run.kind is RunKind.WRITTEN and run.value in origins:
+    if extent.kind is ExtentKind.WRITTEN and extent.value in origins:
         return True
-    if run.kind is RunKind.ZERO and ZERO in origins:
+    if extent.kind is ExtentKind.ZERO and ZERO in origins:
         return True
-    if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
-        return end <= run.start + len(run.data) and _explained(run, start, end, origins)
+    if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
+        return end <= extent.start + len(extent.data) and _explained(extent, start, end, origins)
     # Part of a word can equal another writer's: bytes 4 to 8 of a word hold only its place.
-    return end - start < WORD_BYTES and _explained(run, start, end, origins)
+    return end - start < WORD_BYTES and _explained(extent, start, end, origins)
 
 
-def _explained(run: Run, start: int, end: int, origins: Origins) -> bool:
+def _explained(extent: Extent, start: int, end: int, origins: Origins) -> bool:
     """Whether each byte of this part equals the byte that an allowed origin has there."""
-    found = _bytes(run, start, end)
+    found = _bytes(extent, start, end)
     if found is None:
         return False
     could = [fill(o, start, end - start) if o != ZERO else bytes(end - start) for o in origins]
     return all(any(c[i] == byte for c in could) for i, byte in enumerate(found))
 
 
-def _bytes(run: Run, start: int, end: int) -> bytes | None:
-    if run.kind in (RunKind.LITERAL, RunKind.FOREIGN):
-        return run.data[start - run.start : end - run.start]
-    if run.kind is RunKind.WRITTEN:
-        return fill(run.value, start, end - start)
-    if run.kind is RunKind.ZERO:
+def _bytes(extent: Extent, start: int, end: int) -> bytes | None:
+    if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
+        return extent.data[start - extent.start : end - extent.start]
+    if extent.kind is ExtentKind.WRITTEN:
+        return fill(extent.value, start, end - start)
+    if extent.kind is ExtentKind.ZERO:
         return bytes(end - start)
     return None
 
 
-def _poison(run: Run) -> tuple[str, str]:
-    return f"what the device held before mkfs (device block {run.value})", "poison"
+def _poison(extent: Extent) -> tuple[str, str]:
+    return f"what the device held before mkfs (device block {extent.value})", "poison"
 
 
 def _future(timeline: ModelTimeline, index: int) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from harness.model import (
     Check,
     Difference,
     DifferenceKind,
+    ExtentKind,
     FsckClass,
-    RunKind,
     Violation,
 )
 from harness.oracles.case import Case
@@ -72,15 +72,15 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
             continue
         yield Violation("readable", error.subject, f"cannot be read: {line}", "a readable tree", line, line)
     for path, entry in case.outcome.tree.items():
-        for run in entry.runs:
-            if run.kind is RunKind.UNREADABLE and run.value != errno.EFBIG:
-                name = _errno_name(run.value)
+        for extent in entry.extents:
+            if extent.kind is ExtentKind.UNREADABLE and extent.value != errno.EFBIG:
+                name = _errno_name(extent.value)
                 yield Violation(
                     "readable",
                     path,
-                    f"{path}: read fails with {name} at offset {run.start}",
+                    f"{path}: read fails with {name} at offset {extent.start}",
                     f"{entry.size} readable bytes",
-                    f"{name} for bytes {run.start} to {run.end}",
+                    f"{name} for bytes {extent.start} to {extent.end}",
                     f"{path}: {name}",
                 )
                 break

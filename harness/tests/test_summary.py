@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
-from harness.model import CaseId, CrashState, Judgement, Outcome, Position, Run, RunKind, Violation
+from harness.model import CaseId, CrashState, Extent, ExtentKind, Judgement, Outcome, Position, Violation
 from harness.oracles import Judge
 from harness.report.junit import junit_xml
 from harness.report.results import results
@@ -371,7 +371,7 @@ def test_an_expected_oracle_with_much_to_say_does_not_hide_another(tmp_path: Pat
     steps = [f"create f{i}" for i in range(25)] + ["create g", "append g 4096", "sync"]
     done = Judge(EACH, history(steps), error_patterns=())
     end = Position(len(steps), len(steps))
-    recovered = tree(file("g", Run(RunKind.POISON, 0, 4096, 5)))
+    recovered = tree(file("g", Extent(ExtentKind.POISON, 0, 4096, 5)))
     seen = done.judge(end, Outcome(tree=recovered, fsck=CLEAN))
     known = Expectation("*", "*", "durability", "no flush is sent")
     summary = summary_of(tmp_path, {CASE: (DONE, [OK, seen])}, known)

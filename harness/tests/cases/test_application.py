@@ -6,14 +6,14 @@ from harness.cases.application import ACKNOWLEDGED, FILES, FILES_SHOWN, LAST_SHO
 from harness.model import (
     Acknowledgement,
     Check,
+    Extent,
+    ExtentKind,
     FileKind,
     History,
     Operation,
     OperationKind,
     Outcome,
     Position,
-    Run,
-    RunKind,
     TreeEntry,
     Workload,
 )
@@ -27,9 +27,9 @@ def history(count: int) -> History:
 
 
 def entry(path: str, size: int = 0, data: bytes = b"") -> TreeEntry:
-    runs = (Run(RunKind.FOREIGN, 0, size, data=data),) if data else ()
+    runs = (Extent(ExtentKind.FOREIGN, 0, size, data=data),) if data else ()
     kind = FileKind.FILE if path else FileKind.DIRECTORY
-    return TreeEntry(path, kind, 12, 0o644, 1, 0, 0, size, 8, runs=runs)
+    return TreeEntry(path, kind, 12, 0o644, 1, 0, 0, size, 8, extents=runs)
 
 
 def test_what_was_acknowledged_and_what_came_back_stand_beside_the_finding() -> None:

@@ -885,7 +885,7 @@ def test_a_kernel_that_says_that_something_took_long_is_tried_again(recording: R
 # --- what nobody foresaw ----------------------------------------------------------------------
 
 UNFORESEEN = [
-    ValueError("'socket' is not a valid RunKind"),
+    ValueError("'socket' is not a valid ExtentKind"),
     OverflowError("int too big to convert"),
     RecursionError("too deep"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),

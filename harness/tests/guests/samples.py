@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.guests import wire
-from harness.model import Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind
+from harness.model import Call, DifferenceKind, ExtentKind, FileKind, OperationFlag, OperationKind
 
 VECTORS = Path(__file__).resolve().parents[3] / "vms" / "protocol" / "vectors.json"
 
@@ -70,8 +70,8 @@ _ENTRIES = [
         target=b"",
         xattrs=[wire.Xattr(name="user.a", value=b"\x01")],
         runs=[
-            wire.Run(kind=RunKind.WRITTEN, start=0, length=4096, value=7, origin=0, data=b""),
-            wire.Run(kind=RunKind.FOREIGN, start=4096, length=904, value=0, origin=0, data=b"x" * 64),
+            wire.Run(kind=ExtentKind.WRITTEN, start=0, length=4096, value=7, origin=0, data=b""),
+            wire.Run(kind=ExtentKind.FOREIGN, start=4096, length=904, value=0, origin=0, data=b"x" * 64),
         ],
         digest="0" * 32,
     ),
@@ -82,7 +82,7 @@ def _entry_of(kind: FileKind) -> wire.TreeEntry:
     return msgspec.structs.replace(_ENTRIES[0], path=kind.encode(), kind=kind)
 
 
-def _run_of(kind: RunKind) -> wire.Run:
+def _run_of(kind: ExtentKind) -> wire.Run:
     return wire.Run(kind=kind, start=0, length=1, value=1, origin=0, data=b"")
 
 
@@ -186,7 +186,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             mount_errno=0,
             entries=[
                 *(_entry_of(kind) for kind in FileKind),
-                msgspec.structs.replace(_ENTRIES[1], runs=[_run_of(kind) for kind in RunKind]),
+                msgspec.structs.replace(_ENTRIES[1], runs=[_run_of(kind) for kind in ExtentKind]),
             ],
             walk_errors=[wire.CallError(call=call, path=b"a", name="", errno=5) for call in Call],
             unmount_errno=5,
@@ -302,7 +302,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
 ]
 
 
-WORDS: list[type[enum.StrEnum]] = [Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind]
+WORDS: list[type[enum.StrEnum]] = [Call, DifferenceKind, FileKind, OperationFlag, OperationKind, ExtentKind]
 
 
 def vectors() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.errors import PowercutError
 from harness.guests import wire
 from harness.guests.outcomes import outcome_of
 from harness.guests.session import check_results
-from harness.model import FileKind, Operation, OperationKind, RunKind
+from harness.model import ExtentKind, FileKind, Operation, OperationKind
 from harness.tests.budget import budget
 from harness.tests.guests.samples import SAMPLES, UNIONS
 
@@ -185,7 +185,7 @@ def worst(kind: str) -> bytes:
     limit = wire.LIMITS["STRUCTURED_FRAME_BYTES"]
     if kind == "strings":
         return long_list(b"\xa2ab", (limit - 100) // 3)
-    run = wire.encode(wire.Run(RunKind.ZERO, 0, 1, 0, 0, b""))
+    run = wire.encode(wire.Run(ExtentKind.ZERO, 0, 1, 0, 0, b""))
     xattr = wire.encode(wire.Xattr("ab", b""))
     entry = wire.TreeEntry(b"", FileKind.FILE, 2, 0, 1, 0, 0, 0, 0, b"", [], [], "")
     seen = wire.encode(wire.Recovered(0, [], [], 0, [], True, 0, 0, 0))

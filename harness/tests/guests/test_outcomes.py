@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from harness.guests import wire
 from harness.guests.outcomes import KnownEntries, outcome_of
-from harness.model import Call, CallError, FileKind, Run, RunKind
+from harness.model import Call, CallError, Extent, ExtentKind, FileKind
 
 ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
 
 
-def run(kind: RunKind, start: int, length: int, value: int = 0, data: bytes = b"") -> wire.Run:
+def run(kind: ExtentKind, start: int, length: int, value: int = 0, data: bytes = b"") -> wire.Run:
     return wire.Run(kind, start, length, value, 0, data)
 
 
@@ -34,14 +34,14 @@ def test_a_tree_becomes_a_tree() -> None:
     told = seen(
         replace(ROOT, path=b"d"),
         replace(ROOT, path=b"d-e", kind=FileKind.FIFO, size=0),
-        file(b"d/\xff", run(RunKind.WRITTEN, 0, 8, 3), run(RunKind.LITERAL, 8, 2, 0, b"xy")),
+        file(b"d/\xff", run(ExtentKind.WRITTEN, 0, 8, 3), run(ExtentKind.LITERAL, 8, 2, 0, b"xy")),
         walk_errors=[wire.CallError(Call.GETXATTR, b"d/\xff", "user.a", errno.EUCLEAN)],
     )
     outcome = outcome_of(told)
     assert list(outcome.tree) == ["", "d", "d-e", "d/\udcff"]
-    assert outcome.tree["d/\udcff"].runs == (
-        Run(RunKind.WRITTEN, 0, 8, 3),
-        Run(RunKind.LITERAL, 8, 2, 0, 0, b"xy"),
+    assert outcome.tree["d/\udcff"].extents == (
+        Extent(ExtentKind.WRITTEN, 0, 8, 3),
+        Extent(ExtentKind.LITERAL, 8, 2, 0, 0, b"xy"),
     )
     assert outcome.walk_errors == (CallError(Call.GETXATTR, "d/\udcff", errno.EUCLEAN, "user.a"),)
 
@@ -49,12 +49,12 @@ def test_a_tree_becomes_a_tree() -> None:
 def test_what_is_the_same_in_two_trees_is_there_once() -> None:
     """The trees of a thousand recoveries of 3,000 names each took gigabytes."""
     known = KnownEntries()
-    changed = file(b"b", run(RunKind.WRITTEN, 0, 8, 4))
-    one = outcome_of(seen(file(b"a"), file(b"b", run(RunKind.WRITTEN, 0, 8, 3))), known).tree
+    changed = file(b"b", run(ExtentKind.WRITTEN, 0, 8, 4))
+    one = outcome_of(seen(file(b"a"), file(b"b", run(ExtentKind.WRITTEN, 0, 8, 3))), known).tree
     other = outcome_of(seen(file(b"a"), changed), known).tree
     assert one["a"] is other["a"]
-    assert one["b"].runs == (Run(RunKind.WRITTEN, 0, 8, 3),)
-    assert other["b"].runs == (Run(RunKind.WRITTEN, 0, 8, 4),)
+    assert one["b"].extents == (Extent(ExtentKind.WRITTEN, 0, 8, 3),)
+    assert other["b"].extents == (Extent(ExtentKind.WRITTEN, 0, 8, 4),)
 
 
 def test_no_more_entries_are_kept_to_share_than_allowed() -> None:
@@ -80,11 +80,11 @@ def test_an_error_reads_as_a_line() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        seen(file(b"f", size=1 << 62, runs=[run(RunKind.ZERO, 0, 1 << 62)])),
+        seen(file(b"f", size=1 << 62, runs=[run(ExtentKind.ZERO, 0, 1 << 62)])),
         seen(file(b"\x01\n\x1b[31m\xff", mode=0o7777, links=0, uid=(1 << 32) - 1)),
         seen(file(b"f", size=5, runs=[]), walk_errors=[wire.CallError(Call.OPENAT, b"f", "", 5)]),
         seen(entries=[], walk_errors=[wire.CallError(Call.STATX, b"", "", 5)]),
-        seen(file(b"f", run(RunKind.UNREADABLE, 0, 4096, errno.EIO))),
+        seen(file(b"f", run(ExtentKind.UNREADABLE, 0, 4096, errno.EIO))),
         seen(entries=[], mount_errno=errno.EUCLEAN),
     ],
     ids=["huge", "strange", "not opened", "no root", "unreadable", "not mounted"],
@@ -111,16 +111,16 @@ def test_damage_passes(told: wire.Recovered) -> None:
         seen(mount_errno=errno.EIO),
         seen(file(b"f", size=1 << 63)),
         seen(file(b"f", size=5, runs=[])),
-        seen(file(b"f", run(RunKind.ZERO, 0, 5), size=6)),
-        seen(file(b"f", run(RunKind.ZERO, 0, 5), run(RunKind.ZERO, 6, 1))),
-        seen(file(b"f", run(RunKind.ZERO, 0, 5), run(RunKind.ZERO, 6, 1), size=6)),
-        seen(file(b"f", run(RunKind.ZERO, 0, 5), run(RunKind.WRITTEN, 4, 2, 1))),
-        seen(file(b"f", run(RunKind.ZERO, 0, 0))),
-        seen(file(b"f", run(RunKind.WRITTEN, 0, 8, 0xFFFF))),
-        seen(file(b"f", run(RunKind.LITERAL, 0, 8, 0, b"x"))),
-        seen(file(b"f", run(RunKind.FOREIGN, 0, 100, 0, b"x" * 65))),
-        seen(file(b"f", run(RunKind.UNREADABLE, 0, 8, 4096))),
-        seen(replace(ROOT, path=b"d", runs=[run(RunKind.ZERO, 0, 4096)])),
+        seen(file(b"f", run(ExtentKind.ZERO, 0, 5), size=6)),
+        seen(file(b"f", run(ExtentKind.ZERO, 0, 5), run(ExtentKind.ZERO, 6, 1))),
+        seen(file(b"f", run(ExtentKind.ZERO, 0, 5), run(ExtentKind.ZERO, 6, 1), size=6)),
+        seen(file(b"f", run(ExtentKind.ZERO, 0, 5), run(ExtentKind.WRITTEN, 4, 2, 1))),
+        seen(file(b"f", run(ExtentKind.ZERO, 0, 0))),
+        seen(file(b"f", run(ExtentKind.WRITTEN, 0, 8, 0xFFFF))),
+        seen(file(b"f", run(ExtentKind.LITERAL, 0, 8, 0, b"x"))),
+        seen(file(b"f", run(ExtentKind.FOREIGN, 0, 100, 0, b"x" * 65))),
+        seen(file(b"f", run(ExtentKind.UNREADABLE, 0, 8, 4096))),
+        seen(replace(ROOT, path=b"d", runs=[run(ExtentKind.ZERO, 0, 4096)])),
         seen(file(b"f", xattrs=[wire.Xattr("user.a", b""), wire.Xattr("user.a", b"x")])),
     ],
     ids=[
@@ -158,6 +158,6 @@ def test_what_no_walk_can_have_given_is_refused(told: wire.Recovered) -> None:
 
 
 def test_a_tree_of_three_thousand_names_is_told_and_taken() -> None:
-    files = [file(b"%06d" % n, run(RunKind.WRITTEN, 0, 4096, 7), digest="0" * 32) for n in range(3000)]
+    files = [file(b"%06d" % n, run(ExtentKind.WRITTEN, 0, 4096, 7), digest="0" * 32) for n in range(3000)]
     body = wire.encode(seen(*files))
     assert len(outcome_of(wire.decode(body, wire.AgentReply)).tree) == 3001

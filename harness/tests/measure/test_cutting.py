@@ -20,6 +20,8 @@ from harness.measure.cutting import (
     some_operations,
 )
 from harness.model import (
+    Extent,
+    ExtentKind,
     FileKind,
     FsckClass,
     FsckResult,
@@ -27,8 +29,6 @@ from harness.model import (
     OperationKind,
     Outcome,
     Position,
-    Run,
-    RunKind,
     Tree,
     TreeEntry,
     Verdict,
@@ -44,12 +44,12 @@ WRITTEN = (
 )
 
 
-def entry(path: str, size: int = 0, *runs: Run) -> TreeEntry:
-    return TreeEntry(path, FileKind.FILE, ord(path), 0o644, 1, 0, 0, size, (size + 511) // 512, runs=runs)
+def entry(path: str, size: int = 0, *runs: Extent) -> TreeEntry:
+    return TreeEntry(path, FileKind.FILE, ord(path), 0o644, 1, 0, 0, size, (size + 511) // 512, extents=runs)
 
 
 ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 3, 0, 0, 4096, 8)
-F = entry("f", 4096, Run(RunKind.WRITTEN, 0, 4096, 1))
+F = entry("f", 4096, Extent(ExtentKind.WRITTEN, 0, 4096, 1))
 CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
 
 

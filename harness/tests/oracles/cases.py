@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from harness.model import (
+    Extent,
+    ExtentKind,
     FileKind,
     FsckClass,
     FsckResult,
@@ -16,8 +18,6 @@ from harness.model import (
     OperationKind,
     Outcome,
     Position,
-    Run,
-    RunKind,
     Tree,
     TreeEntry,
 )
@@ -72,20 +72,20 @@ def history(operations: Sequence[str | Operation]) -> History:
     return History(tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(parsed)))
 
 
-def written(operation: int, start: int, length: int) -> Run:
-    return Run(RunKind.WRITTEN, start, length, operation)
+def written(operation: int, start: int, length: int) -> Extent:
+    return Extent(ExtentKind.WRITTEN, start, length, operation)
 
 
-def zeros(start: int, length: int) -> Run:
-    return Run(RunKind.ZERO, start, length)
+def zeros(start: int, length: int) -> Extent:
+    return Extent(ExtentKind.ZERO, start, length)
 
 
 def file(
-    path: str, *runs: Run, inode: int = 0, links: int = 1, mode: int = 0o644, **more: object
+    path: str, *runs: Extent, inode: int = 0, links: int = 1, mode: int = 0o644, **more: object
 ) -> TreeEntry:
     size = runs[-1].end if runs else 0
     number = inode or 100 + sum(path.encode())
-    return TreeEntry(path, FileKind.FILE, number, mode, links, 0, 0, size, 8, runs=runs, **more)  # type: ignore[arg-type]  # xattrs
+    return TreeEntry(path, FileKind.FILE, number, mode, links, 0, 0, size, 8, extents=runs, **more)  # type: ignore[arg-type]  # xattrs
 
 
 def directory(path: str, mode: int = 0o755) -> TreeEntry:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from harness.model import FileKind, Operation, OperationKind, Run, RunKind, TreeEntry
+from harness.model import Extent, ExtentKind, FileKind, Operation, OperationKind, TreeEntry
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import POISON, fill, word
 
@@ -611,14 +611,14 @@ def entry(path: str, inode: int, node: Inode, links: int, content: bytes) -> Tre
         blocks=0,
         target=node.target,
         xattrs=node.xattrs,
-        runs=tuple(classify(content)) if node.kind == "file" else (),
+        extents=tuple(classify(content)) if node.kind == "file" else (),
     )
 
 
-def classify(content: bytes) -> Iterator[Run]:
+def classify(content: bytes) -> Iterator[Extent]:
     """Origins of a file's bytes, word by word, as `vms/agent/src/classify.rs` does it."""
     start = 0
-    open_run: tuple[RunKind, int, int] | None = None
+    open_run: tuple[ExtentKind, int, int] | None = None
     for at in range(0, len(content), 8):
         origin = _origin(content[at : at + 8], at, open_run)
         if open_run is not None and origin != open_run:
@@ -629,28 +629,28 @@ def classify(content: bytes) -> Iterator[Run]:
         yield _run(open_run, start, len(content), content)
 
 
-def _origin(data: bytes, at: int, before: tuple[RunKind, int, int] | None) -> tuple[RunKind, int, int]:
+def _origin(data: bytes, at: int, before: tuple[ExtentKind, int, int] | None) -> tuple[ExtentKind, int, int]:
     if not any(data):
-        return RunKind.ZERO, 0, 0
+        return ExtentKind.ZERO, 0, 0
     if len(data) < 8:
-        if before and before[0] is RunKind.WRITTEN and data == fill(before[1], at, len(data)):
+        if before and before[0] is ExtentKind.WRITTEN and data == fill(before[1], at, len(data)):
             return before
-        return RunKind.LITERAL, 0, 0
+        return ExtentKind.LITERAL, 0, 0
     number = int.from_bytes(data, "little")
     writer, place = number >> 16 & 0xFFFF, number >> 32
     if word(writer, place) != number:
-        return RunKind.LITERAL, 0, 0
+        return ExtentKind.LITERAL, 0, 0
     if writer == POISON:
-        return RunKind.POISON, place, 0
+        return ExtentKind.POISON, place, 0
     if place == at // 8:
-        return RunKind.WRITTEN, writer, 0
-    return RunKind.MISPLACED, writer, place * 8 - at
+        return ExtentKind.WRITTEN, writer, 0
+    return ExtentKind.MISPLACED, writer, place * 8 - at
 
 
-def _run(origin: tuple[RunKind, int, int], start: int, end: int, content: bytes) -> Run:
+def _run(origin: tuple[ExtentKind, int, int], start: int, end: int, content: bytes) -> Extent:
     kind, value, distance = origin
-    if kind is RunKind.LITERAL:
+    if kind is ExtentKind.LITERAL:
         long = end - start > 64
         data = content[start : min(end, start + 64)]
-        return Run(RunKind.FOREIGN if long else kind, start, end - start, data=data)
-    return Run(kind, start, end - start, value, start + distance if kind is RunKind.MISPLACED else 0)
+        return Extent(ExtentKind.FOREIGN if long else kind, start, end - start, data=data)
+    return Extent(kind, start, end - start, value, start + distance if kind is ExtentKind.MISPLACED else 0)

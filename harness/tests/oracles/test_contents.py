@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.filesystems.profiles import profiles
-from harness.model import Judgement, Run, RunKind, Verdict, Violation
+from harness.model import Extent, ExtentKind, Judgement, Verdict, Violation
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import fill
 from harness.oracles.replay import replay
@@ -33,7 +33,7 @@ APPEND = ["create f", "append f 4096", "fsync f", "append f 8192", "create g", "
 
 
 def of_f(
-    operations: list[str], *runs: Run, contract: Contract = ORDERED, begun: int | None = None
+    operations: list[str], *runs: Extent, contract: Contract = ORDERED, begun: int | None = None
 ) -> Judgement:
     """The history judged on a tree that holds `f` and every name made by the operations so far."""
     others = [op.split()[1] for op in operations[:begun] if op.startswith("create ") and op != "create f"]
@@ -189,7 +189,7 @@ def test_a_file_linked_from_tmpfile_has_its_own_contents() -> None:
     operations = ["create other", "append other 8192", "tmpfile f 8192", "fsync other"]
     other = file("other", written(1, 0, 8192))
 
-    def held(*runs: Run, contract: Contract = ORDERED) -> Judgement:
+    def held(*runs: Extent, contract: Contract = ORDERED) -> Judgement:
         return judged(operations, tree(other, file("f", *runs)), contract)
 
     assert held(written(2, 0, 8192)).verdict is PASS
@@ -197,7 +197,7 @@ def test_a_file_linked_from_tmpfile_has_its_own_contents() -> None:
     assert oracles(held(contract=NODELALLOC)) == {"size"}
     assert oracles(held(written(2, 0, 4096), zeros(4096, 4096), contract=NODELALLOC)) == {"contents"}
     assert oracles(held(written(1, 0, 8192))) == {"stale"}
-    assert oracles(held(Run(RunKind.POISON, 0, 8192, 7))) == {"stale"}
+    assert oracles(held(Extent(ExtentKind.POISON, 0, 8192, 7))) == {"stale"}
 
 
 def test_an_acknowledged_truncate_that_is_undone() -> None:
@@ -361,7 +361,7 @@ def test_rename_to_a_new_name_may_be_zero_length() -> None:
 
 
 def test_poison_inside_the_size() -> None:
-    runs = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 8192, 77))
+    runs = (written(1, 0, 4096), Extent(ExtentKind.POISON, 4096, 8192, 77))
     for contract in (ORDERED, NODELALLOC, JOURNAL, WRITEBACK):
         v = next(v for v in of_f(APPEND, *runs, contract=contract).violations if v.oracle == "stale")
         assert "device block 77" in v.summary
@@ -370,40 +370,40 @@ def test_poison_inside_the_size() -> None:
 
 def test_poison_is_allowed_where_the_mode_says_so_and_only_in_new_blocks() -> None:
     operations = APPEND[:5]
-    runs = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 8192, 77))
+    runs = (written(1, 0, 4096), Extent(ExtentKind.POISON, 4096, 8192, 77))
     assert of_f(operations, *runs, contract=WRITEBACK_NODELALLOC).verdict is PASS
     for durable in (
-        (Run(RunKind.POISON, 0, 4096, 77), written(3, 4096, 8192)),
-        (written(1, 0, 2048), Run(RunKind.POISON, 2048, 2048, 77), written(3, 4096, 8192)),
+        (Extent(ExtentKind.POISON, 0, 4096, 77), written(3, 4096, 8192)),
+        (written(1, 0, 2048), Extent(ExtentKind.POISON, 2048, 2048, 77), written(3, 4096, 8192)),
     ):
         assert oracles(of_f(operations, *durable, contract=WRITEBACK_NODELALLOC)) == {"stale"}
 
 
 def test_an_extension_may_show_poison_where_the_mode_says_so_and_not_over_what_was_durable() -> None:
     operations = ["create f", "append f 5000", "fsync f", "truncate f 12000", "create g"]
-    behind = (written(1, 0, 5000), Run(RunKind.POISON, 5000, 7000, 77))
+    behind = (written(1, 0, 5000), Extent(ExtentKind.POISON, 5000, 7000, 77))
     assert of_f(operations, *behind, contract=WRITEBACK_NODELALLOC).verdict is PASS
     assert oracles(of_f(operations, *behind, contract=WRITEBACK)) == {"stale"}
-    over = (written(1, 0, 4096), Run(RunKind.POISON, 4096, 904, 77), zeros(5000, 7000))
+    over = (written(1, 0, 4096), Extent(ExtentKind.POISON, 4096, 904, 77), zeros(5000, 7000))
     assert oracles(of_f(operations, *over, contract=WRITEBACK_NODELALLOC)) == {"stale"}
 
 
 def test_what_lies_behind_the_largest_size_is_told_only_if_it_was_never_there() -> None:
     operations = ["create f", "append f 4096", "create g", "append g 4096", "sync", "append f 4096"]
 
-    def held(run: Run) -> set[str]:
+    def held(run: Extent) -> set[str]:
         others = (file("g", written(3, 0, 4096)),)
         return oracles(judged(operations, tree(file("f", written(1, 0, 4096), run), *others), begun=5))
 
     assert held(zeros(4096, 4096)) == {"size"}
-    assert held(Run(RunKind.POISON, 4096, 4096, 77)) == {"size", "stale"}
+    assert held(Extent(ExtentKind.POISON, 4096, 4096, 77)) == {"size", "stale"}
     assert held(written(3, 4096, 4096)) == {"size", "stale"}
     assert held(written(5, 4096, 4096)) == {"size", "foreign"}
 
 
 def test_bytes_that_cannot_be_read_are_told_once() -> None:
     operations = ["create f", "append f 4096", "fsync f"]
-    assert oracles(of_f(operations, Run(RunKind.UNREADABLE, 0, 4096, 5))) == {"readable"}
+    assert oracles(of_f(operations, Extent(ExtentKind.UNREADABLE, 0, 4096, 5))) == {"readable"}
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -418,7 +418,7 @@ def test_data_of_another_file(gone: bool) -> None:
 
 
 def test_misplaced_data_of_the_same_file() -> None:
-    runs = (written(1, 0, 4096), Run(RunKind.MISPLACED, 4096, 4096, 1, 0))
+    runs = (written(1, 0, 4096), Extent(ExtentKind.MISPLACED, 4096, 4096, 1, 0))
     v = only(of_f(["create f", "append f 8192"], *runs))
     assert (v.oracle, v.signature) == ("contents", "f: misplaced data of operation 1")
 
@@ -429,13 +429,13 @@ def test_data_that_had_not_been_written_yet() -> None:
 
 
 def test_bytes_that_nobody_wrote() -> None:
-    strange = Run(RunKind.FOREIGN, 0, 4096, data=bytes(range(64)))
+    strange = Extent(ExtentKind.FOREIGN, 0, 4096, data=bytes(range(64)))
     v = only(of_f(["create f", "append f 4096"], strange))
     assert v.oracle == "foreign"
     assert "00 01 02 03" in v.found
-    short = Run(RunKind.LITERAL, 0, 8, data=b"ABCDEFGH")
+    short = Extent(ExtentKind.LITERAL, 0, 8, data=b"ABCDEFGH")
     assert oracles(of_f(["create f", "append f 8"], short)) == {"foreign"}
-    marked = Run(RunKind.WRITTEN, 0, 8, 0)
+    marked = Extent(ExtentKind.WRITTEN, 0, 8, 0)
     assert oracles(of_f(["create f", "append f 8"], marked)) == {"foreign"}
 
 
@@ -503,7 +503,7 @@ def test_journaled_holes_are_zeros() -> None:
     operations = ["create f", "write f 8192 4096", "write f 20480 4096", "sync"]
     whole = (zeros(0, 8192), written(1, 8192, 4096), zeros(12288, 8192), written(2, 20480, 4096))
     assert of_f(operations, *whole, contract=JOURNAL).verdict is PASS
-    filled = (zeros(0, 8192), written(1, 8192, 4096), Run(RunKind.POISON, 12288, 8192, 7), whole[3])
+    filled = (zeros(0, 8192), written(1, 8192, 4096), Extent(ExtentKind.POISON, 12288, 8192, 7), whole[3])
     assert oracles(of_f(operations, *filled, contract=JOURNAL)) == {"stale"}
 
 
@@ -526,8 +526,8 @@ def test_contents_of_two_files_must_be_of_one_moment_in_data_journal() -> None:
 # --- words cut by a write's end ---
 
 
-def literal(start: int, data: bytes) -> Run:
-    return Run(RunKind.LITERAL, start, len(data), data=data)
+def literal(start: int, data: bytes) -> Extent:
+    return Extent(ExtentKind.LITERAL, start, len(data), data=data)
 
 
 def test_a_word_of_two_writers() -> None:
@@ -548,7 +548,7 @@ def test_a_word_that_reads_as_its_first_writers_alone() -> None:
 def test_a_long_mixture_that_was_not_seen_whole_is_unknown() -> None:
     operations = ["create f", *["append f 3"] * 30, "fsync f"]
     content = b"".join(fill(1 + i, 3 * i, 3) for i in range(30))
-    seen = Run(RunKind.FOREIGN, 0, 90, data=content[:64])
+    seen = Extent(ExtentKind.FOREIGN, 0, 90, data=content[:64])
     judgement = of_f(operations, seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert judgement.unknown[0].startswith("f: bytes 6")
@@ -560,9 +560,9 @@ def test_a_doubt_about_one_moment_is_no_violation_of_another() -> None:
     """Under all operations the size is wrong, under one less the bytes fit as far as they were seen."""
     operations = ["create f", *["append f 3"] * 30, "truncate f 0"]
     content = b"".join(fill(1 + i, 3 * i, 3) for i in range(30))
-    judgement = of_f(operations, Run(RunKind.FOREIGN, 0, 90, data=content[:64]), contract=JOURNAL)
+    judgement = of_f(operations, Extent(ExtentKind.FOREIGN, 0, 90, data=content[:64]), contract=JOURNAL)
     assert judgement.verdict is Verdict.UNKNOWN
-    other = of_f(operations, Run(RunKind.FOREIGN, 0, 90, data=b"\xff" * 64), contract=JOURNAL)
+    other = of_f(operations, Extent(ExtentKind.FOREIGN, 0, 90, data=b"\xff" * 64), contract=JOURNAL)
     assert other.verdict is Verdict.FAIL
 
 

@@ -20,6 +20,8 @@ from harness.model import (
     CheckResult,
     Difference,
     DifferenceKind,
+    Extent,
+    ExtentKind,
     FsckClass,
     FsckResult,
     Judgement,
@@ -27,8 +29,6 @@ from harness.model import (
     OperationKind,
     Outcome,
     Position,
-    Run,
-    RunKind,
     Usability,
     Verdict,
     Violation,
@@ -91,7 +91,7 @@ def test_nothing_wrong_passes() -> None:
         (good(mount_errno=errno.EIO, tree={}, fsck=DIRTY), {"mountable", "fsck"}),
         (good(lost="Kernel panic - not syncing\nmore", tree={}), {"mountable"}),
         (good(walk_errors=(CallError(Call.OPENAT, "a/b", errno.EUCLEAN),)), {"readable"}),
-        (good(tree=tree(file("f", Run(RunKind.UNREADABLE, 0, 0, errno.EIO)))), {"readable"}),
+        (good(tree=tree(file("f", Extent(ExtentKind.UNREADABLE, 0, 0, errno.EIO)))), {"readable"}),
         (good(mount_errno=errno.ENOENT, tree={}), {"mountable"}),
         (good(mount_errno=errno.EPERM, tree={}), {"mountable"}),
         (good(unmount_errno=errno.EIO), {"readable"}),
@@ -134,7 +134,7 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         good(unmount_errno=errno.EBUSY),
         good(
             walk_errors=(CallError(Call.READ, "f", errno.EFBIG),),
-            tree=tree(file("f", zeros(0, 0), Run(RunKind.UNREADABLE, 0, 0, errno.EFBIG))),
+            tree=tree(file("f", zeros(0, 0), Extent(ExtentKind.UNREADABLE, 0, 0, errno.EFBIG))),
         ),
         good(usable=Usability(undecided="not everything was tried before the deadline")),
     ],
@@ -249,7 +249,7 @@ def test_an_unmount_that_fails_with_busy_is_unknown_whatever_its_sign() -> None:
 
 
 def test_a_file_that_cannot_be_read_at_two_places_is_told_once() -> None:
-    holes = (Run(RunKind.UNREADABLE, at, 4096, errno.EIO) for at in (0, 4096))
+    holes = (Extent(ExtentKind.UNREADABLE, at, 4096, errno.EIO) for at in (0, 4096))
     one = Judge(ORDERED, history(["create f", "append f 8192"]), error_patterns=())
     done = one.judge(Position(2, 2), good(tree=tree(file("f", *holes))))
     (violation,) = done.violations
@@ -352,7 +352,7 @@ def test_a_check_that_was_not_run_is_unknown() -> None:
 
 
 def test_poison_shows_in_files_of_programs() -> None:
-    poisoned = good(tree=tree(file("x", Run(RunKind.POISON, 0, 4096, 5))))
+    poisoned = good(tree=tree(file("x", Extent(ExtentKind.POISON, 0, 4096, 5))))
     for contract in (ORDERED, EACH, SYNCED):
         one = Judge(contract, history([RUN]), error_patterns=())
         assert one.judge(Position(1, 1), good(tree=tree(file("x")))).verdict is PASS
@@ -363,12 +363,12 @@ def test_poison_shows_in_files_of_programs() -> None:
 def test_without_an_order_of_names_only_poison_is_judged() -> None:
     contract = variant(namespace="none", persists="nothing")
     assert verdict_on(good(tree=tree(file("other", written(0, 0, 8)))), contract) == (PASS, set())
-    poisoned = good(tree=tree(file("other", Run(RunKind.POISON, 0, 4096, 5))))
+    poisoned = good(tree=tree(file("other", Extent(ExtentKind.POISON, 0, 4096, 5))))
     assert verdict_on(poisoned, contract) == (FAIL, {"stale"})
     assert verdict_on(good(tree=tree(file("f", zeros(0, 50)))), contract) == (PASS, set())
     exposing = variant(namespace="none", persists="nothing", data="writeback", stale_allowed=True)
     assert verdict_on(poisoned, exposing) == (PASS, set())
-    future = good(tree=tree(file("other", Run(RunKind.MISPLACED, 0, 8, 1, 8))))
+    future = good(tree=tree(file("other", Extent(ExtentKind.MISPLACED, 0, 8, 1, 8))))
     assert verdict_on(future, exposing) == (FAIL, {"foreign"})
 
 
@@ -389,7 +389,7 @@ def test_an_oracle_that_raises_is_unknown_and_hides_nobody_else() -> None:
 
 def test_a_tree_that_breaks_the_oracles_is_unknown() -> None:
     """A run that no agent sends: bytes of no origin."""
-    odd = file("f", Run(RunKind.LITERAL, 0, 8, data=None))  # type: ignore[arg-type]  # that is the point
+    odd = file("f", Extent(ExtentKind.LITERAL, 0, 8, data=None))  # type: ignore[arg-type]  # that is the point
     one = Judge(ORDERED, history(["create f", "append f 8"]), error_patterns=())
     assert one.judge(Position(2, 2), good(tree=tree(odd))).verdict is UNKNOWN
 
@@ -431,7 +431,7 @@ def test_many_lost_files_do_not_hide_one_file_of_poison() -> None:
     with `durability` expected the state counted as an expected failure.
     """
     steps = [f"create f{i}" for i in range(25)] + ["create g", "append g 4096", "sync"]
-    recovered = tree(file("g", Run(RunKind.POISON, 0, 4096, 5)))
+    recovered = tree(file("g", Extent(ExtentKind.POISON, 0, 4096, 5)))
     end = Position(len(steps), len(steps))
     done = Judge(EACH, history(steps), error_patterns=()).judge(end, good(tree=recovered))
     told = [v.summary for v in done.violations if v.oracle == "durability"]

@@ -171,7 +171,7 @@ def test_msync_of_a_range_counts_from_its_return_on() -> None:
 
 def test_what_is_written_after_msync_of_a_range_may_be_there() -> None:
     later = [*STORED, "write f 4096 4096"]
-    assert judged(later, tree(file("f", *pages(NEW).runs, written(5, 4096, 4096), written(1, 8192, 4096))))
+    assert judged(later, tree(file("f", *pages(NEW).extents, written(5, 4096, 4096), written(1, 8192, 4096))))
     assert oracles(judged(later, tree(pages(OLD, OLD, OLD)))) == {"durability"}
     zeroed = [*STORED, "truncate f 0"]
     assert judged(zeroed, tree(file("f"))).verdict is PASS
