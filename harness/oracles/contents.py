@@ -201,11 +201,11 @@ class _Subject:
             point = next(e.index for e in flushes if e.end > size)
             told = self.timeline.describe(point)
             what = f"{low - size} bytes acknowledged by {told} are gone: size is {size}"
-            signature = f"size after {point}"
+            signature = f"size after {point}"  # of a write with O_SYNC or O_DSYNC
         elif allowed.size_base == self.cut.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
             told = self.timeline.describe(point)
-            signature = f"size after {point}"
+            signature = f"size after {point}{self.timeline.of_all(point)}"
             if size < durable:
                 what = f"{durable - size} bytes acknowledged by {told} are gone: size is {size}"
             else:
@@ -230,7 +230,8 @@ class _Subject:
             f"{path}: {found} bytes of blocks, although {self.timeline.describe(self.point)} was acknowledged"
         )
         promised = f"at least the {allocated} bytes that fallocate allocated"
-        return Violation("durability", path, what, promised, f"{found} bytes", f"{path}: blocks freed")
+        signature = f"{path}: blocks freed{self.timeline.of_all(self.point)}"
+        return Violation("durability", path, what, promised, f"{found} bytes", signature)
 
     def _empty_end(self, start: int, end: int) -> Violation:
         path = self.entry.path
@@ -303,12 +304,12 @@ class _Subject:
         path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(found)
         if durable in origins and order < self.cut.durable:
-            promised = f"acknowledged by {self.timeline.describe(self._first_promise(durable))}"
+            point = self._first_promise(durable)
+            promised = f"acknowledged by {self.timeline.describe(point)}"
             told = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
-            return _at_bytes(
-                "durability", path, start, end, told, f"{path}: {lost} lost", self._origin(durable)
-            )
+            signature = f"{path}: {lost} lost{self.timeline.of_all(point)}"
+            return _at_bytes("durability", path, start, end, told, signature, self._origin(durable))
         flush = self.file.flushed(self.cut.returned, start)
         if flush is not None and order <= self.file.before(flush):
             told = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"

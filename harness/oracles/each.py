@@ -179,8 +179,9 @@ class _Each:
         # A promise about an inode made while it had no name does not cover the time when it had this one.
         if any(not self._as_inode(path, name, i, _NOTHING) for _, i in older):
             what = f"{path}: is what it was before{self._although(promise)}"
+            signature = f"{path}: undone{self._of_all(promise)}"
             return (
-                Violation("durability", path, what, "what it has become", "older", f"{path}: undone"),
+                Violation("durability", path, what, "what it has become", "older", signature),
             ), frozenset({*been, *older})
         return min(wrong, key=len), frozenset(been)
 
@@ -198,7 +199,7 @@ class _Each:
                     f"{path}: kind, permissions, owner, target or attributes that it never had{told}",
                     self._shapes_words(inode, promise.since),
                     tell_inode(*_shown(name)),
-                    f"{path}: attributes",
+                    f"{path}: attributes{self._of_all(promise)}",
                 ),
             )
         entry = self._tree[path]
@@ -229,12 +230,13 @@ class _Each:
     def _impossible(self, path: str, name: Name, entries: Sequence[Entry]) -> Violation:
         once = next((e for e in entries if any(i != ABSENT for i in self._been(e, 0))), None)
         if once:
-            what, oracle = f"is there again{self._although(self._entry(once))}", "durability"
+            promise, oracle = self._entry(once), "durability"
+            what = f"is there again{self._although(promise)}"
         else:
-            what, oracle = "is there, and no operation that had begun makes it", "atomicity"
-        return Violation(
-            oracle, path, f"{path}: {what}", "no such name", name.kind, f"{path}: should not be there"
-        )
+            promise, oracle = _NOTHING, "atomicity"
+            what = "is there, and no operation that had begun makes it"
+        signature = f"{path}: should not be there{self._of_all(promise)}"
+        return Violation(oracle, path, f"{path}: {what}", "no such name", name.kind, signature)
 
     def _links(self, could: dict[str, _Held]) -> Iterator[Violation]:
         groups: dict[int, list[TreeEntry]] = defaultdict(list)
@@ -262,10 +264,8 @@ class _Each:
             if ABSENT in been or self._rescued(list(been)) or self._removed(entry[0]):
                 continue
             what = f"{path}: missing{self._although(promise)}"
-            yield (
-                entry,
-                Violation("durability", path, what, "the name", "no such name", f"{path}: missing"),
-            )
+            signature = f"{path}: missing{self._of_all(promise)}"
+            yield entry, Violation("durability", path, what, "the name", "no such name", signature)
 
     def _unreachable(self, could: _Held, told: Collection[Entry]) -> Iterator[Violation]:
         """Inodes that were synced, have had a name ever since, and are at none of those names; without those
@@ -292,7 +292,7 @@ class _Each:
                     f"{what}{self._although(promise)}",
                     "one of its names",
                     "none",
-                    f"made by {inode}: unreachable",
+                    f"made by {inode}: unreachable{self._of_all(promise)}",
                 )
 
     def _removed(self, inode: int, seen: frozenset[int] = frozenset()) -> bool:
@@ -322,6 +322,9 @@ class _Each:
     def _lost(self) -> list[TreeEntry]:
         """What fsck has put into lost+found."""
         return [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
+
+    def _of_all(self, promise: _Promise) -> str:
+        return self._timeline.of_all(promise.point)
 
     def _although(self, promise: _Promise) -> str:
         return (

@@ -102,7 +102,7 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
         summary=f"{describe(lost)} is undone, although {describe(point.index)} was acknowledged",
         expected=f"the names after at least the first {point.floor} operations",
         found=f"the names after the first {back}",
-        signature=f"names undone after {point.index}",
+        signature=f"names undone after {point.index}{timeline.of_all(point.index)}",
     )
 
 
@@ -171,7 +171,7 @@ def _differs(
         summary=f"{path}: {word}{promise or ', and no number of whole operations leaves it so'}",
         expected=f"{_words(expected)}{since}",
         found=_words(found),
-        signature=f"{path}: {word}",
+        signature=f"{path}: {word}{timeline.of_all(lost) if lost is not None else ''}",
     )
 
 

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import BLOCK_BYTES, Operation
+from harness.model import BLOCK_BYTES, Operation, OperationKind
 from harness.oracles.namespace import ABSENT, Kept, Namespace
 
 ZERO = -1  # the origin of a byte that nobody wrote
@@ -247,6 +247,14 @@ class ModelTimeline:
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""
         return f"`{self.operations[index]}` (operation {index})"
+
+    def of_all(self, index: int) -> str:
+        """What a signature adds if operation `index`, whose promise is broken, made it for the whole file
+        system. That is another path through the kernel than fsync's: who expects a loss after one of them
+        expects none after the other.
+        """
+        kind = self.operations[index].kind if index >= 0 else None
+        return f" ({kind.value})" if kind in (OperationKind.SYNC, OperationKind.REMOUNT) else ""
 
 
 def pieces(content: Content, start: int, end: int) -> Iterator[Extent]:
