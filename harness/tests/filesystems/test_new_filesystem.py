@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def toyfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "filesystem.toml").write_text(SHARED)
     (folder / "default.toml").write_text(MODE)
     (folder / "tracing.c").write_text(PROGRAM)
+    shutil.copy(resource("vms", "filesystems", loading.COMPLAINTS), folder.parent)
     monkeypatch.setattr(loading, "resource", tmp_path.joinpath)
     return folder
 
