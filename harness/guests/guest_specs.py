@@ -63,11 +63,28 @@ def make_specs(
             how = f"judged in {spec.machine.profile.title} of the same source"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
             return GuestSpecs(recorder, spec, description)
-    for other in map(profile_of, judges):
-        if other.build and outdated_kernel(other.name, other.build, kernel.package_version):
-            description += f"; the {other.title} kernel in the cache is of another configuration"
-            description += f": {_how_to_build(kernel)}"
+    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
+    description = "; ".join([description, *hints])
     return GuestSpecs(recorder, recorder, description)
+
+
+def how_to_speed_up(judge: str, kernel: Kernel) -> str:
+    """What it takes for a faster machine to judge what this kernel records; empty where nothing is known."""
+    other = profile_of(judge)
+    if not other.build or (kernel.machine and kernel.machine != judge):
+        return ""
+    if kernel.replaced:
+        return (
+            f"no {other.title} kernel has this module; one of its whole source tree would judge at native "
+            "speed: powercut kernel build TREE"
+        )
+    if not kernel.package_version or not kernel.source:
+        return ""
+    if outdated_kernel(judge, other.build, kernel.package_version):
+        return f"the {other.title} kernel in the cache is of another configuration: {_how_to_build(kernel)}"
+    if built_kernel(judge, kernel.package_version):
+        return ""  # it lacks a file system of this run
+    return f"a {other.title} kernel would judge several times as fast, once built: {_how_to_build(kernel)}"
 
 
 def recording_machine(wanted: str, kernel: Kernel) -> str:

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
-from harness.guests.guest_specs import has_filesystems, missing_for, recording_machine
+from harness.guests.guest_specs import has_filesystems, how_to_speed_up, missing_for, recording_machine
 from harness.kernels.find import Kernel
 
 
@@ -74,3 +74,17 @@ def test_a_kernel_that_is_a_program_is_run_only_on_the_machine_that_was_named_fo
     image = tmp_path / "bzImage"
     image.write_bytes(bytes(1024))
     assert recording_machine("auto", dataclasses.replace(own, image=image)) == "qemu"
+
+
+def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a fresh machine a run took five times as long as it had to, and nothing said so."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    stock = dataclasses.replace(
+        kernel(tmp_path, "ext4"), package_version="9.9.1-1", source="linux-source-9.9"
+    )
+    assert how_to_speed_up("uml", stock).endswith("once built: powercut kernel build linux-source-9.9")
+    own_module = dataclasses.replace(stock, replaced=(tmp_path / "ext4.ko",))
+    assert how_to_speed_up("uml", own_module).endswith("native speed: powercut kernel build TREE")
+    assert how_to_speed_up("uml", kernel(tmp_path, "ext4")) == ""
