@@ -23,21 +23,12 @@ from harness.cli.options import (
     states_options,
     with_options,
 )
+from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.faults.campaign import (
-    Campaign,
-    FaultsPlan,
-    carry_out,
-    chosen_faults,
-    control_runs,
-    create,
-    load_plan,
-)
+from harness.faults.campaign import FaultSeries, chosen_faults, control_runs, create, load_plan
 from harness.faults.catalogue import Fault
-from harness.faults.page import campaign_text, write_campaign_reports
-from harness.faults.results import Status
+from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
-from harness.host.progress import progress_for
 from harness.kernels.variants import kept_tree
 from harness.report.lines import resume_faults
 from harness.report.words import shown_path
@@ -156,18 +147,10 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
     flavour = profile_of(plan.machine).build
     if flavour is None:
         raise UsageError(f"no kernels are built for {plan.machine}", f"one of: {', '.join(buildable())}")
-    with (
-        progress_for(console) as progress,
-        kept_tree(plan.source, plan.machine, flavour, plan.jobs, progress.say) as kernels,
-    ):
-        progress.say(f"{shown_path(path)}: trials of planted faults")
-        campaign = carry_out(plan, path, kernels, progress, lambda c: write_campaign_reports(path, c))
-    write_campaign_reports(path, campaign)
-    console.print(campaign_text(campaign), highlight=False)
-    if campaign.interrupted:
-        console.say(f"interrupted; continue with: {resume_faults(plan.workloads, shown_path(path))}")
-    console.say(f"report: {shown_path(path / 'report.html')}")
-    return exit_code(campaign)
+    with kept_tree(plan.source, plan.machine, flavour, plan.jobs, console.say) as kernels:
+        series = FaultSeries(plan, path, kernels)
+        run_series(series, "trials of planted faults", resume_faults(plan.workloads, shown_path(path)))
+    return exit_code(series.campaign)
 
 
 def exit_code(campaign: Campaign) -> ExitCode:

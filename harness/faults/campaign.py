@@ -1,69 +1,36 @@
-"""A campaign: the unmodified kernel and then one kernel per fault, each under the same workloads.
-
-```
-reports/runs/<date>-faults/     plan.json       what was asked for
-                                trials/NAME/    trial.json, and the run directories of that kernel
-                                faults.json     what became of every fault
-                                report.html summary.txt
-```
-
-A trial that has its trial.json is done; one that was interrupted goes on with its run directories. The trials
-of the unmodified kernel, the control, are called `control-1`, `control-2`, ...
+"""Planted faults: the unmodified kernel and then one kernel per fault, each under the same workloads. Each is
+an item of a series; those of the unmodified kernel, the control, are called `control-1`, `control-2`, ...
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreError, UsageError
+from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, read_expectations
 from harness.faults.catalogue import Fault, faults, select_faults
-from harness.faults.results import Row, Sighting, Trial, joined, row_of
+from harness.faults.page import page_of
+from harness.faults.results import CONTROL, Campaign, FaultsPlan, Row, Sighting, Trial, joined, row_of
 from harness.filesystems.profiles import select_profiles
-from harness.host.files import write_atomically
-from harness.host.progress import Progress, Quiet
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
-from harness.measurements.directory import make_directory
-from harness.plan import Budget, Plan
+from harness.plan import Plan
+from harness.report.page import Page
 from harness.report.words import plural
-from harness.run import create_run, execute
+from harness.series.journal import Begun, Ended, Known, Started
+from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
-from harness.store.layout import latest, need_plain_run
-from harness.store.lock import locked
 from harness.store.records import CaseStatus
-from harness.summary import CaseSummary, Summary, summarise
+from harness.summary import CaseSummary, Summary
 from harness.workloads.load import select_workloads
-
-RESULTS_NAME = "faults.json"
-CONTROL = "control"
-_TRIAL_NAME = "trial.json"
-
-
-class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
-    fault. `started`: set when the run directory is made.
-    """
-
-    names: list[str] = []
-    modes: list[str] = []
-    workloads: list[str] = []
-    source: str = "linux-source-6.12"
-    machine: str
-    fault_models: tuple[str, ...] = ("prefix",)
-    budget: Budget = Budget()
-    jobs: int = 1
-    started: datetime | None = None
-    argv: list[str] = []
 
 
 def known_failures() -> list[Expectation]:
@@ -98,17 +65,6 @@ class Kernels(Protocol):
         ...
 
 
-class Campaign(msgspec.Struct, frozen=True):
-    """What a campaign has shown so far; `faults.json`."""
-
-    plan: FaultsPlan
-    kernel: str
-    control: Trial
-    rows: tuple[Row, ...]
-    finished: datetime | None = None
-    interrupted: bool = False
-
-
 def chosen_faults(plan: FaultsPlan) -> list[Fault]:
     """The faults of a plan, each with the workloads that it is to run. Raises UsageError for a name that does
     not exist.
@@ -125,52 +81,23 @@ def chosen_faults(plan: FaultsPlan) -> list[Fault]:
 
 
 def create(plan: FaultsPlan, out: Path) -> Path:
-    """A new run directory with its plan. Raises as `chosen_faults`."""
+    """A new directory with its plan. Raises as `chosen_faults`."""
     chosen_faults(plan)
-    path = make_directory(out, "faults")
-    (path / "trials").mkdir()
-    begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
-    write_atomically(path / "plan.json", msgspec.json.encode(begun))
-    return path
+    return begin(msgspec.structs.replace(plan, started=datetime.now(UTC)), out, "faults")
 
 
 def load_plan(path: Path) -> FaultsPlan:
-    """The plan of a run directory. Raises StoreError if it holds no campaign."""
-    need_plain_run(path)
-    try:
-        return msgspec.json.decode((path / "plan.json").read_bytes(), type=FaultsPlan)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise StoreError(
-            f"{path} holds no campaign of planted faults: {e}", "powercut faults makes one"
-        ) from e
+    """The plan of a directory. Raises as `read_plan`."""
+    return read_plan(path, FaultsPlan, "campaign of planted faults", "faults")
 
 
-def carry_out(
-    plan: FaultsPlan, path: Path, kernels: Kernels, progress: Progress, tell: Callable[[Campaign], None]
-) -> Campaign:
-    """Try what the run directory does not hold yet. `tell` is called after each trial.
-
-    On KeyboardInterrupt the trials so far are kept. Raises UsageError if an edit does not find its place,
-    before anything is run; RunLocked if another process is at work in the directory.
-    """
-    chosen = chosen_faults(plan)
+def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:
+    """Raises UsageError if an edit does not find its place."""
     for fault in chosen:
-        _need_place(fault, kernels)
-    with locked(path / "lock", path, " ".join(["powercut", *plan.argv])):
-        work = _Work(plan, path, kernels, progress, chosen, tell)
         try:
-            work.all_trials()
-        except KeyboardInterrupt:
-            progress.say("interrupted: the trials so far are kept")
-            return work.so_far(interrupted=True)
-        return work.so_far(finished=datetime.now(UTC))
-
-
-def _need_place(fault: Fault, kernels: Kernels) -> None:
-    try:
-        kernels.edited(fault.edits)
-    except UsageError as e:
-        raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
+            kernels.edited(fault.edits)
+        except UsageError as e:
+            raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
 
 
 def control_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
@@ -185,126 +112,111 @@ def control_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
     return [(modes, list(workloads)) for workloads, modes in runs.items()]
 
 
-class _Work:
-    """The trials of one campaign, in order, and the time that they take."""
+class _Trials(Known[Trial]):
+    lines = (Started, Ended, Begun, Trial)
 
-    def __init__(
-        self,
-        plan: FaultsPlan,
-        path: Path,
-        kernels: Kernels,
-        progress: Progress,
-        chosen: Sequence[Fault],
-        tell: Callable[[Campaign], None],
-    ) -> None:
-        self._plan, self._path, self._kernels, self._progress = plan, path, kernels, progress
-        self._chosen, self._tell = chosen, tell
-        self._control: list[Trial] = []
-        self._trials: dict[str, Trial] = {}
-        self._took: list[float] = []
-        self._expected = known_failures()
 
-    def all_trials(self) -> None:
-        control = control_runs(self._chosen)
-        total = len(control) + len(self._chosen)
-        for number, (modes, workloads) in enumerate(control, 1):
-            name = f"{CONTROL}-{number}"
-            trial = self._trial(name, (), modes, workloads)
-            self._control.append(trial)
-            self._say(number, total, _control_words(name, trial))
-        for number, fault in enumerate(self._chosen, len(control) + 1):
-            self._trials[fault.name] = self._trial(
-                fault.name, fault.edits, fault.modes, fault.asked_workloads
+class FaultSeries(Series[Trial]):
+    """See `Series`. Raises as `chosen_faults` and `need_places`, before anything is run."""
+
+    folder = "trials"
+    results = "faults.json"
+    quiet = True
+
+    def __init__(self, plan: FaultsPlan, path: Path, kernels: Kernels) -> None:
+        self.plan, self._kernels, self._chosen = plan, kernels, chosen_faults(plan)
+        need_places(self._chosen, kernels)
+        self._build_s: dict[str, float] = {}
+        control = enumerate(control_runs(self._chosen), 1)
+        self._control = [self._item(f"{CONTROL}-{n}", (), *asked) for n, asked in control]
+        self._trials = {f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads) for f in self._chosen}
+        super().__init__(path, plan.argv, known_failures())
+
+    def nothing(self) -> Known[Trial]:
+        return _Trials()
+
+    def items(self, work: Work[Trial]) -> Sequence[Item]:
+        return [*self._control, *self._trials.values()]
+
+    def _item(self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]) -> Item:
+        states = [*self.plan.fault_models, self.plan.budget.option]
+        key = _key(self._kernels.key(edits), modes, workloads, states)
+        return Item(name, self._built(name, edits, modes, workloads), key)
+
+    def _built(
+        self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]
+    ) -> Callable[[], Plan]:
+        def plan() -> Plan:
+            begun = time.monotonic()
+            image = self._kernels.variant(edits) if edits else self._kernels.image
+            self._build_s[name] = round(time.monotonic() - begun, 1)
+            return Plan(
+                configurations=list(modes),
+                workloads=list(workloads),
+                kernel=str(image),
+                machine=self.plan.machine,
+                fault_models=self.plan.fault_models,
+                budget=self.plan.budget,
+                jobs=self.plan.jobs,
+                argv=self.plan.argv,
             )
-            self._say(number, total, _row_words(self._row(fault)))
 
-    def so_far(self, *, finished: datetime | None = None, interrupted: bool = False) -> Campaign:
+        return plan
+
+    def blank(self, item: str) -> Trial:
+        return Trial(item=item)
+
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
+        decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]
+        return Trial(
+            item=item.name,
+            cases=tuple(str(c.case) for c in decided),
+            sightings=tuple(_sightings(summary)),
+            undecided={str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks},
+            states=summary.checked,
+            build_seconds=self._build_s[item.name],
+        )
+
+    def words(self, done: Trial) -> str:
+        fault = next((f for f in self._chosen if f.name == done.item), None)
+        return _row_words(self._row(fault)) if fault else _control_words(done)
+
+    @property
+    def campaign(self) -> Campaign:
+        """What it has shown so far."""
         built = self._kernels.built
         kernel = " ".join(filter(None, [built.source, built.source_version, built.release]))
         rows = tuple(map(self._row, self._chosen))
-        return Campaign(self._plan, kernel, joined(CONTROL, self._control), rows, finished, interrupted)
+        known = self.known
+        return Campaign(
+            self.plan, kernel, self._joined_control, rows, self.path, known.finished, known.interrupted
+        )
+
+    def page(self) -> Page:
+        return page_of(self.campaign)
 
     def _row(self, fault: Fault) -> Row:
-        return row_of(fault, self._trials.get(fault.name), joined(CONTROL, self._control))
+        return row_of(fault, self._trial(self._trials[fault.name]), self._joined_control)
 
-    def _say(self, done: int, total: int, words: str) -> None:
-        left = (total - done) * sum(self._took) / len(self._took) if self._took and done < total else 0
-        about = f"; about {plural(max(1, round(left / 60)), 'minute')} left" if left else ""
-        self._progress.say(f"[{done}/{total}] {words}{about}")
-        self._tell(self.so_far())
+    @property
+    def _joined_control(self) -> Trial:
+        return joined(CONTROL, [t for item in self._control if (t := self._trial(item))])
 
-    def _trial(
-        self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]
-    ) -> Trial:
-        """The result in the run directory if it is of the same kernel and cases and decided, else a new
-        one.
-        """
-        folder = self._path / "trials" / name
-        states = [*self._plan.fault_models, self._plan.budget.option]
-        key = _key(self._kernels.key(edits), modes, workloads, states)
-        done = _read(folder / _TRIAL_NAME)
-        if done and done.key == key and not done.failed and not done.undecided:
-            return done
-        if done:
-            shutil.rmtree(folder)
-        begun = time.monotonic()
-        trial = self._run(Trial(name, key), folder, edits, modes, workloads)
-        write_atomically(folder / _TRIAL_NAME, msgspec.json.encode(trial))
-        self._took.append(time.monotonic() - begun)
-        return trial
+    def _trial(self, item: Item) -> Trial | None:
+        """The whole trial, if it is of what is asked now."""
+        done = self.known.done.get(item.name)
+        return done if done and done.key == item.key and not done.interrupted else None
 
-    def _run(
-        self,
-        trial: Trial,
-        folder: Path,
-        edits: Sequence[Edit],
-        modes: Sequence[str],
-        workloads: Sequence[str],
-    ) -> Trial:
-        folder.mkdir(exist_ok=True)
-        begun = time.monotonic()
-        try:
-            image = self._kernels.variant(edits) if edits else self._kernels.image
-            build_seconds = time.monotonic() - begun
-            summary, run = self._executed(self._run_plan(image, modes, workloads), folder)
-        except (EnvironmentLacks, UsageError):  # what this host lacks, all trials lack
-            raise
-        except PowercutError as e:
-            return msgspec.structs.replace(trial, failed=e.line, seconds=time.monotonic() - begun)
-        return trial_of(
-            trial,
-            summary,
-            run=str(run.relative_to(self._path.resolve())),
-            seconds=round(time.monotonic() - begun - build_seconds, 1),
-            build_seconds=round(build_seconds, 1),
-        )
-
-    def _run_plan(self, image: Path, modes: Sequence[str], workloads: Sequence[str]) -> Plan:
-        return Plan(
-            configurations=list(modes),
-            workloads=list(workloads),
-            kernel=str(image),
-            machine=self._plan.machine,
-            fault_models=self._plan.fault_models,
-            budget=self._plan.budget,
-            jobs=self._plan.jobs,
-            argv=self._plan.argv,
-        )
-
-    def _executed(self, plan: Plan, folder: Path) -> tuple[Summary, Path]:
-        """The run of a trial, continued if it was interrupted. Raises KeyboardInterrupt if it is interrupted
-        again.
-        """
-        with _opened(plan, folder, self._expected) as store:
+    def inherited(self) -> Iterator[Trial]:
+        for file in sorted(self.path.glob(f"{self.folder}/*/trial.json")):
             try:
-                summary = execute(plan, store, Quiet())
-            except RunChanged:
-                shutil.rmtree(folder)
-                folder.mkdir()
-                return self._executed(plan, folder)
-            if summary.info.interrupted:
-                raise KeyboardInterrupt
-            return summarise(store), store.path
+                told = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+                run = next(iter(told.get("runs", ())), "")
+                yield msgspec.convert({**told, "type": "done", "item": told["name"], "run": run}, Trial)
+            except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
+                raise StoreError(
+                    f"{file} is damaged: {e}", "remove its directory: that trial is then made again"
+                ) from e
 
 
 def _key(kernel: str, modes: Sequence[str], workloads: Sequence[str], fault_models: Sequence[str]) -> str:
@@ -319,46 +231,6 @@ def _key(kernel: str, modes: Sequence[str], workloads: Sequence[str], fault_mode
     ]
     asked = (kernel, list(modes), done, list(fault_models))
     return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
-
-
-def _opened(plan: Plan, folder: Path, expected: Sequence[Expectation]) -> RunStore:
-    """The run directory of an interrupted trial with the same plan, or a new one."""
-    begun = latest(folder)
-    if begun.exists():
-        store = RunStore.open(begun)
-        if store.plan() == plan:
-            return store
-        store.close()
-    store = create_run(plan, folder, "run")
-    store.set_expectations(expected)
-    return store
-
-
-def _read(path: Path) -> Trial | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Trial)
-    except FileNotFoundError:
-        return None
-    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise StoreError(
-            f"{path} is damaged: {e}", "remove its directory: that trial is then made again"
-        ) from e
-
-
-def trial_of(trial: Trial, summary: Summary, *, run: str, seconds: float, build_seconds: float) -> Trial:
-    """A finished run as a trial."""
-    decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]
-    undecided = {str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks}
-    return msgspec.structs.replace(
-        trial,
-        cases=tuple(str(c.case) for c in decided),
-        sightings=tuple(_sightings(summary)),
-        undecided=undecided,
-        states=summary.checked,
-        seconds=seconds,
-        build_seconds=build_seconds,
-        runs=(run,),
-    )
 
 
 def _reason(case: CaseSummary) -> str:
@@ -384,7 +256,8 @@ def _sightings(summary: Summary) -> Iterator[Sighting]:
             )
 
 
-def _control_words(name: str, trial: Trial) -> str:
+def _control_words(trial: Trial) -> str:
+    name = trial.item
     if trial.failed:
         return f"{name}: nothing could be run: {trial.failed}"
     known = [s for s in trial.sightings if not s.known]

@@ -1,4 +1,4 @@
-"""The table of a campaign: plain text, HTML, JSON."""
+"""A campaign of planted faults as a page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.faults.campaign import RESULTS_NAME, Campaign
-from harness.faults.results import Row, Sighting, Status, score_of
-from harness.host.files import json_text, write_atomically
-from harness.host.text import one_line
+from harness.faults.results import Campaign, Row, Sighting, Status, score_of
 from harness.report.lines import source_of
-from harness.report.pages import template
+from harness.report.page import Cell, Finding, Line, Page, Section, Table
 from harness.report.words import looked_at, number, plural, seconds, shown_path
 from harness.store.directory import read_info, read_plan
 
@@ -29,13 +26,116 @@ _CLASSES = {
 }
 
 
-def write_campaign_reports(path: Path, campaign: Campaign) -> None:
-    """Write faults.json, summary.txt and report.html into the run directory."""
-    score = score_of(campaign.rows)
-    told = {"score": msgspec.to_builtins(score), **msgspec.to_builtins(campaign)}
-    write_atomically(path / RESULTS_NAME, json_text(told))
-    write_atomically(path / "summary.txt", campaign_text(campaign))
-    write_atomically(path / "report.html", campaign_html(campaign, path))
+_ABOUT = (
+    "Each is a few changed words in one kernel; equivalent ones break no promise that the unmodified kernel "
+    "keeps. States: those that show it, of the case with the fewest; for a fault that was not found, those "
+    "that were looked at. A finding counts if the unmodified kernel, under the same workload, does not show "
+    "it; where the same oracle found other things there, only if more states show it than show all of those."
+)
+
+
+def page_of(campaign: Campaign) -> Page:
+    """All of it. What was not found comes first."""
+    rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
+    is_green = bool(rows) and _CLASSES[rows[0].status] == "pass"
+    open_rows = [r for r in rows if r.why or r.note]
+    return Page(
+        what="planted kernel faults",
+        subject=campaign.kernel,
+        headline=headline(campaign),
+        kind="pass" if is_green else "unknown",
+        figures=(
+            looked_at(campaign.plan.fault_models, campaign.plan.budget),
+            control_words(campaign),
+            _when(campaign),
+        ),
+        notice="Interrupted: the faults not tried are listed as such." * campaign.interrupted,
+        sections=(
+            Section(
+                "Faults",
+                _ABOUT,
+                tables=(_table(rows),),
+            ),
+            Section("Not found, or against what their files say", lines=tuple(map(_why, open_rows))),
+            Section(
+                "What each breaks, and what was seen",
+                findings=tuple(_details(campaign, rows)),
+                in_text=False,
+            ),
+            Section(
+                "What the unmodified kernel shows",
+                "No fault gets credit for these.",
+                lines=tuple(
+                    Line(s.summary, s.case, s.oracle, f"known: {s.known}" if s.known else "")
+                    for s in campaign.control.sightings
+                ),
+                in_text=False,
+            ),
+            Section(
+                "What the unmodified kernel left undecided",
+                lines=tuple(Line(why, case) for case, why in campaign.control.undecided.items()),
+            ),
+        ),
+        command=shlex.join(["powercut", *campaign.plan.argv]),
+        data=_for_programs(campaign),
+    )
+
+
+def _for_programs(campaign: Campaign) -> dict[str, object]:
+    """`faults.json`. Paths are below its own directory."""
+    control = {
+        name: v for name, v in msgspec.to_builtins(campaign.control).items() if name not in ("type", "at")
+    }
+    return {
+        "score": score_of(campaign.rows),
+        "plan": campaign.plan,
+        "kernel": campaign.kernel,
+        "control": {"name": control.pop("item"), **control},
+        "rows": campaign.rows,
+        "finished": campaign.finished or None,
+        "interrupted": campaign.interrupted,
+    }
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return Table(
+        ("fault", "result", "found by", "oracles", "states", "took"),
+        tuple(
+            (
+                row.fault.name,
+                Cell(str(row.status), _CLASSES[row.status]),
+                _by(row),
+                ", ".join(row.oracles),
+                _states(row),
+                seconds(row.seconds) if row.status is not Status.NOT_TRIED else "",
+            )
+            for row in rows
+        ),
+        figures=4,
+    )
+
+
+def _why(row: Row) -> Line:
+    return Line(row.why or row.note, row.fault.name, aside="" if row.why else "found")
+
+
+def _details(campaign: Campaign, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        fault = row.fault
+        imitates = f" · imitates {fault.imitates}" if fault.imitates else ""
+        examples = _examples(row, campaign.path)
+        yield Finding(
+            f"{fault.name}: {row.status}",
+            (
+                Line(fault.summary),
+                Line(aside=f"{fault.places} · matters in {', '.join(fault.modes)}{imitates}"),
+                *([Line(f"Found by {_by(row)}")] if row.sightings else []),
+                *(Line(s.summary, oracle=s.oracle) for s, _ in examples),
+                *(Line(why) for why in (row.why, row.note) if why),
+            ),
+            commands=tuple(f"reproduce: {again}" for _, again in examples),
+            kind=_CLASSES[row.status],
+        )
 
 
 def headline(campaign: Campaign) -> str:
@@ -53,41 +153,6 @@ def headline(campaign: Campaign) -> str:
     ]
     told = f": {', '.join(rest)}" if rest else ""
     return f"Found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){told}."
-
-
-def campaign_text(campaign: Campaign) -> str:
-    """The table for a terminal."""
-    return "\n".join(_lines(campaign)) + "\n"
-
-
-def _lines(campaign: Campaign) -> Iterator[str]:
-    yield headline(campaign)
-    yield f"{campaign.kernel}; {control_words(campaign)}"
-    yield ""
-    table = [("fault", "", "by", "oracles", "states", "took"), *map(_cells, campaign.rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for line in table:
-        cells = [
-            cell.rjust(width) if i > 3 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
-    told = [row for row in campaign.rows if row.why or row.note]
-    if told:
-        yield ""
-    for row in sorted(told, key=lambda r: _ORDER.index(r.status)):
-        yield one_line(f"{row.fault.name}: {row.status}: {row.why or row.note}")
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        row.fault.name,
-        str(row.status),
-        _by(row),
-        ", ".join(row.oracles),
-        _states(row),
-        seconds(row.seconds) if row.status is not Status.NOT_TRIED else "",
-    )
 
 
 def _by(row: Row) -> str:
@@ -121,21 +186,6 @@ def control_words(campaign: Campaign) -> str:
     return ", ".join(filter(None, parts))
 
 
-def campaign_html(campaign: Campaign, path: Path) -> str:
-    """The page: one file that needs no network. `path`: the campaign's directory."""
-    rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
-    return template("faults.html", number=number, seconds=seconds).render(
-        campaign=campaign,
-        headline=headline(campaign),
-        control=control_words(campaign),
-        looked_at=looked_at(campaign.plan.fault_models, campaign.plan.budget),
-        shown=campaign.control.sightings,
-        rows=[(row, _CLASSES[row.status], _by(row), _states(row), _examples(row, path)) for row in rows],
-        when=_when(campaign.plan.started, campaign.finished),
-        made_by=shlex.join(["powercut", *campaign.plan.argv]),
-    )
-
-
 def _examples(row: Row, path: Path) -> Sequence[tuple[Sighting, str]]:
     """What each oracle found first, with the command that shows it again."""
     first = {s.oracle: s for s in reversed(row.sightings)}
@@ -154,9 +204,12 @@ def _source(run: Path) -> str:
         return shlex.quote(shown_path(run))
 
 
-def _when(started: datetime | None, finished: datetime | None) -> str:
+def _when(campaign: Campaign) -> str:
     """`2026-11-22 05:47 to 07:07 UTC`, as far as it is known."""
-    known = [f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for moment in (started, finished) if moment]
-    return (
-        " to ".join(known) if finished else f"started {known[0]}, not finished" if known else "not finished"
-    )
+    finished = datetime.fromisoformat(campaign.finished) if campaign.finished else None
+    known = [
+        f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for when in (campaign.plan.started, finished) if when
+    ]
+    if finished:
+        return " to ".join(known)
+    return f"started {known[0]}, not finished" if known else "not finished"

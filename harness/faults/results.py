@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 import msgspec
 
 from harness.faults.catalogue import Fault
+from harness.plan import Budget
+from harness.series.journal import Done
+
+CONTROL = "control"
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -33,22 +40,22 @@ class Sighting(msgspec.Struct, frozen=True):
         return self.case.partition("/")[2]
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """All runs of one kernel. `key`: of what it was built from, and of what was asked of it. `cases`: those
-    that were decided. `undecided`: why the others were not, by case. `failed`: why nothing could be run.
-    `runs`: the run directories.
+class Trial(Done, frozen=True, kw_only=True, tag="done"):
+    """The run of one kernel, an item; or all of the control's: see `joined`. `cases`: those that were
+    decided. `undecided`: why the others were not, by case. `runs`: the run directories, if it is joined.
     """
 
-    name: str
-    key: str
     cases: tuple[str, ...] = ()
     sightings: tuple[Sighting, ...] = ()
-    undecided: dict[str, str] = {}
-    failed: str = ""
+    undecided: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
     states: int = 0
-    seconds: float = 0
     build_seconds: float = 0
     runs: tuple[str, ...] = ()
+
+    @property
+    def decided(self) -> bool:
+        """Whether every case was."""
+        return super().decided and not self.undecided
 
 
 class Status(enum.StrEnum):
@@ -85,6 +92,38 @@ class Row(msgspec.Struct, frozen=True):
     def oracles(self) -> list[str]:
         """Those that spoke."""
         return list(dict.fromkeys(s.oracle for s in self.sightings))
+
+
+class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
+    fault. `started`: set when the run directory is made.
+    """
+
+    names: list[str] = []
+    modes: list[str] = []
+    workloads: list[str] = []
+    source: str = "linux-source-6.12"
+    machine: str
+    fault_models: tuple[str, ...] = ("prefix",)
+    budget: Budget = Budget()
+    jobs: int = 1
+    started: datetime | None = None
+    argv: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What the faults of a plan have shown so far. `path`: of its directory; `finished`: ISO 8601;
+    empty: it is not.
+    """
+
+    plan: FaultsPlan
+    kernel: str
+    control: Trial
+    rows: tuple[Row, ...]
+    path: Path = Path()
+    finished: str = ""
+    interrupted: bool = False
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -124,9 +163,9 @@ def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
         why=why,
         note=_note(fault, status),
         states=trial.states,
-        seconds=trial.seconds,
+        seconds=round(max(0.0, trial.seconds - trial.build_seconds), 1),
         build_seconds=trial.build_seconds,
-        runs=trial.runs,
+        runs=(trial.run,) if trial.run else (),
     )
 
 
@@ -188,7 +227,7 @@ def joined(name: str, trials: Iterable[Trial]) -> Trial:
     """Several runs as one: those of the control."""
     all_of = list(trials)
     return Trial(
-        name=name,
+        item=name,
         key=" ".join(t.key for t in all_of),
         cases=tuple(c for t in all_of for c in t.cases),
         sightings=tuple(s for t in all_of for s in t.sightings),
@@ -196,5 +235,5 @@ def joined(name: str, trials: Iterable[Trial]) -> Trial:
         failed="; ".join(t.failed for t in all_of if t.failed),
         states=sum(t.states for t in all_of),
         seconds=sum(t.seconds for t in all_of),
-        runs=tuple(r for t in all_of for r in t.runs),
+        runs=tuple(t.run for t in all_of if t.run),
     )

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from harness.campaigns.journal import CampaignPlan
-from harness.faults.campaign import FaultsPlan
+from harness.faults.results import FaultsPlan
 from harness.host.files import json_bytes
 from harness.measure.run import MeasurePlan
 from harness.model import CaseId, CrashState, Judgement, Violation

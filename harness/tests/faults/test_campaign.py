@@ -15,16 +15,17 @@ import pytest
 from harness.cli.faults import exit_code
 from harness.errors import ExitCode, KernelError, StoreError, UsageError
 from harness.faults import campaign as campaign_module
-from harness.faults.campaign import Campaign, FaultsPlan, carry_out, create, load_plan
+from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import Fault
-from harness.faults.page import campaign_html, campaign_text, headline, write_campaign_reports
-from harness.faults.results import Status
+from harness.faults.page import headline, page_of
+from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests import disk as disk_module
 from harness.guests import machine
 from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.series.work import carry_out
 from harness.store.directory import read_info, read_plan
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
@@ -118,15 +119,21 @@ def plant(monkeypatch: pytest.MonkeyPatch, *planted: Fault) -> None:
     monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
 
 
-def begin(tmp_path: Path) -> tuple[FaultsPlan, Path]:
+def begin(tmp_path: Path) -> Path:
     plan = FaultsPlan(machine="toy", workloads=[str(tmp_path / "dirs.toml")], argv=["faults"])
-    path = create(plan, tmp_path / "reports")
-    return load_plan(path), path
+    return create(plan, tmp_path / "reports")
+
+
+def gone_on(path: Path, kernels: ToyKernels, progress: Progress | None = None) -> Campaign:
+    """One process's part."""
+    series = FaultSeries(load_plan(path), path, kernels)
+    carry_out(series, progress or Progress())
+    return series.campaign
 
 
 def carried_out(tmp_path: Path, kernels: ToyKernels) -> tuple[Campaign, Path]:
-    plan, path = begin(tmp_path)
-    return carry_out(plan, path, kernels, Progress(), lambda _: None), path
+    path = begin(tmp_path)
+    return gone_on(path, kernels), path
 
 
 def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
@@ -158,9 +165,9 @@ def test_what_was_undecided_is_tried_again(
 ) -> None:
     """A guest that a busy host lost stayed undecided for good."""
     plant(monkeypatch, fault("mortal"), fault("forgetful"))
-    plan, path = begin(tmp_path)
+    path = begin(tmp_path)
     for _ in range(2):
-        carry_out(plan, path, kernels, Progress(), lambda _: None)
+        gone_on(path, kernels)
     assert kernels.variants == ["mortal", "forgetful", "mortal"]
 
 
@@ -168,12 +175,12 @@ def test_a_stopped_campaign_goes_on_where_it_was(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch, fault("forgetful"), fault("harmless"))
-    plan, path = begin(tmp_path)
-    first = carry_out(plan, path, kernels, Progress("[2/3]"), lambda _: None)
+    path = begin(tmp_path)
+    first = gone_on(path, kernels, Progress("[2/3]"))
     assert first.interrupted
     assert [r.status for r in first.rows] == [Status.FOUND, Status.NOT_TRIED]
     assert exit_code(first) is ExitCode.INTERRUPTED
-    second = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    second = gone_on(path, kernels)
     assert [r.status for r in second.rows] == [Status.FOUND, Status.MISSED]
     assert kernels.variants == ["forgetful", "harmless"], "no fault is tried twice"
     assert second.rows[0] == first.rows[0]
@@ -183,11 +190,11 @@ def test_a_fault_whose_edit_has_changed_is_tried_again(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch, fault("forgetful"))
-    plan, path = begin(tmp_path)
-    carry_out(plan, path, kernels, Progress(), lambda _: None)
+    path = begin(tmp_path)
+    gone_on(path, kernels)
     changed = msgspec.structs.replace(fault("harmless"), name="forgetful")
     plant(monkeypatch, changed)
-    again = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    again = gone_on(path, kernels)
     assert [r.status for r in again.rows] == [Status.MISSED]
 
 
@@ -196,10 +203,10 @@ def test_a_workload_that_has_changed_is_run_again(
 ) -> None:
     """Its name alone was compared, so a campaign went on with what an older version of it had shown."""
     plant(monkeypatch, fault("forgetful"))
-    plan, path = begin(tmp_path)
-    carry_out(plan, path, kernels, Progress(), lambda _: None)
+    path = begin(tmp_path)
+    gone_on(path, kernels)
     (tmp_path / "dirs.toml").write_text(WORKLOAD.replace('"sync", ', ""))
-    again = carry_out(plan, path, kernels, Progress(), lambda _: None)
+    again = gone_on(path, kernels)
     assert [r.status for r in again.rows] == [Status.MISSED]
 
 
@@ -214,9 +221,9 @@ def test_an_edit_without_a_place_is_told_before_anything_is_run(
 
 def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, fault("harmless"))
-    plan, path = begin(tmp_path)
+    path = begin(tmp_path)
     progress = Progress()
-    carry_out(plan, path, kernels, progress, lambda _: None)
+    gone_on(path, kernels, progress)
     first, last = progress.lines
     assert first.startswith("[1/2] control-1")
     assert first.endswith("about 1 minute left")
@@ -224,7 +231,7 @@ def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch:
 
 
 def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="holds no campaign"):
+    with pytest.raises(UsageError, match="holds no campaign"):
         load_plan(tmp_path)
 
 
@@ -242,10 +249,10 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
         "Found 1 of 2 planted faults (50 %): 1 missed, 1 equivalent to the unmodified kernel."
     )
     assert exit_code(campaign) is ExitCode.CONSISTENT, "the miss is explained"
-    text = campaign_text(campaign)
+    text = page_of(campaign).text()
     assert "ext4-ordered/dirs" in text
-    assert "harmless: missed: nobody looks at <this>" in text
-    page = campaign_html(campaign, path)
+    assert "harmless: nobody looks at <this>" in text
+    page = page_of(campaign).html()
     assert "nobody looks at &lt;this&gt;" in page
     assert "powercut repro ext4-ordered/dirs@" in page
     assert f"--from {path}/trials/forgetful/runs/" in page, "a command to be pasted anywhere"
@@ -253,7 +260,27 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     kernel = read_plan(run, read_info(run).plan).kernel
     assert f"--kernel {kernel}" in page, "which repro asks for, since only the run directory names it"
     assert "looked at: the write log&#39;s own order (prefix), not all legal crash states" in page
-    write_campaign_reports(path, campaign)
     told = msgspec.json.decode((path / "faults.json").read_bytes())
     assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")
     assert (path / "report.html").read_text() == page
+
+
+def test_trials_of_before_there_was_a_journal_are_not_made_again(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was a trial.json in its folder."""
+    plant(monkeypatch, fault("forgetful"))
+    first, path = carried_out(tmp_path, kernels)
+    done = FaultSeries(load_plan(path), path, kernels).known.done
+    for name, trial in done.items():
+        told = {k: v for k, v in msgspec.to_builtins(trial).items() if k not in ("type", "item", "at", "run")}
+        then = {"name": name, **told, "runs": [trial.run]}
+        (path / "trials" / name / "trial.json").write_bytes(msgspec.json.encode(then))
+    (path / "journal.jsonl").unlink()
+    again = gone_on(path, kernels)
+    assert kernels.variants == ["forgetful"]
+    assert again.rows == first.rows
+    (path / "journal.jsonl").unlink()
+    (path / "trials" / "forgetful" / "trial.json").write_text("{}")
+    with pytest.raises(StoreError, match="damaged"):
+        gone_on(path, kernels)

@@ -8,8 +8,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.faults import catalogue
-from harness.faults.campaign import FaultsPlan, chosen_faults, control_runs
+from harness.faults.campaign import chosen_faults, control_runs
 from harness.faults.catalogue import Fault, faults, select_faults
+from harness.faults.results import FaultsPlan
 from harness.filesystems.profiles import profiles
 from harness.workloads.load import select_workloads
 

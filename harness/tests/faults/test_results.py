@@ -17,7 +17,7 @@ FAULT = Fault(
     edits=(Edit("fs/x.c", "f", "1", "2"),),
 )
 CASE, OTHER = "ext4-ordered/append-fsync", "ext4-ordered/overwrite"
-CONTROL = Trial("control", "c", cases=(CASE, OTHER))
+CONTROL = Trial(item="control", key="c", cases=(CASE, OTHER))
 
 
 def seen(
@@ -33,7 +33,8 @@ def seen(
 
 def trial(*sightings: Sighting, undecided: str = "") -> Trial:
     told = {OTHER: undecided} if undecided else {}
-    return Trial("no-flush", "k", (CASE, OTHER)[: 2 - len(told)], sightings, told)
+    cases = (CASE, OTHER)[: 2 - len(told)]
+    return Trial(item="no-flush", key="k", cases=cases, sightings=sightings, undecided=told)
 
 
 def test_a_finding_that_the_control_lacks_finds_the_fault() -> None:
@@ -90,19 +91,19 @@ def test_a_finding_beside_an_undecided_case_still_counts() -> None:
 
 
 def test_a_finding_in_a_case_that_the_control_left_undecided_does_not_count() -> None:
-    control = Trial("control", "c", cases=(OTHER,), undecided={CASE: "the log was full"})
+    control = Trial(item="control", key="c", cases=(OTHER,), undecided={CASE: "the log was full"})
     row = row_of(FAULT, trial(seen()), control)
     assert row.status is Status.UNDECIDED
     assert "the log was full" in row.why
 
 
 def test_a_kernel_that_does_not_come_up_is_undecided() -> None:
-    failed = Trial("no-flush", "k", failed="no guest comes up")
+    failed = Trial(item="no-flush", key="k", failed="no guest comes up")
     assert row_of(FAULT, failed, CONTROL).status is Status.UNDECIDED
 
 
 def test_a_trial_without_a_case_is_undecided() -> None:
-    assert row_of(FAULT, Trial("no-flush", "k"), CONTROL).status is Status.UNDECIDED
+    assert row_of(FAULT, Trial(item="no-flush", key="k"), CONTROL).status is Status.UNDECIDED
 
 
 def test_an_equivalent_fault_is_named_as_such_unless_it_is_found() -> None:
@@ -135,6 +136,7 @@ def test_the_score_leaves_out_equivalent_faults_alone() -> None:
 
 def test_the_runs_of_the_control_count_together() -> None:
     both = joined(
-        "control", [Trial("control-1", "a", cases=(CASE,)), Trial("control-2", "b", cases=(OTHER,))]
+        "control",
+        [Trial(item="control-1", key="a", cases=(CASE,)), Trial(item="control-2", key="b", cases=(OTHER,))],
     )
     assert both.cases == (CASE, OTHER)

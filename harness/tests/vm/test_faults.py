@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness.faults import campaign as campaign_module
-from harness.faults.campaign import FaultsPlan, carry_out, create, load_plan
+from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import Fault
-from harness.faults.results import Status
+from harness.faults.results import FaultsPlan, Status
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.series.work import carry_out
 from harness.tests.faults.test_campaign import Progress
 
 
@@ -49,7 +50,9 @@ def test_an_unmodified_kernel_gets_no_credit_for_what_it_loses_anyway(
     monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
     plan = FaultsPlan(machine="uml", workloads=["append-fsync"])
     path = create(plan, tmp_path)
-    campaign = carry_out(load_plan(path), path, OneKernel(uml_kernel), Progress(), lambda _: None)
+    series = FaultSeries(load_plan(path), path, OneKernel(uml_kernel))
+    carry_out(series, Progress())
+    campaign = series.campaign
     assert [r.status for r in campaign.rows] == [Status.MISSED, Status.MISSED]
     assert campaign.control.undecided == {}
     assert {s.case for s in campaign.control.sightings} == {"ext4-nobarrier/append-fsync"}
