@@ -27,6 +27,7 @@ from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
 from harness.cli.rootfs import rootfs_command
 from harness.cli.run import run_command, smoke_command
+from harness.cli.show import show_command
 from harness.cli.trace import trace_command
 from harness.cli.triage import triage_command
 from harness.cli.workload import new_command, try_command
@@ -37,6 +38,7 @@ COMMANDS: tuple[click.Command, ...] = (
     new_command,
     try_command,
     repro_command,
+    show_command,
     shrink_command,
     triage_command,
     campaign_command,

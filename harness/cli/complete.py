@@ -84,6 +84,7 @@ KINDS: Mapping[str, str] = {
     "measure name": "MEASUREMENT",
     "faults names": "FAULT",
     "findings names": "SLUG",
+    "show findings": "ID",
     "try name": "APPLICATION",
 }
 """The kind of a parameter's values, by its name, or by its command's and its own."""

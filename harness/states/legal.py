@@ -258,11 +258,39 @@ class LegalStates:
 
     def name(self, crash_time: CrashTime, lost: Iterable[int]) -> CrashState:
         """The state of a crash time in which these of its chunks have not landed, in its one short form."""
-        losable, buried = self._losable(crash_time.at)
+        return self._name(crash_time.entry, crash_time.at, lost)
+
+    def _name(self, entry: int, at: int, lost: Iterable[int]) -> CrashState:
+        losable, buried = self._losable(at)
         gone = set(lost) - buried
         less, only = self._parts(gone), self._parts(losable - gone)
         best = Landed(only, only=True) if len(only) < len(less) else Landed(less)
-        return CrashState(crash_time.entry, landed=best)
+        return CrashState(entry, landed=best)
+
+    def cuts(self) -> list[CrashState]:
+        """The states of all crash times in which all that was submitted has landed, in order."""
+        return [CrashState(entry, landed=Landed()) for entry, _ in self._cuts()]
+
+    def event(self, state: CrashState) -> int:
+        """The event just before which the power fails. Raises UsageError for a state of no crash time."""
+        return self._at(state)
+
+    def lost(self, state: CrashState) -> frozenset[int]:
+        """The chunks that a state has lost, of those that it could lose. Raises UsageError, see `on_disk`."""
+        losable, _ = self._losable(self._at(state))
+        return frozenset(losable.intersection(self.on_disk(state).dropped))
+
+    def losing(self, state: CrashState, lost: Iterable[int]) -> CrashState:
+        """A state of the same crash time that has lost these chunks and no others; not always a legal one."""
+        return self._name(state.prefix, self._at(state), lost)
+
+    def losable(self, state: CrashState) -> frozenset[int]:
+        """The chunks that a cache may lose at the crash time of a state."""
+        return frozenset(self._losable(self._at(state))[0])
+
+    def durable(self, entry: int) -> int:
+        """The event that makes a write durable; NEVER if none does."""
+        return self._of[entry].durable if entry in self._of else NEVER
 
     def _losable(self, at: int) -> tuple[set[int], set[int]]:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""

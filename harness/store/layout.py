@@ -10,6 +10,7 @@ reports/runs/<date>-<name>/
     cases/<fs>-<mode>/base.img.zst
     cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json, own-base.img.zst
     findings/<hash12>/      written by `harness.report`, like the reports
+    explained/<hash12>.json why a finding failed (`harness.report.explanation`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
     scratch/                uncompressed images, during the run
 ```
@@ -127,6 +128,10 @@ class RunLayout:
     def finding(self, finding: str) -> Path:
         """The directory of the finding with this id."""
         return self.findings / finding
+
+    def explanation(self, finding: str) -> Path:
+        """The file that explains the finding with this id."""
+        return self.path / "explained" / f"{finding}.json"
 
     def strip(self, finding: str) -> Path:
         """The file that says which kernels have the finding with this id."""

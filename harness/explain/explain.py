@@ -1,0 +1,457 @@
+"""Explains a finding: minimises its state, works out what the times say, and puts it into words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from harness.blocks import describe, names_of_log, written_paths
+from harness.blocks.fields import BlockName
+from harness.cases.attempts import Unobserved
+from harness.cases.examine import Examiner
+from harness.cases.recording import Recording, by_times
+from harness.errors import UsageError
+from harness.explain.facts import Facts
+from harness.explain.mechanism import mechanism_of
+from harness.explain.minimise import Minimal, Trial, minimise
+from harness.guests.session import Session
+from harness.model import (
+    SECTOR_BYTES,
+    CrashPoint,
+    CrashState,
+    EntryFlag,
+    Outcome,
+    Position,
+    Violation,
+)
+from harness.oracles import Judge
+from harness.report.explanation import Difference, Explanation, Fate, Rung
+from harness.report.lines import reproduce
+from harness.revisit.repro import ReproContext
+from harness.states.legal import BLOCK_SECTORS, LegalStates
+from harness.store.records import Finding
+from harness.symptoms import paths_of, symptom_of
+
+_BEFORE, _AFTER = 12, 4  # rungs shown ahead of what matters, and behind the cut
+_MAX_RUNGS = 48
+_HEX_BYTES = 16
+_DIFFERENCES = 3
+_LOG_LETTERS = 120
+_MADE_UP = ("foreign", "stale")
+
+_RULES = {
+    "durability": "what {persists} makes durable is there after any power cut",
+    "size": "a size that {persists} made durable is kept",
+    "contents": "what {persists} made durable reads as it was written",
+    "atomicity": "the names are those after some number of whole operations",
+    "stale": "no file shows what the device held before",
+    "foreign": "no file shows bytes that nobody wrote",
+    "mountable": "the file system can be mounted after any power cut",
+    "readable": "all that came back can be read",
+    "kernel-log": "recovery meets no error",
+    "fsck": "fsck finds nothing to repair once recovery has run",
+    "usable": "what recovery left can be written to",
+    "program": "the program's own check holds",
+}
+
+
+class Explainer:
+    """Visits crash states of one recording in one guest. `close` it."""
+
+    def __init__(self, shown: ReproContext, unit_sectors: int | None) -> None:
+        timed = shown.recording
+        if timed.legal is None:
+            timed, why = by_times(timed, unit_sectors or BLOCK_SECTORS)
+            if why:
+                raise UsageError(f"{shown.point}: {why}", "record the case again on a kernel with events")
+        if timed.legal is None or timed.times is None:
+            raise UsageError(f"{shown.point}: the recording has no times", "record the case again")
+        self.recording: Recording = timed
+        self.legal: LegalStates = timed.legal
+        self.times = timed.times
+        self._examiner = Examiner(timed)
+        self._session = Session(shown.spec, shown.directory / "session")
+        self._paths = paths_of(timed.workload.operations)
+        self._judge = Judge(
+            timed.profile.contract,
+            timed.history,
+            checks=timed.workload.checks,
+            error_patterns=tuple(timed.profile.console.errors),
+        )
+        self._outcomes: dict[CrashState, Outcome | Unobserved] = {}
+        self.names = names_of_log(
+            timed.base,
+            timed.write_log,
+            timed.log,
+            second_bytes=timed.profile.second_offset,
+            paths=written_paths(timed.workload.operations),
+            order=self.legal.order,
+        )
+
+    def __enter__(self) -> Explainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+        self._examiner.close()
+
+    # --- visits -----------------------------------------------------------------------------------
+
+    def outcome(self, state: CrashState) -> Outcome | Unobserved:
+        """What a visit to a state shows; each state is visited once."""
+        if state not in self._outcomes:
+            seen = self._examiner.visit(self._session, [state], threading.Event())
+            self._outcomes[state] = seen.outcome
+        return self._outcomes[state]
+
+    def violations(self, outcome: Outcome | Unobserved, position: Position) -> tuple[Violation, ...]:
+        return () if isinstance(outcome, Unobserved) else self._judge.judge(position, outcome).violations
+
+    def same(self, finding: Finding, state: CrashState) -> Violation | None:
+        """The violation with a finding's symptom that a state shows."""
+        return self._like(finding, self.violations(self.outcome(state), self.legal.position(state)))
+
+    def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
+        like = [v for v in found if symptom_of(v.oracle, v.signature, self._paths) == finding.symptom]
+        return next((v for v in like if v.signature == finding.signature), like[0] if like else None)
+
+    def promise(self, finding: Finding, state: CrashState) -> int | None:
+        """The operation whose return turned what was seen from allowed to broken; None if it was never
+        allowed.
+        """
+        outcome, position = self.outcome(state), self.legal.position(state)
+        acked = position.acked
+        while acked:
+            before = Position(position.begun, acked - 1, position.app_acks)
+            if self._like(finding, self.violations(outcome, before)) is None:
+                return acked - 1
+            acked -= 1
+        return None
+
+    def start(self, finding: Finding) -> CrashState:
+        """A state by times that shows the finding: its own, or one with the same contents. Raises UsageError
+        where there is none.
+        """
+        state = finding.state
+        if state.landed is None:
+            state = self._by_times(state)
+        if self.same(finding, state) is None:
+            raise UsageError(
+                f"{finding.crash_point} does not show it again: {finding.summary}",
+                f"powercut repro {finding.id} judges it again",
+            )
+        return state
+
+    def _by_times(self, state: CrashState) -> CrashState:
+        """A prefix of the log's order as a state by times: what comes later in the log is lost."""
+        if state.torn_sectors is not None:
+            raise UsageError(
+                f"{state} is torn", "only states of whole blocks are explained in the log's order"
+            )
+        for cut in self.legal.cuts():
+            if cut.prefix >= state.prefix:
+                gone = [
+                    n
+                    for n in self.legal.losable(cut)
+                    if self.legal.chunks[n].entry >= state.prefix
+                    or self.legal.chunks[n].entry in state.dropped
+                ]
+                try:
+                    found = self.legal.losing(cut, gone)
+                    self.legal.on_disk(found)
+                except UsageError:
+                    continue
+                return found
+        raise UsageError(
+            f"{state} is no state by times", "powercut run --states exhaustive finds such states"
+        )
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def platter(self, state: CrashState, sector: int, sectors: int) -> bytes:
+        """What these sectors hold in a state, before recovery."""
+        shown = self.legal.on_disk(state)
+        gone = set(shown.dropped)
+        with self.recording.base.open("rb") as file:
+            file.seek(sector * SECTOR_BYTES)
+            data = bytearray(file.read(sectors * SECTOR_BYTES).ljust(sectors * SECTOR_BYTES, b"\0"))
+        with self.recording.log.open("rb") as log:
+            for n in range(shown.prefix):
+                chunk = self.legal.chunks[n]
+                first, last = max(chunk.sector, sector), min(chunk.sector + chunk.sectors, sector + sectors)
+                if n not in gone and first < last:
+                    entry = self.recording.write_log.entries[chunk.entry]
+                    new = bytes((last - first) * SECTOR_BYTES)
+                    if EntryFlag.DISCARD not in entry.flags:
+                        log.seek(entry.data_offset + (first - entry.sector) * SECTOR_BYTES)
+                        new = log.read(len(new))
+                    start = (first - sector) * SECTOR_BYTES
+                    data[start : start + len(new)] = new
+        return bytes(data)
+
+
+def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
+    """Why a finding failed. Raises UsageError where a new visit does not show it."""
+    state = explainer.start(finding)
+    promise = explainer.promise(finding, state)
+    trial = Trial(lambda s: explainer.same(finding, s) is not None)
+
+    def promised(cut: CrashState) -> bool:
+        return promise is None or explainer.legal.position(cut).acked > promise
+
+    minimal = minimise(explainer.legal, state, trial, promised)
+    violation = explainer.same(finding, minimal.state)
+    if violation is None:
+        raise UsageError(f"{finding.crash_point}: its minimal state does not show it twice", "try again")
+    facts = Facts(
+        minimal.state,
+        explainer.legal,
+        explainer.times,
+        explainer.recording.history,
+        explainer.names,
+        minimal.lost,
+        explainer.promise(finding, minimal.state),
+        violation.subject,
+    )
+    told = mechanism_of(facts, finding.oracle in _MADE_UP)
+    point = CrashPoint(finding.case, minimal.state)
+    return Explanation(
+        finding=finding.id,
+        headline=f"{finding.case.configuration}: {violation.summary}",
+        mechanism=str(told) if told is not None else "",
+        lines=_lines(explainer, facts, minimal, finding)
+        | {"reproduce": reproduce(finding.case, minimal.state, source)},
+        ladder=tuple(ladder(facts)),
+        point=str(point),
+        control="" if minimal.control is None else str(CrashPoint(finding.case, minimal.control)),
+        minimal=minimal.complete,
+        visits=trial.visits,
+        differences=tuple(_differences(explainer, facts)),
+    )
+
+
+# --- the lines ------------------------------------------------------------------------------------
+
+
+def _lines(explainer: Explainer, facts: Facts, minimal: Minimal, finding: Finding) -> dict[str, str]:
+    return {
+        "promised": _promised(facts),
+        "written": _written(facts),
+        "cut": _cut(facts),
+        "recovery": _recovery(explainer.outcome(minimal.state), facts),
+        "missing": _missing(facts, minimal),
+        "control": _control(explainer, facts, minimal),
+        "contract": _contract(explainer, finding),
+    }
+
+
+def _promised(facts: Facts) -> str:
+    if facts.promise is None:
+        return "at any time, whatever had returned"
+    step = facts.history.steps[facts.promise]
+    begin, ack = facts.mark(f"begin {facts.promise}"), facts.promised_at
+    return (
+        f"by `{step.operation}`, operation {facts.promise}: begun at event {begin} (entry {step.begin}), "
+        f"returned at event {ack} (entry {step.ack})"
+    )
+
+
+def _written(facts: Facts) -> str:
+    """When what matters was first on its way to the disk."""
+    writes = facts.writes
+    chosen = [writes[e] for e in facts.lost] or facts.data_of_subject()[-1:]
+    if not chosen:
+        return "nothing in the log names it"
+    first = chosen[0]
+    more = f"; {len(chosen) - 1} more of the lost" if len(chosen) > 1 else ""
+    flush = facts.flush_over(first.entry)
+    covered = (
+        f"the flush {flush.entry} covers it, sent at {flush.submitted}" if flush else "no flush covers it"
+    )
+    if first.fua:
+        covered = "a FUA write"
+    return (
+        f"{facts.name(first.entry)}: sent at event {first.submitted}, completed at {first.completed}; "
+        f"{covered}{more}"
+    )
+
+
+def _cut(facts: Facts) -> str:
+    held, lost = facts.in_cache(), facts.lost
+    fate = "all of it was written back" if not lost else f"lost: {'; '.join(map(facts.name, lost[:3]))}"
+    if len(lost) > 3:
+        fate += f"; and {len(lost) - 3} more"
+    return f"just before event {facts.at} (entry {facts.state.prefix}); the cache held {_count(held)}, {fate}"
+
+
+def _count(entries: Sequence[int]) -> str:
+    return "1 write" if len(entries) == 1 else f"{len(entries)} writes"
+
+
+def _recovery(outcome: Outcome | Unobserved, facts: Facts) -> str:
+    last = [w for w in facts.submitted() if w.entry not in facts.lost]
+    records = [w.entry for w in last if any(n.kind.value == "record" for n in facts.names.get(w.entry, ()))]
+    known = f"the last record on the platter was {facts.name(records[-1])}" if records else ""
+    if isinstance(outcome, Unobserved):
+        return known
+    telling = [line for line in outcome.kernel_log if "nmount" not in line]
+    said = telling[-1][:_LOG_LETTERS] if telling else ""
+    if outcome.lost:
+        said = "the kernel died or hung"
+    elif outcome.mount_errno:
+        said = f"mount failed with errno {outcome.mount_errno}" + (f": {said}" if said else "")
+    return "; ".join(filter(None, [said or "mounted, and the kernel reported nothing", known]))
+
+
+def _missing(facts: Facts, minimal: Minimal) -> str:
+    if not facts.lost:
+        later = [e for e in minimal.cleared if not facts.on_platter(e)]
+        if later:
+            return f"{facts.name(later[0])}, sent only at event {facts.writes[later[0]].submitted}"
+        return "no write: all that was sent is there"
+    entry = facts.lost[0]
+    write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
+    until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
+    wanted = f"a flush sent after event {write.completed}, done {until}"
+    if flush is None:
+        return f"{wanted}; there is none"
+    return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
+
+
+def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:
+    if minimal.control is None:
+        return "none found that differs little and keeps the promise"
+    outcome = explainer.outcome(minimal.control)
+    found = explainer.violations(outcome, explainer.legal.position(minimal.control))
+    unobserved = isinstance(outcome, Unobserved)
+    kept = (
+        "could not be observed"
+        if unobserved
+        else "keeps every promise"
+        if not found
+        else "does not show this"
+    )
+    if facts.lost and minimal.control.prefix == facts.state.prefix:
+        there = ", ".join(f"entry {e}" for e in minimal.cleared[:2])
+        return f"{minimal.control}: the same cut with {there} on the platter {kept}"
+    return f"{minimal.control}: a later cut, with {_count(minimal.cleared)} more on the platter, {kept}"
+
+
+def _contract(explainer: Explainer, finding: Finding) -> str:
+    contract = explainer.recording.profile.contract
+    rule = _RULES.get(finding.oracle, finding.oracle).format(persists="fsync or the like")
+    where = f"vms/filesystems/CONTRACTS.md, {finding.case.configuration}"
+    return f"{rule} (namespace {contract.namespace}, persists {contract.persists}; {where})"
+
+
+# --- ladder and bytes -----------------------------------------------------------------------------
+
+
+def ladder(facts: Facts) -> Iterator[Rung]:
+    """The events around what matters, in order, with the cut among them."""
+    rungs = sorted([*_marks(facts), *_writes(facts), *_flushes(facts)], key=lambda r: r.event)
+    matters = [n for n, r in enumerate(rungs) if r.accent]
+    cut = next((n for n, r in enumerate(rungs) if r.event >= facts.at), len(rungs))
+    over = {r.covered for n, r in enumerate(rungs) if n in matters and r.covered >= 0}
+    last = max([n for n, r in enumerate(rungs) if r.entry in over and r.kind != "mark"], default=cut)
+    first = max(min([*matters, cut]) - _BEFORE, 0)
+    shown = {*range(first, min(cut + _AFTER, len(rungs))), last, *matters}
+    if len(shown) > _MAX_RUNGS:
+        near = [range(n - 3, n + 4) for n in (*matters, cut, last)]
+        shown = {n for places in near for n in places if 0 <= n < len(rungs)}
+    yield from _with_gaps(rungs, sorted(n for n in shown if n < len(rungs)), cut, facts)
+
+
+def _with_gaps(rungs: Sequence[Rung], shown: Sequence[int], cut: int, facts: Facts) -> Iterator[Rung]:
+    before, fallen = -1, False
+    for n in shown:
+        if n >= cut and not fallen:
+            fallen = True
+            yield Rung("cut", "the power fails", event=facts.at)
+        if n != before + 1:
+            left_out = n - before - 1
+            yield Rung("gap", f"... {left_out} event{'' if left_out == 1 else 's'}")
+        yield rungs[n]
+        before = n
+    if not fallen:
+        yield Rung("cut", "the power fails", event=facts.at)
+
+
+def _marks(facts: Facts) -> Iterator[Rung]:
+    steps = facts.history.steps
+    for mark in facts.times.marks:
+        word, _, number = mark.text.partition(" ")
+        text = mark.text
+        if word in ("begin", "ack") and number.isdecimal() and int(number) < len(steps):
+            said = {"begin": "begin", "ack": "done "}[word]
+            text = f"{said} {number} {steps[int(number)].operation}"
+        accent = facts.promise is not None and mark.text == f"ack {facts.promise}"
+        yield Rung("mark", text, event=mark.at, entry=mark.entry, accent=accent)
+
+
+def _writes(facts: Facts) -> Iterator[Rung]:
+    for write in facts.times.writes:
+        flush = facts.flush_over(write.entry)
+        durable = facts.legal.durable(write.entry) < facts.at
+        fate = Fate.DURABLE if durable else Fate.KEPT
+        if write.submitted >= facts.at:
+            fate = Fate.LATER
+        elif write.entry in facts.lost:
+            fate = Fate.LOST
+        yield Rung(
+            "fua" if write.fua else "write",
+            describe(facts.names.get(write.entry, ()), 2) or "?",
+            event=write.submitted,
+            completed=write.completed,
+            entry=write.entry,
+            fate=fate,
+            covered=flush.entry if flush else -1,
+            accent=write.entry in facts.lost,
+        )
+
+
+def _flushes(facts: Facts) -> Iterator[Rung]:
+    for flush in facts.times.flushes:
+        text = f"flush, done at {flush.completed}"
+        yield Rung("flush", text, event=flush.submitted, completed=flush.completed, entry=flush.entry)
+
+
+def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:
+    """Of the lost writes, where the platter first holds something else."""
+    for entry in facts.lost[:_DIFFERENCES]:
+        logged = explainer.recording.write_log.entries[entry]
+        if EntryFlag.DISCARD in logged.flags:
+            continue
+        with explainer.recording.log.open("rb") as log:
+            log.seek(logged.data_offset)
+            lost = log.read(logged.sectors * SECTOR_BYTES)
+        there = explainer.platter(facts.state, logged.sector, logged.sectors)
+        at = next((n for n in range(0, len(lost), _HEX_BYTES) if lost[n : n + 16] != there[n : n + 16]), None)
+        if at is not None:
+            yield Difference(
+                f"sector {logged.sector + at // SECTOR_BYTES}, byte {at % SECTOR_BYTES} of it",
+                _holder(explainer, facts, logged.sector + at // SECTOR_BYTES),
+                there[at : at + _HEX_BYTES].hex(" "),
+                facts.name(entry),
+                lost[at : at + _HEX_BYTES].hex(" "),
+            )
+
+
+def _holder(explainer: Explainer, facts: Facts, sector: int) -> str:
+    """What the platter has at a sector: the last write there that was not lost."""
+    entries = explainer.recording.write_log.entries
+    at = sector * SECTOR_BYTES
+    over = [
+        w.entry
+        for w in facts.submitted()
+        if w.entry not in facts.lost
+        and entries[w.entry].sector <= sector < entries[w.entry].sector + entries[w.entry].sectors
+    ]
+    if not over:
+        return "what the disk held before the workload"
+    name = next((n for n in facts.names.get(over[-1], ()) if _covers(n, at)), None)
+    return f"entry {over[-1]}, {name}" if name is not None and name.named else f"entry {over[-1]}"
+
+
+def _covers(name: BlockName, at: int) -> bool:
+    return name.at <= at < name.at + name.length

@@ -1,0 +1,159 @@
+"""Minimises a failing crash state over its writes: the fewest lost, at the earliest time, that still fail the
+same way, and the control, a state that differs least and does not.
+
+States are visited through a `Trial`; all else is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.model import CrashState
+from harness.revisit.ddmin import ddmin
+from harness.states.legal import LegalStates
+
+VISITS = 120
+"""States recovered for one finding at most: some 10 s under UML."""
+_EARLIER = 30
+_LATER = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Minimal:
+    """`state`: has lost `lost`, whole writes by their entries, and fails the same way; with any one of them
+    present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
+    and not on the state's. `complete`: the search was not cut short.
+    """
+
+    state: CrashState
+    lost: tuple[int, ...]
+    control: CrashState | None
+    cleared: tuple[int, ...]
+    complete: bool
+
+
+class OutOfVisits(Exception):
+    """The search has used up its visits."""
+
+
+class Trial:
+    """Asks whether a state fails the same way, each state once. `ask` visits it."""
+
+    def __init__(self, ask: Callable[[CrashState], bool], limit: int = VISITS) -> None:
+        self._ask, self._left = ask, limit
+        self._known: dict[CrashState, bool] = {}
+
+    @property
+    def visits(self) -> int:
+        return len(self._known)
+
+    def fails(self, state: CrashState) -> bool:
+        """Raises OutOfVisits."""
+        if state not in self._known:
+            if not self._left:
+                raise OutOfVisits
+            self._left -= 1
+            self._known[state] = self._ask(state)
+        return self._known[state]
+
+
+def minimise(
+    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+) -> Minimal:
+    """`state` has to fail. `promised`: whether a crash time is late enough for the broken promise: earlier
+    ones are not visited.
+    """
+    best, complete = state, True
+    try:
+        best = _fewest(legal, best, trial)
+        best = _earliest(legal, best, trial, promised)
+    except OutOfVisits:
+        complete = False
+    control: CrashState | None = None
+    try:
+        control = _control(legal, best, trial)
+    except OutOfVisits:
+        complete = False
+    lost = entries_of(legal, legal.lost(best))
+    cleared: tuple[int, ...] = ()
+    if control is not None:
+        before, after = _on_platter(legal, best), _on_platter(legal, control)
+        cleared = entries_of(legal, after - before)
+    return Minimal(best, lost, control, cleared, complete)
+
+
+def entries_of(legal: LegalStates, chunks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(legal.chunks[n].entry for n in sorted(chunks)))
+
+
+def _on_platter(legal: LegalStates, state: CrashState) -> frozenset[int]:
+    shown = legal.on_disk(state)
+    return frozenset(range(shown.prefix)) - set(shown.dropped)
+
+
+def _fewest(legal: LegalStates, state: CrashState, trial: Trial) -> CrashState:
+    """By whole writes first, then by the blocks of those that are left. None lost, if that fails as well."""
+    lost = legal.lost(state)
+    if not lost:
+        return state
+    if _fails(legal, state, (), trial):
+        return legal.losing(state, ())
+    of_entry: dict[int, list[int]] = {}
+    for n in sorted(lost):
+        of_entry.setdefault(legal.chunks[n].entry, []).append(n)
+
+    def holds(entries: Sequence[int]) -> bool:
+        return _fails(legal, state, [n for e in entries for n in of_entry[e]], trial)
+
+    kept = ddmin([*of_entry], holds)
+    chunks = [n for e in kept for n in of_entry[e]]
+    if len(chunks) > 1:
+        chunks = [*ddmin(chunks, lambda part: _fails(legal, state, part, trial))]
+    return legal.losing(state, chunks)
+
+
+def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], trial: Trial) -> bool:
+    """Whether the state that has lost these is legal and fails."""
+    try:
+        candidate = legal.losing(state, lost)
+        if legal.lost(candidate) != frozenset(lost):
+            return False
+    except UsageError:
+        return False
+    return trial.fails(candidate)
+
+
+def _earliest(
+    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+) -> CrashState:
+    """The first crash time at which the same losses fail the same way."""
+    lost, at = legal.lost(state), legal.event(state)
+    earlier = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
+    for cut in earlier[:_EARLIER]:
+        if lost <= legal.losable(cut) and _fails(legal, cut, lost, trial):
+            return legal.losing(cut, lost)
+    return state
+
+
+def _control(legal: LegalStates, state: CrashState, trial: Trial) -> CrashState | None:
+    """The same cut with one of the lost writes present; where nothing is lost, the next crash time at which
+    all that was sent is enough.
+    """
+    return next((c for c in _controls(legal, state) if not trial.fails(c)), None)
+
+
+def _controls(legal: LegalStates, state: CrashState) -> Iterator[CrashState]:
+    lost = legal.lost(state)
+    for n in sorted(lost):
+        candidate = legal.losing(state, lost - {n})
+        try:
+            legal.on_disk(candidate)
+        except UsageError:
+            continue
+        yield candidate
+    at = legal.event(state)
+    if lost:
+        yield legal.losing(state, ())
+    yield from [cut for cut in legal.cuts() if legal.event(cut) > at][:_LATER]

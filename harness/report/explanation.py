@@ -1,0 +1,111 @@
+"""Why a finding failed, in twelve lines and as a ladder of events: what `harness.explain` found out.
+
+It is kept in the run directory, as data: pages and the terminal draw it, and it decides no verdict.
+"""
+
+from __future__ import annotations
+
+import enum
+import textwrap
+from collections.abc import Iterator
+
+import msgspec
+
+from harness.host.files import write_atomically
+from harness.host.text import one_line
+from harness.store.layout import RunLayout
+
+LABELS = ("promised", "written", "cut", "recovery", "missing", "control", "contract", "reproduce")
+"""The lines of an explanation, in order."""
+_LABEL_WIDTH = max(map(len, LABELS)) + 2
+_WIDTH = 100
+
+
+class Fate(enum.StrEnum):
+    """What had become of a write when the power failed."""
+
+    DURABLE = "durable"  # a flush, or FUA, had made it so
+    KEPT = "kept"  # it was in the cache, and reached the platter
+    LOST = "lost"
+    LATER = "later"  # not submitted yet
+    NONE = ""  # of what is no write
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """One event of a ladder. `kind`: `mark`, `write`, `fua`, `flush`, `cut` or `gap`. `event`: its number;
+    of a write, that of its submission, and `completed`. `covered`: the entry of the flush that makes the
+    write durable; -1: none that was sent before the power failed. `accent`: the promise that was broken, or
+    the write that would have saved it.
+    """
+
+    kind: str
+    text: str
+    event: int = -1
+    completed: int = -1
+    entry: int = -1
+    fate: Fate = Fate.NONE
+    covered: int = -1
+    accent: bool = False
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first bytes in which a place on the platter differs from the write that was lost there."""
+
+    place: str
+    on_platter: str
+    platter_hex: str
+    lost: str
+    lost_hex: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """`headline`: what broke. `mechanism`: how, in a sentence; empty where it could not be told apart.
+    `lines`: by LABELS. `point`: the minimal crash point; `control`: the one that keeps the promise.
+    `minimal`: False if the search for fewer losses was stopped early. `visits`: states recovered for it.
+    """
+
+    finding: str
+    headline: str
+    mechanism: str
+    lines: dict[str, str]
+    ladder: tuple[Rung, ...]
+    point: str
+    control: str = ""
+    minimal: bool = True
+    visits: int = 0
+    differences: tuple[Difference, ...] = ()
+
+
+def write_explanation(layout: RunLayout, explanation: Explanation) -> None:
+    """Keep it in place of an older one."""
+    path = layout.explanation(explanation.finding)
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, msgspec.json.encode(explanation))
+
+
+def read_explanation(layout: RunLayout, finding: str) -> Explanation | None:
+    """None if there is none, or none that can be read."""
+    try:
+        return msgspec.json.decode(layout.explanation(finding).read_bytes(), type=Explanation)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def mail_text(explanation: Explanation) -> str:
+    """The explanation as text that fits a mail; the last line is the command that shows the crash again."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield from textwrap.wrap(one_line(explanation.headline), _WIDTH)
+    if explanation.mechanism:
+        yield from textwrap.wrap(one_line(explanation.mechanism), _WIDTH)
+    for label in LABELS:
+        text = one_line(explanation.lines.get(label, ""))
+        if label == "reproduce":  # a command is pasted as one line
+            yield f"{label + ':':{_LABEL_WIDTH}} {text}"
+        elif text:
+            indent = " " * (_LABEL_WIDTH + 1)
+            yield from textwrap.wrap(
+                text, _WIDTH, initial_indent=f"{label + ':':{_LABEL_WIDTH}} ", subsequent_indent=indent
+            )

@@ -1,0 +1,104 @@
+"""The ladder of an explanation: operations left, writes with their names in the middle, each with the flush
+that covers it, and at the right what was on the platter when the power failed. As text and as one SVG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.host.text import one_line
+from harness.report.explanation import Explanation, Fate, Rung
+from harness.report.pages import template
+
+_LEFT, _MIDDLE = 30, 62
+_FATES = {
+    Fate.DURABLE: "on the platter",
+    Fate.KEPT: "written back",
+    Fate.LOST: "LOST",
+    Fate.LATER: "not yet sent",
+    Fate.NONE: "",
+}
+_ROW, _TOP = 22, 34
+_X_OPERATION, _X_WRITE, _X_ARROW, _X_PLATTER, _WIDTH = 46, 250, 700, 770, 880
+_SHOWN = 66  # letters of a write's name that fit
+
+
+def ladder_text(explanation: Explanation) -> str:
+    """The ladder for a terminal or a mail."""
+    head = f"{'event':>6}  {'operation':{_LEFT}}  {'write':{_MIDDLE}}  {'covered by':>10}  platter"
+    return "\n".join([head, *map(_row, explanation.ladder)]) + "\n"
+
+
+def _row(rung: Rung) -> str:
+    if rung.kind == "gap":
+        return f"{'':6}  {rung.text}"
+    if rung.kind == "cut":
+        return f"{rung.event:6}  {f' {rung.text} ':-^{_LEFT + _MIDDLE + 24}}"
+    left, middle = (rung.text, "") if rung.kind == "mark" else ("", f"{rung.entry}: {rung.text}")
+    covered = _covered(rung)
+    mark = "  <-- broken" if rung.accent and rung.kind == "mark" else ""
+    line = (
+        f"{rung.event:6}  {_short(left, _LEFT):{_LEFT}}  {_short(middle, _MIDDLE):{_MIDDLE}}  "
+        f"{covered:>10}  {_FATES[rung.fate]}{mark}"
+    )
+    return line.rstrip()
+
+
+def _covered(rung: Rung) -> str:
+    if rung.kind == "fua":
+        return "FUA"
+    if rung.kind != "write":
+        return ""
+    return str(rung.covered) if rung.covered >= 0 else "none"
+
+
+def _short(text: str, width: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A rung with its place. `arc`: the path of the arrow to the flush that covers it; empty without one."""
+
+    rung: Rung
+    y: int
+    text: str
+    fate: str
+    arc: str
+
+
+def ladder_svg(explanation: Explanation) -> Markup:
+    """The same as one SVG, which goes into a page or stands alone."""
+    rungs = explanation.ladder
+    rows = {rung.entry: n for n, rung in enumerate(rungs) if rung.kind in ("flush", "fua")}
+    drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
+    page = template("ladder.svg")
+    return Markup(  # noqa: S704  # the template escapes what is put into it
+        page.render(
+            drawn=drawn,
+            width=_WIDTH,
+            height=_TOP + _ROW * len(rungs) + 8,
+            x_operation=_X_OPERATION,
+            x_write=_X_WRITE,
+            x_arrow=_X_ARROW,
+            x_platter=_X_PLATTER,
+            title=explanation.headline,
+        )
+    )
+
+
+def _drawn(rungs: Sequence[Rung], n: int, rows: dict[int, int]) -> Drawn:
+    rung, y = rungs[n], _TOP + _ROW * n + _ROW // 2
+    arc = ""
+    if rung.kind == "write" and rung.covered in rows:
+        end = _TOP + _ROW * rows[rung.covered] + _ROW // 2
+        bend = _X_ARROW + 12 + min(abs(end - y) // 6, 40)
+        arc = f"M{_X_ARROW} {y}C{bend} {y} {bend} {end} {_X_ARROW} {end}"
+    shown = _short(
+        f"{rung.entry}: {rung.text}" if rung.entry >= 0 and rung.kind != "mark" else rung.text, _SHOWN
+    )
+    return Drawn(rung, y, shown if rung.kind != "mark" else _short(rung.text, 28), _FATES[rung.fate], arc)

@@ -1,0 +1,309 @@
+"""Minimising over writes, and the mechanisms that the times of writes tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.blocks.fields import BlockName, Kind
+from harness.errors import UsageError
+from harness.explain.explain import ladder
+from harness.explain.facts import Facts
+from harness.explain.mechanism import Mechanism, mechanism_of
+from harness.explain.minimise import OutOfVisits, Trial, entries_of, minimise
+from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
+from harness.report.explanation import Explanation, Fate, mail_text
+from harness.report.ladder import ladder_svg, ladder_text
+from harness.states.legal import LegalStates
+from harness.tests.states.recorder import Recorder, recorders
+
+
+def always(_: CrashState) -> bool:
+    return True
+
+
+def losing_any(legal: LegalStates, entries: set[int]) -> Callable[[CrashState], bool]:
+    """A file system that fails where any of these writes is lost."""
+    return lambda state: bool(entries & set(entries_of(legal, legal.lost(state))))
+
+
+def three_writes() -> LegalStates:
+    """Three writes, a mark, and then the flush that covers them; a fourth after it."""
+    made = Recorder()
+    made.mark("begin 0")
+    for entry in [made.submit(n) for n in (1, 2, 3)]:
+        made.complete(entry)
+    made.mark("ack 0")
+    made.mark("begin 1")
+    made.complete(made.flush())
+    made.complete(made.submit(4))
+    made.mark("ack 1")
+    return made.legal()
+
+
+def test_the_one_write_that_matters_is_left_and_the_control_has_it() -> None:
+    legal = three_writes()
+    start = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
+    start = legal.losing(start, legal.losable(start))
+    minimal = minimise(legal, start, Trial(losing_any(legal, {2})), always)
+    assert minimal.lost == (2,)
+    assert minimal.complete
+    assert minimal.control is not None
+    assert legal.lost(minimal.control) == frozenset()
+    assert minimal.control.prefix == minimal.state.prefix
+    assert minimal.cleared == (2,)
+
+
+def test_two_writes_that_fail_only_together_stay() -> None:
+    legal = three_writes()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
+    start = legal.losing(cut, legal.losable(cut))
+    trial = Trial(lambda s: {1, 3} <= set(entries_of(legal, legal.lost(s))))
+    minimal = minimise(legal, start, trial, always)
+    assert minimal.lost == (1, 3)
+    assert len(minimal.cleared) == 1
+
+
+def test_nothing_is_lost_where_that_fails_as_well_and_the_control_is_a_later_cut() -> None:
+    legal = three_writes()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
+    end = legal.cuts()[-1]
+    trial = Trial(lambda s: legal.event(s) < legal.event(end))
+    minimal = minimise(legal, legal.losing(cut, legal.losable(cut)), trial, always)
+    assert minimal.lost == ()
+    assert minimal.control == end
+
+
+def test_a_cut_before_the_promise_is_not_visited() -> None:
+    """What was not promised yet is no violation, whatever comes back: its visits would be wasted."""
+    legal = three_writes()
+    cuts = [c for c in legal.cuts() if {1} <= set(entries_of(legal, legal.losable(c)))]
+    start = legal.losing(cuts[-1], legal.losable(cuts[-1]))
+    visited = []
+
+    def ask(state: CrashState) -> bool:
+        visited.append(legal.event(state))
+        return losing_any(legal, {1})(state)
+
+    promised_from = legal.event(cuts[-1])
+    minimise(legal, start, Trial(ask), lambda cut: legal.event(cut) >= promised_from)
+    assert min(visited) >= promised_from
+
+
+@given(recorders(), st.data())
+def test_what_is_left_fails_and_with_any_one_of_it_present_does_not(
+    made: Recorder, data: st.DataObject
+) -> None:
+    """For any log, and any set of writes whose loss is fatal: 1-minimal, legal, and no more than before."""
+    legal = made.legal()
+    cut = data.draw(st.sampled_from(legal.cuts()))
+    losable = legal.losable(cut)
+    if not losable:
+        return
+    start = legal.losing(cut, data.draw(st.sets(st.sampled_from(sorted(losable)))))
+    try:
+        lost = legal.lost(start)
+    except UsageError:
+        return
+    fatal = data.draw(st.sets(st.sampled_from(sorted(losable)))) & lost
+    if not fatal:
+        return
+
+    def fails(state: CrashState) -> bool:
+        return fatal <= legal.lost(state)
+
+    minimal = minimise(legal, start, Trial(fails), always)
+    assert fails(minimal.state)
+    assert legal.lost(minimal.state) <= lost
+    for n in legal.lost(minimal.state):
+        fewer = legal.losing(minimal.state, legal.lost(minimal.state) - {n})
+        try:
+            legal.on_disk(fewer)
+        except UsageError:
+            continue
+        assert legal.lost(fewer) != legal.lost(minimal.state) - {n} or not fails(fewer)
+
+
+def test_a_search_that_is_cut_short_says_so() -> None:
+    legal = three_writes()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
+    start = legal.losing(cut, legal.losable(cut))
+    trial = Trial(losing_any(legal, {2}), limit=1)
+    minimal = minimise(legal, start, trial, always)
+    assert not minimal.complete
+    assert trial.visits == 1
+    with pytest.raises(OutOfVisits):
+        trial.fails(CrashState.parse("@t3"))
+
+
+# --- mechanisms -----------------------------------------------------------------------------------
+
+
+def name(kind: Kind, text: str, writer: int | None = None) -> tuple[BlockName, ...]:
+    return (BlockName(0, 4096, text, kind, writer=writer, offset=None if writer is None else 0),)
+
+
+def facts_of(
+    made: Recorder,
+    names: dict[int, tuple[BlockName, ...]],
+    lost: tuple[int, ...],
+    promise: int | None,
+    at: str | None = None,
+) -> Facts:
+    """Facts of the last cut, or of that at a mark, with these writes lost."""
+    legal = made.legal()
+    marks = {m.text: m.entry for m in made.marks}
+    state = CrashState.parse(f"@t{marks[at] if at else len(made.entries)}")
+    chunks = [n for n, c in enumerate(legal.chunks) if c.entry in lost]
+    operations = (Operation(OperationKind.APPEND, "f", length=4096), Operation(OperationKind.FSYNC, "f"))
+    history = History(tuple(HistoryStep(n, op, 0, 0) for n, op in enumerate(operations)))
+    return Facts(legal.losing(state, chunks), legal, legal._times, history, names, lost, promise, "f")
+
+
+def told(facts: Facts, made_up: bool = False) -> Mechanism | None:
+    found = mechanism_of(facts, made_up)
+    return found.mechanism if found else None
+
+
+DATA = name(Kind.DATA, "data of f", writer=0)
+
+
+def test_no_flush_at_all() -> None:
+    made = Recorder()
+    made.mark("begin 1")
+    data = made.submit(1)
+    made.complete(data)
+    made.mark("ack 1")
+    facts = facts_of(made, {data: DATA}, (data,), 1)
+    assert told(facts) is Mechanism.NO_FLUSH
+    assert "between the completion of entry 1 (event 2) and the return of `fsync f` (event 3)" in str(
+        mechanism_of(facts, False)
+    )
+
+
+def test_a_flush_that_was_sent_while_the_write_was_in_flight() -> None:
+    made = Recorder()
+    data, flush = made.submit(1), made.flush()
+    made.complete(data)
+    made.complete(flush)
+    made.mark("ack 1")
+    assert told(facts_of(made, {data: DATA}, (data,), 1)) is Mechanism.IN_FLIGHT
+
+
+def test_acknowledged_before_the_flush_had_completed() -> None:
+    made = Recorder()
+    data = made.submit(1)
+    made.complete(data)
+    flush = made.flush()
+    made.mark("ack 1")
+    made.mark("cut")
+    made.complete(flush)
+    assert told(facts_of(made, {data: DATA}, (data,), 1, at="cut")) is Mechanism.EARLY_ACK
+
+
+def test_a_record_ahead_of_its_blocks() -> None:
+    made = Recorder()
+    block, record = made.submit(1), made.submit(2, fua=True)
+    made.complete(record)
+    made.complete(block)
+    made.mark("ack 1")
+    names = {block: name(Kind.LOG, "copy"), record: name(Kind.RECORD, "commit record")}
+    assert told(facts_of(made, names, (block,), 1)) is Mechanism.RECORD_AHEAD
+
+
+def test_a_record_that_waited_for_a_flush_is_not_ahead() -> None:
+    made = Recorder()
+    block = made.submit(1)
+    made.complete(block)
+    made.complete(made.flush())
+    late = made.submit(3)
+    made.complete(late)
+    record = made.submit(2, fua=True)
+    made.complete(record)
+    made.mark("ack 1")
+    names = {late: DATA, record: name(Kind.RECORD, "commit record"), block: name(Kind.LOG, "copy")}
+    assert told(facts_of(made, names, (late,), 1)) is Mechanism.NO_FLUSH
+
+
+def test_metadata_ahead_of_its_data_and_in_place_ahead_of_its_record() -> None:
+    made = Recorder()
+    first, place = made.submit(1), made.submit(2)
+    made.complete(first)
+    made.complete(place)
+    made.mark("ack 1")
+    inode = name(Kind.METADATA, "inode 4")
+    assert told(facts_of(made, {first: DATA, place: inode}, (first,), None)) is Mechanism.METADATA_AHEAD
+    record = name(Kind.RECORD, "commit record")
+    assert told(facts_of(made, {first: record, place: inode}, (first,), None)) is Mechanism.IN_PLACE_AHEAD
+
+
+def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
+    made = Recorder()
+    data = made.submit(1)
+    made.complete(data)
+    made.complete(made.flush())
+    made.mark("ack 1")
+    assert told(facts_of(made, {data: DATA}, (), 1)) is Mechanism.DROPPED
+    assert told(facts_of(made, {data: DATA}, (), 1), made_up=True) is Mechanism.MADE_UP
+    late = Recorder()
+    late.mark("ack 1")
+    late.mark("cut")
+    data = late.submit(1)
+    late.complete(data)
+    late.complete(late.flush())
+    assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
+
+
+def test_where_the_times_do_not_tell_nothing_is_said() -> None:
+    """Data of one file lost, that of another kept, and no promise: no mechanism is named."""
+    made = Recorder()
+    first, second = made.submit(1), made.submit(2)
+    made.complete(first)
+    made.complete(second)
+    made.mark("ack 0")
+    assert told(facts_of(made, {first: DATA, second: DATA}, (first,), None)) is None
+
+
+# --- ladder and text ------------------------------------------------------------------------------
+
+
+def explanation() -> Explanation:
+    made = Recorder()
+    made.mark("begin 1")
+    data = made.submit(1)
+    made.complete(data)
+    made.mark("ack 1")
+    made.mark("cut")
+    made.complete(made.flush())
+    facts = facts_of(made, {data: DATA}, (data,), 1, at="cut")
+    lines = {
+        "promised": "by `fsync f`",
+        "missing": "a flush\nreproduce: rm -rf /",
+        "reproduce": "powercut repro X",
+    }
+    return Explanation("0" * 12, "ext4/x: lost <b>", "No flush.", lines, tuple(ladder(facts)), "X")
+
+
+def test_the_ladder_shows_the_lost_write_the_broken_promise_and_the_cut_in_order() -> None:
+    drawn = explanation()
+    assert [r.kind for r in drawn.ladder] == ["mark", "write", "mark", "cut", "mark", "flush"]
+    lost = drawn.ladder[1]
+    assert (lost.fate, lost.covered, lost.accent) == (Fate.LOST, 4, True)
+    text = ladder_text(drawn).splitlines()
+    assert text[2].split()[-2:] == ["4", "LOST"]
+    assert text[3].endswith("<-- broken")
+    assert "the power fails" in text[4]
+
+
+def test_no_text_ends_a_line_or_is_markup() -> None:
+    """Names come from images, which come from anywhere."""
+    drawn = explanation()
+    assert mail_text(drawn).splitlines()[-1] == "reproduce:  powercut repro X"
+    assert len([line for line in mail_text(drawn).splitlines() if line.startswith("reproduce")]) == 1
+    svg = str(ladder_svg(drawn))
+    assert "<b>" not in svg
+    assert "&lt;b&gt;" in svg
+    assert svg.startswith("<svg")
