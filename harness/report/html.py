@@ -25,7 +25,7 @@ from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
 _SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
 _OPEN_CASES = 6  # open at once; a page full of open cases hides the next one
 _OPEN_FINDINGS = 3  # open per case
-_OPEN_ROWS = 30  # cases with choices left open that are named
+_OPEN_ROWS = 30  # cases with unexplored choices that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 
 
@@ -85,12 +85,12 @@ class MatrixView:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutView:
-    """What was looked at, in one line, and what was not: `cases` with most left open, with their anchors and
-    how far each was looked at, and how many `more`. `explored`: some had their legal states looked at;
-    `open`: something of what was begun was left.
+    """What was covered, in one line, and what was not: `cases` with most unexplored, with their anchors and
+    how far each was covered, and how many `more`. `explored`: some had their legal states explored; `open`:
+    something of what was begun was left.
     """
 
-    looked_at: str
+    covered: str
     complete: bool
     explored: bool
     open: bool

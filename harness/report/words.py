@@ -341,54 +341,48 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
 
 
 def covered_together(cases: Sequence[Coverage | None], states: int) -> str:
-    """How far the crash states of several cases were looked at, in words. None: the states of the write log's
-    own order, all of them.
+    """What was covered in several cases, in words: how many crash states, then how much is left. None: the
+    states of the write log's own order, all of them.
     """
     if cases and all(c is not None and c.exhaustive for c in cases):
-        return f"every legal crash state ({number(states)} different ones)"
-    return f"{number(states)} crash states ({extent(cases)})"
+        return f"all {number(states)} legal crash states"
+    legal = "legal " if any(c is not None and c.moments for c in cases) else ""
+    return f"{number(states)} {legal}crash states ({extent(cases)})"
 
 
 def extent(cases: Sequence[Coverage | None]) -> str:
-    """`every legal state in 36 of 39 cases, 76 choices left open in 3`: what was looked at, what was not."""
+    """`36 of 39 cases complete, 76 choices unexplored in 3`: how far the legal states were covered."""
     ordered = [c for c in cases if c is None or not c.moments]
     cut = [c for c in ordered if c is not None and c.open]
-    alike = [c for c in cases if c is not None and c.alike and not c.open]
-    part = [c for c in cases if c is not None and c.moments and not c.exhaustive and c not in alike]
+    sampled = [c for c in cases if c is not None and c.alike and not c.open]
+    part = [c for c in cases if c is not None and c.moments and not c.exhaustive and c not in sampled]
+    complete = len(cases) - len(ordered) - len(sampled) - len(part)
     found = [
-        ("every legal state", len(cases) - len(ordered) - len(alike) - len(part)),
-        (
-            f"{number(sum(c.drawn for c in alike))} drawn at random, all alike, at crash times with too many",
-            len(alike),
-        ),
-        (f"{plural(sum(c.open for c in part), 'choice')} left open", len(part)),
+        (f"{number(sum(c.drawn for c in sampled))} states sampled without a difference", len(sampled)),
+        (f"{plural(sum(c.open for c in part), 'choice')} unexplored", len(part)),
         ("only the log's own order", len(ordered) - len(cut)),
         (f"{plural(sum(c.open for c in cut), 'state')} of the log's own order left out", len(cut)),
     ]
-    told = [(what, count) for what, count in found if count]
+    left = [(what, count) for what, count in found if count]
     if len(cases) == 1:
-        return told[0][0]
-    (what, count), *rest = told
-    if not rest:
-        return f"{what} in {plural(count, 'case')}"
-    return ", ".join(
-        [
-            f"{what} in {number(count)} of {number(len(cases))} cases",
-            *(f"{w} in {number(n)}" for w, n in rest),
-        ]
-    )
+        return left[0][0] if left else "complete"
+    of = f" of {number(len(cases))} cases"
+    told = [f"{number(complete)}{of} complete"] if complete else []
+    for what, count in left:
+        told.append(f"{what} in {number(count)}{'' if told else of}")
+    return ", ".join(told)
 
 
 def looked_at(models: Sequence[str], budget: Budget) -> str:
     """Which crash states a plan asks for; see `--states` and `--budget`."""
     named = ", ".join([*models, *([f"up to {budget.text}"] if budget != Budget() else [])])
     if {"exhaustive", "sectors"} & set(models):
-        return f"looked at: legal crash states ({named})"
-    return f"looked at: the write log's own order ({named}), not all legal crash states"
+        return f"legal crash states ({named})"
+    return f"the write log's own order ({named}), not all legal crash states"
 
 
 def covered(coverage: Coverage) -> str:
-    """Which legal crash states of a case were looked at, in words."""
+    """Which legal crash states of a case were covered, in words."""
     at = f"at {plural(coverage.moments, 'crash time')}"
     if coverage.exhaustive:
         return f"exhaustive: every legal crash state {at}"
@@ -396,22 +390,22 @@ def covered(coverage: Coverage) -> str:
         return coverage.why
     if coverage.alike and not coverage.open:
         whole, many = number(coverage.moments - coverage.alike), number(coverage.alike)
-        instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} drawn at random, all alike"
+        instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} sampled: no difference found"
         return f"every legal crash state at {whole} crash times; at {many} with too many, {instead}"
-    left = f"{plural(coverage.open, 'choice')} left open"
+    left = f"{plural(coverage.open, 'choice')} unexplored"
     return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
 
 
 def covered_briefly(coverage: Coverage | None) -> str:
-    """What follows the number of states in one line: `all legal ones`, `103 choices left open`."""
+    """What follows the number of states in one line: `all legal ones`, `103 choices unexplored`."""
     if coverage is None:
         return ""
     if coverage.exhaustive:
         return "all legal ones"
     if coverage.alike and not coverage.open:
-        return f"{number(coverage.drawn)} drawn at random at crash times with too many, all alike"
+        return f"{number(coverage.drawn)} sampled where there are too many: no difference found"
     if coverage.moments:
-        return f"{plural(coverage.open, 'choice')} left open"
+        return f"{plural(coverage.open, 'choice')} unexplored"
     return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"
 
 

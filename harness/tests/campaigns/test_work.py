@@ -299,7 +299,7 @@ def test_a_campaign_that_looked_at_legal_states_says_so(tmp_path: Path) -> None:
     path = begun(tmp_path, legal)
     _, ledger, _ = carried_out(legal, path, ToyRuns(nothing, batches=1))
     told = shown(path, legal, ledger)
-    assert told.figures[0] == "looked at: legal crash states (exhaustive, up to 40 states a case)"
+    assert told.figures[0] == "legal crash states (exhaustive, up to 40 states a case)"
 
 
 def test_names_in_findings_cannot_change_the_page(tmp_path: Path) -> None:

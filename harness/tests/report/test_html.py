@@ -119,38 +119,38 @@ def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summar
 
 
 @pytest.mark.parametrize(
-    ("coverage", "looked_at", "told"),
+    ("coverage", "covered", "told"),
     [
         (
             Coverage(14, 0, 185, 40, "the budget: 40 states a case"),
-            "looked at: 185 choices left open",
-            "the two simplest states, all lost and all kept, at 14 crash times; 185 choices left open, "
+            "covered: 185 choices unexplored",
+            "the two simplest states, all lost and all kept, at 14 crash times; 185 choices unexplored, "
             "ended by",
         ),
         (
             Coverage(14, 2, 0, 40, alike=1, drawn=256),
-            "looked at: 256 drawn at random, all alike",
-            "Where that makes more states than can be looked at, some were drawn at random. Case",
+            "covered: 256 states sampled without a difference",
+            "Where that makes more states than can be visited, some were drawn at random. Case",
         ),
         (
             Coverage(14, None, 0, 40),
-            "looked at: every legal state",
+            "covered: complete",
             "No legal crash state of any case was left",
         ),
         (
             Coverage(0, -1, 36, 5, "5 of 41 states; ended by the budget"),
-            "looked at: 36 states of the log's own order left out",
+            "covered: 36 states of the log's own order left out",
             "5 of 41 states; ended by the budget",
         ),
         (
             None,
-            "looked at: the write log's own order",
-            "Only states in the write log's own order were looked at",
+            "covered: the write log's own order",
+            "Only states in the write log's own order were covered",
         ),
     ],
 )
 def test_what_a_budget_left_open_is_told(
-    demo: RunStore, tmp_path: Path, coverage: Coverage | None, looked_at: str, told: str
+    demo: RunStore, tmp_path: Path, coverage: Coverage | None, covered: str, told: str
 ) -> None:
     """`What was not checked` said that every crash state was decided, whatever the budget had left open."""
     kept = demo.case(CaseId("ext4", "ordered", "create-many"))
@@ -161,7 +161,7 @@ def test_what_a_budget_left_open_is_told(
         store.set_case_status(kept.case, CaseStatus.DONE)
         store.finish(FINISHED)
         text = Page(report_html(summarise(store), store, SOURCE)).text
-    assert looked_at in text
+    assert covered in text
     assert told in text.partition("What was not checked")[2]
 
 

@@ -17,12 +17,12 @@ PART = Coverage(moments=57, losses=2, open=1204, visits=400, why="the budget: 40
 def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
     assert covered(WHOLE) == "exhaustive: every legal crash state at 57 crash times"
     assert covered(PART) == (
-        "states with up to 2 blocks lost, or up to 2 kept, at 57 crash times; 1,204 choices left open, "
+        "states with up to 2 blocks lost, or up to 2 kept, at 57 crash times; 1,204 choices unexplored, "
         "ended by the budget: 400 states a case"
     )
-    assert covered_together([WHOLE, WHOLE], 90) == "every legal crash state (90 different ones)"
+    assert covered_together([WHOLE, WHOLE], 90) == "all 90 legal crash states"
     assert covered_together([WHOLE, PART], 90) == (
-        "90 crash states (every legal state in 1 of 2 cases, 1,204 choices left open in 1)"
+        "90 legal crash states (1 of 2 cases complete, 1,204 choices unexplored in 1)"
     )
 
 
@@ -30,16 +30,15 @@ def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> No
     alike = Coverage(57, 2, 0, 1200, alike=1, drawn=256)
     assert covered(alike) == (
         "every legal crash state at 56 crash times; at 1 with too many, states with up to 2 blocks lost, "
-        "or up to 2 kept, and 256 drawn at random, all alike"
+        "or up to 2 kept, and 256 sampled: no difference found"
     )
-    assert covered_briefly(alike) == "256 drawn at random at crash times with too many, all alike"
+    assert covered_briefly(alike) == "256 sampled where there are too many: no difference found"
     assert covered_together([WHOLE, alike], 90) == (
-        "90 crash states (every legal state in 1 of 2 cases, "
-        "256 drawn at random, all alike, at crash times with too many in 1)"
+        "90 legal crash states (1 of 2 cases complete, 256 states sampled without a difference in 1)"
     )
     cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", alike=1, drawn=256)
-    assert covered(cut).endswith("9 choices left open, ended by the budget: 2 minutes a case")
-    assert covered_together([cut], 90) == "90 crash states (9 choices left open)"
+    assert covered(cut).endswith("9 choices unexplored, ended by the budget: 2 minutes a case")
+    assert covered_together([cut], 90) == "90 legal crash states (9 choices unexplored)"
 
 
 def test_a_recording_without_times_is_told_as_prefixes() -> None:
@@ -54,10 +53,10 @@ def test_a_recording_without_times_is_told_as_prefixes() -> None:
 
 def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> None:
     """A case that the budget did not cut has no coverage. It was left out of the count, so that one
-    exhaustive case of two made it `every legal crash state`.
+    exhaustive case of two made it `all legal crash states`.
     """
     assert covered_together([WHOLE, None], 90) == (
-        "90 crash states (every legal state in 1 of 2 cases, only the log's own order in 1)"
+        "90 legal crash states (1 of 2 cases complete, only the log's own order in 1)"
     )
 
 
@@ -66,7 +65,7 @@ def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> Non
     [
         (None, ""),
         (WHOLE, "all legal ones"),
-        (PART, "1,204 choices left open"),
+        (PART, "1,204 choices unexplored"),
         (replace(PART, moments=0, losses=-1, open=36), "36 left out"),
         (replace(PART, moments=0, losses=-1, open=0), "only the log's own order"),
     ],
