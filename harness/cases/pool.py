@@ -106,7 +106,7 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
 
     def station(number: int) -> Station:
         judge = session(specs.judge, f"judge-{number}")
-        if specs.recorder is specs.judge:
+        if specs.recorder is specs.judge and not judge.boots_anew_to_record:
             return Station(judge, judge)
         return Station(session(specs.recorder, f"recorder-{number}"), judge)
 

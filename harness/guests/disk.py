@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import subprocess
@@ -104,12 +105,15 @@ class Explored:
 class Disk:
     """One `powercut-disk` process. Use as a context manager, or call `close`.
 
+    `shared`: a guest may also have it as memory, which is then at `memory`; see `vms/umldisk`.
+
     Every method raises DiskError, with the process's output, if the process refuses, has died, or does not
     reply within `timeout_s` seconds; after the last two the disk is unusable.
     """
 
-    def __init__(self, timeout_s: float = _REQUEST_TIMEOUT_S) -> None:
+    def __init__(self, timeout_s: float = _REQUEST_TIMEOUT_S, *, shared: bool = False) -> None:
         self._timeout_s = timeout_s
+        self.memory: Path | None = None
         binary = find_binary()
         # of our own and short: the path of a Unix socket has at most 107 bytes
         self._folder = OwnedFolder("powercut-disk-")
@@ -118,7 +122,7 @@ class Disk:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = self._directory / "vhost"
         try:
-            self._process = self._start(binary)
+            self._process = self._start(binary, shared=shared)
         except BaseException:
             self._control.close()
             self._folder.remove()
@@ -129,9 +133,10 @@ class Disk:
             self.close()
             raise
 
-    def _start(self, binary: Path) -> subprocess.Popen[bytes]:
+    def _start(self, binary: Path, *, shared: bool) -> subprocess.Popen[bytes]:
         control = self._directory / "control"
         argv = [str(binary), "--socket", str(self.socket), "--control", str(control)]
+        argv += ["--shared"] if shared else []
         with self._stderr_path.open("wb") as stderr:
             try:
                 return subprocess.Popen(
@@ -149,8 +154,11 @@ class Disk:
         poller = select.poll()
         poller.register(self._process.stdout, select.POLLIN)
         said = self._process.stdout.readline() if poller.poll(_START_TIMEOUT_S * 1000) else b""
-        if said.strip() != b"ready":
+        ready = re.fullmatch(rb"ready( (\d+))?\n", said)
+        if not ready:
             raise DiskError(self._with_output(f"the disk did not start: it said {said!r}"))
+        if ready[2]:
+            self.memory = Path(f"/proc/{self._process.pid}/fd/{int(ready[2])}")
         try:
             self._control.connect(str(self._directory / "control"))
         except OSError as error:

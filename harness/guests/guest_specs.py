@@ -60,7 +60,7 @@ def make_specs(
         found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
         if found and has_filesystems(found.image, profiles):
             spec = _own_spec(judge, found, profiles, workloads, scratch)
-            how = f"judged in {spec.machine.profile.title} of the same source"
+            how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
             return GuestSpecs(recorder, spec, description)
     hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
@@ -118,6 +118,14 @@ def _need_image_for(name: str, kernel: Kernel) -> None:
         f"{kernel.image} is a program of this host, as kernels for {titles} are; {machine.title} boots none",
         f"choose the machine {machines}, which runs it as a process of this host",
     )
+
+
+def _slow_disk(spec: GuestSpec, kernel: Kernel) -> str:
+    """That a kernel could have its disk as memory and does not, and what to do; empty if it could not."""
+    build = spec.machine.profile.build
+    if build is None or build.addition is None or spec.machine.shares_disk(spec.kernel_image):
+        return ""
+    return f" (slower than it could: its kernel is older than our disk driver; {_how_to_build(kernel)})"
 
 
 def has_filesystems(image: Path, profiles: Sequence[Profile]) -> bool:

@@ -24,8 +24,9 @@ from harness.kernels.build import Flavour
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `log`: the
-    file behind its log device; `directory`: for its console. `shell_mount`: if not empty, `FSTYPE:OPTIONS`:
+    """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `disk_memory`: the same
+    disk as memory, for a kernel that has the driver, instead of the socket; `log`: the file behind its log
+    device; `directory`: for its console. `shell_mount`: if not empty, `FSTYPE:OPTIONS`:
     instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
     `shell_second`: byte of the disk at which its second device begins, 0 if there is none.
     """
@@ -37,6 +38,7 @@ class Boot:
     directory: Path
     shell_mount: str = ""
     shell_second: int = 0
+    disk_memory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,10 @@ class Machine(Protocol):
         for a file that this machine cannot boot.
         """
         return ""
+
+    def shares_disk(self, image: Path) -> bool:
+        """Whether this kernel can have its disk as memory: `Boot.disk_memory`."""
+        return False
 
     @abstractmethod
     def launch(self, boot: Boot) -> Guest:

@@ -139,6 +139,8 @@ class Session:
         self._guest: Guest | None = None
         self._shown: tuple[Path, Path | None, Order | None] | None = None
         self._size_bytes = 0
+        self._shares = spec.machine.shares_disk(spec.kernel_image)
+        self._recording = False
         self._spent = False
         self._known = KnownEntries()
         self._stopped = threading.Event()
@@ -190,6 +192,11 @@ class Session:
         self._spec.boots.require_hope()
 
     @property
+    def boots_anew_to_record(self) -> bool:
+        """Whether one worker that both records and judges boots another guest each time."""
+        return self._shares
+
+    @property
     def machine_name(self) -> str:
         return self._spec.machine.name
 
@@ -203,7 +210,7 @@ class Session:
         """The disk process, started if it is not running."""
         if self._disk is None:
             self._go_on()
-            self._disk = Disk()
+            self._disk = Disk(shared=self._shares)
             self._shown = None
             self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
         return self._disk
@@ -235,6 +242,7 @@ class Session:
                 disk_socket=self.disk.socket,
                 log=self.log_device,
                 directory=self.directory,
+                disk_memory=None if self._recording else self.disk.memory,
             )
             self._guest = self._boot(boot)
         return self._guest
@@ -258,10 +266,14 @@ class Session:
         _need_modules(guest.hello)
         return guest
 
-    def _renew(self) -> None:
-        """Throw away a guest that still holds something of the state before: its disk was still needed."""
-        if self._spent:
+    def _renew(self, *, recording: bool = False) -> None:
+        """Throw away a guest that still holds something of the state before: its disk was still needed; and
+        one that has its disk by another way than it must. Completions are held only over vhost-user, so a
+        guest that records has it by that.
+        """
+        if self._spent or (self._shares and self._recording != recording):
             self.close()
+        self._recording = recording
 
     @contextlib.contextmanager
     def _losing(self) -> Iterator[None]:
@@ -297,7 +309,7 @@ class Session:
         """
         lacks: NotSupported | None = None
         events = ""
-        self._renew()
+        self._renew(recording=True)
         with self._losing():
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote

@@ -35,6 +35,17 @@ TOOLS = {
 }
 
 
+class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files of our own for a source package's tree: all of `folder` (below `vms/`) go to `to`, and `line` goes
+    to the end of `named_in`, which so names them to make.
+    """
+
+    folder: str
+    to: str
+    named_in: str
+    line: str
+
+
 class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
     `image`: where the result is in the build folder. `headers`: files of /usr/include that it needs, each
@@ -48,6 +59,7 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fragments: tuple[str, ...]
     headers: tuple[tuple[str, str], ...] = ()
     edits: tuple[Edit, ...] = ()
+    addition: Addition | None = None
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -70,10 +82,13 @@ def built_kernels() -> list[tuple[Path, Built]]:
 
 def matching_kernel(machine: str, flavour: Flavour, package_version: str) -> Path | None:
     """The cached kernel for a machine that was built from the same source as a distribution's kernel, with
-    the current configuration; None if there is none. An older configuration may lack a file system.
+    the current configuration; None if there is none. An older configuration may lack a file system. One with
+    another `addition`, or none, lacks nothing but speed: it is taken if there is no better one.
     """
-    found = [p for p, b in _of_version(machine, package_version) if b.key == key_of(b, flavour)]
-    return found[-1] if found else None
+    found = _of_version(machine, package_version)
+    current = [p for p, b in found if b.key == key_of(b, flavour)]
+    plain = [p for p, b in found if b.key == key_of(b, msgspec.structs.replace(flavour, addition=None))]
+    return next(iter([*current[-1:], *plain[-1:]]), None)
 
 
 def outdated_kernel(machine: str, flavour: Flavour, package_version: str) -> bool:
@@ -220,6 +235,8 @@ def source_tree(
     version = unpack_source(source, scratch, say)
     for edit in flavour.edits:
         _apply(edit, scratch / "tree", say)
+    if flavour.addition:
+        _add(flavour.addition, scratch / "tree", say)
     yield scratch / "tree", version, _package_identity(source, version)
 
 
@@ -256,6 +273,23 @@ def _apply(edit: Edit, tree: Path, say: Callable[[str], None]) -> None:
         say(f"built without an edit that makes judging faster: {e}")
         return
     file.write_text(text, errors="surrogateescape")
+
+
+def _add(addition: Addition, tree: Path, say: Callable[[str], None]) -> None:
+    """Add files to an unpacked tree, unless it lacks the one that has to name them."""
+    names = tree / addition.named_in
+    if not names.is_file():
+        say(f"built without {addition.to}, which makes judging faster: this source has no {addition.named_in}")
+        return
+    (tree / addition.to).mkdir(parents=True)
+    for file in _added(addition):
+        shutil.copy(file, tree / addition.to)
+    with names.open("a") as f:
+        f.write(f"{addition.line}\n")
+
+
+def _added(addition: Addition) -> list[Path]:
+    return sorted(resource("vms", addition.folder).iterdir())
 
 
 def source_packages(pin: Pin) -> set[str]:
@@ -300,7 +334,12 @@ def _identity(tree: Path) -> str:
 
 
 def key_for(identity: str, flavour: Flavour) -> str:
-    """The hash of a source, of the current configuration and of the flavour's edits."""
+    """The hash of a source, of the current configuration and of the flavour's edits and files."""
     fragments = b"".join(resource("kernels", name).read_bytes() for name in flavour.fragments)
     edits = msgspec.json.encode(flavour.edits) if flavour.edits else b""
-    return hashlib.sha256(identity.encode() + fragments + edits).hexdigest()
+    digest = hashlib.sha256(identity.encode() + fragments + edits)
+    if flavour.addition:
+        digest.update(msgspec.json.encode(flavour.addition))
+        for file in _added(flavour.addition):
+            digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()

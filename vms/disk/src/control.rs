@@ -48,6 +48,19 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
     }
     let mut guard = shared.device();
     let device = guard.as_mut().ok_or(DiskError::NothingOpen)?;
+    let mut window = shared.window();
+    if let Some(window) = window.as_mut() {
+        window.take(device);
+    }
+    let shows = matches!(request, DiskRequest::Switch { .. } | DiskRequest::Rewind {});
+    let reply = carry_out(device, request)?;
+    if let Some(window) = window.as_mut().filter(|_| shows) {
+        window.publish(device)?;
+    }
+    Ok(reply)
+}
+
+fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
     match request {
         DiskRequest::Open { .. } | DiskRequest::Completions { .. } => {
             unreachable!("answered above")
@@ -156,6 +169,9 @@ fn open(
     }
     if let Some(old) = guard.take().filter(|_| keep_memo) {
         device.inherit(old);
+    }
+    if let Some(window) = shared.window().as_mut() {
+        window.open(&device, Path::new(base), log.map(Path::new))?;
     }
     *guard = Some(device);
     Ok(DiskReply::Opened {

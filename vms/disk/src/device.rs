@@ -77,12 +77,16 @@ impl Device {
 
     /// As [`View::read`], for the guest: records what it saw of the state.
     pub fn guest_read(&mut self, sector: u64, out: &mut [u8]) {
-        let count = (out.len() / SECTOR_BYTES) as u64;
+        self.guest_looks(sector, (out.len() / SECTOR_BYTES) as u64);
+        self.view.read(sector, out);
+    }
+
+    /// Record what the guest sees of the state, without showing it: it saw that itself.
+    pub fn guest_looks(&mut self, sector: u64, count: u64) {
         match &mut self.fork {
             Some(fork) => fork.read(sector, count),
             None => self.note(sector, count),
         }
-        self.view.read(sector, out);
     }
 
     /// The guest begins to read files' contents, or has read them: blocks that are read for nothing else are data.

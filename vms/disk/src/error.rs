@@ -55,6 +55,12 @@ pub enum DiskError {
     OwnSource(PathBuf),
     #[error("cannot look for data of the base image from byte {at} on")]
     Holes { at: u64, source: io::Error },
+    #[error("no memory to share with the guest")]
+    Shared { source: io::Error },
+    #[error("the guest asks its disk for something while another state is put there")]
+    NotQuiet,
+    #[error("too many blocks that lie in several places: there is no room to put them together")]
+    ArenaFull,
 }
 
 impl DiskError {

@@ -174,6 +174,18 @@ impl Index {
         }
     }
 
+    /// Where the content of `sector` in the state lies.
+    #[must_use]
+    pub fn source(&self, recipe: &Recipe, sector: u64) -> Source {
+        let Some(at) = self.version(recipe, sector) else {
+            return Source::Base;
+        };
+        let entry = &self.log.entries[self.versions[at] as usize];
+        entry.data_offset.map_or(Source::Zero, |offset| {
+            Source::Log(offset / SECTOR_BYTES as u64 + (sector - entry.sector))
+        })
+    }
+
     /// The slot of `block`; `None` if the log never changes it.
     #[must_use]
     pub fn slot(&self, block: u64) -> Option<u32> {
@@ -333,6 +345,16 @@ impl Index {
     pub fn whole(&self) -> Recipe {
         Recipe::of_prefix(self.entries() as u32)
     }
+}
+
+/// Where a sector's content lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Base,
+    /// In this sector of the log's file.
+    Log(u64),
+    /// It was discarded.
+    Zero,
 }
 
 /// What the eight sectors of a block hold: what each adds to the hash of the device.

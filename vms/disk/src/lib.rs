@@ -19,6 +19,7 @@ pub mod image;
 pub mod index;
 pub mod log;
 pub mod memo;
+pub mod memory;
 pub mod overlay;
 #[cfg(test)]
 mod properties;
@@ -26,6 +27,7 @@ pub mod recipe;
 pub mod relay;
 pub mod vhost;
 pub mod view;
+pub mod window;
 
 /// The unit of virtio-blk, and the smallest piece that reaches the platter whole.
 pub const SECTOR_BYTES: usize = 512;

@@ -14,20 +14,22 @@ use powercut_disk::{
     control,
     error::ServeError,
     vhost::{self, Shared},
+    window::Window,
 };
 use powercut_protocol::{chain, FrameError};
 use vhost::serve as serve_guests;
 
 const USAGE: &str = "\
-usage: powercut-disk --socket PATH --control PATH
+usage: powercut-disk --socket PATH --control PATH [--shared]
 
 A virtio block device that shows the crash states of a write log.
 
   --socket PATH   vhost-user-blk socket for the guest, one queue
                   (QEMU: -device vhost-user-blk-pci,num-queues=1; UML: virtio_uml.device=PATH:2)
   --control PATH  socket for the host's requests (vms/protocol); takes one connection
+  --shared        also show the device as memory, to a kernel with the driver of vms/umldisk
 
-Prints `ready` once both sockets listen. Ends with the control connection.
+Prints `ready` once both sockets listen; with --shared, behind it, the number of its descriptor of that memory. Ends with the control connection.
 ";
 
 /// Whoever starts the disk connects at once; if the starter died first, nothing would ever end the disk.
@@ -53,16 +55,21 @@ enum Failure {
 struct Arguments {
     socket: String,
     control: String,
+    shared: bool,
 }
 
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, Failure> {
-    let (mut socket, mut control) = (None, None);
+    let (mut socket, mut control, mut shared) = (None, None, false);
     let mut arguments = arguments;
     while let Some(name) = arguments.next() {
         let place = match name.as_str() {
             "--help" | "-h" => return Ok(None),
             "--socket" => &mut socket,
             "--control" => &mut control,
+            "--shared" => {
+                shared = true;
+                continue;
+            }
             _ => return Err(Failure::UnknownArgument(name)),
         };
         let value = arguments.next();
@@ -71,6 +78,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, F
     Ok(Some(Arguments {
         socket: socket.ok_or(Failure::Missing("--socket"))?,
         control: control.ok_or(Failure::Missing("--control"))?,
+        shared,
     }))
 }
 
@@ -96,15 +104,22 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { socket, control } = arguments;
+    let Arguments {
+        socket, control, ..
+    } = arguments;
     let guests = listen(socket)?;
     let host = listen(control)?;
-    println!("ready");
+    let window = match arguments.shared {
+        true => Some(Window::new().map_err(ServeError::call("memory"))?),
+        false => None,
+    };
+    let number = window.as_ref().map(Window::descriptor);
+    println!("ready{}", number.map_or(String::new(), |n| format!(" {n}")));
     io::stdout()
         .flush()
         .map_err(ServeError::call("standard output"))?;
 
-    let shared = Arc::new(Shared::new().map_err(ServeError::call("a thread"))?);
+    let shared = Arc::new(Shared::new(window).map_err(ServeError::call("a thread"))?);
     let opened = Arc::new(Condvar::new());
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(&opened));
     thread::spawn(move || {

@@ -49,7 +49,7 @@ impl Random {
     }
 
     /// Any state of a log of these changes, legal for a disk or not.
-    fn state(&mut self, log: &[Change]) -> State {
+    pub fn state(&mut self, log: &[Change]) -> State {
         let prefix = self.below(log.len() as u64 + 1);
         let dropped = (0..prefix).filter(|_| self.below(5) == 0).collect();
         let last = prefix.checked_sub(1).map(|last| log[last as usize].count());

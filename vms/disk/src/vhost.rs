@@ -30,6 +30,7 @@ use crate::{
     error::ServeError,
     hold::Hold,
     relay,
+    window::Window,
 };
 
 /// Feature bit 30: the front end speaks the protocol's extensions (such as GET_CONFIG).
@@ -44,17 +45,20 @@ const EMPTY_ROUNDS_MAX: u32 = 3;
 pub struct Shared {
     device: Mutex<Option<Device>>,
     guest: AtomicBool,
+    /// The device as memory, for a guest that shares it; locked after the device.
+    window: Mutex<Option<Window>>,
     /// Holds completions while a recording is made.
     pub hold: Arc<Hold>,
 }
 
 impl Shared {
-    /// Without a device, and without a guest.
+    /// Without a device, and without a guest. `window`: for a guest that shares memory, if one may come.
     ///
     /// # Errors
     /// If no thread can be had.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(window: Option<Window>) -> io::Result<Self> {
         Ok(Self {
+            window: Mutex::new(window),
             device: Mutex::default(),
             guest: AtomicBool::default(),
             hold: Hold::start()?,
@@ -64,6 +68,11 @@ impl Shared {
     /// None before the first `Open`.
     pub fn device(&self) -> MutexGuard<'_, Option<Device>> {
         self.device.lock().expect("no thread panics and lives on")
+    }
+
+    /// None if no guest shares memory.
+    pub fn window(&self) -> MutexGuard<'_, Option<Window>> {
+        self.window.lock().expect("no thread panics and lives on")
     }
 
     /// Whether a guest is connected, so that the size must stay.
