@@ -1,8 +1,8 @@
 """User Mode Linux as a machine: the kernel is a process of this host, so it runs at native speed.
 
-It sees the same disk as QEMU, through the same vhost-user socket, or, where the kernel has our driver (vms/umldisk),
-as memory: then a read costs a call instead of two switches between processes. It is not the architecture that people
-run, with its interrupts and processors, so findings are confirmed in QEMU.
+It sees the same disk as QEMU, through the same vhost-user socket, or, where the kernel has our driver
+(vms/umldisk), as memory: then a read costs a call instead of two switches between processes. It is not the
+architecture that people run, with its interrupts and processors, so findings are confirmed in QEMU.
 """
 
 from __future__ import annotations

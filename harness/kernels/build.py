@@ -36,8 +36,8 @@ TOOLS = {
 
 
 class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files of our own for a source package's tree: all of `folder` (below `vms/`) go to `to`, and `line` goes
-    to the end of `named_in`, which so names them to make.
+    """Files of our own for a source package's tree: all of `folder` (below `vms/`) go to `to`, and `line`
+    goes to the end of `named_in`, which so names them to make.
     """
 
     folder: str
@@ -279,7 +279,9 @@ def _add(addition: Addition, tree: Path, say: Callable[[str], None]) -> None:
     """Add files to an unpacked tree, unless it lacks the one that has to name them."""
     names = tree / addition.named_in
     if not names.is_file():
-        say(f"built without {addition.to}, which makes judging faster: this source has no {addition.named_in}")
+        say(
+            f"built without {addition.to}, which makes judging faster: this source has no {addition.named_in}"
+        )
         return
     (tree / addition.to).mkdir(parents=True)
     for file in _added(addition):

@@ -308,6 +308,9 @@ class ToyMachine:
         self._kernel = kernel
         self.session: Session | None = None
 
+    def shares_disk(self, _: Path) -> bool:
+        return False
+
     def launch(self, boot: Boot) -> ToyGuest:
         self._kernel.boots += 1
         return ToyGuest(self._kernel, boot, self._end_disk)

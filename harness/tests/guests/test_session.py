@@ -4,6 +4,7 @@ are thrown away.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from harness.errors import (
     WriteLogError,
 )
 from harness.guests import session, wire
-from harness.guests.machine import Machine
+from harness.guests.machine import Boot, Machine
 from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
     Call,
@@ -54,8 +55,9 @@ class PlayedDisk:
     ended = False
     socket = Path("/nowhere")
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
         PlayedDisk.made += 1
+        self.memory = Path("/proc/7/fd/3") if shared else None
 
     def open(self, base: Path, log: Path | None, order: object = None) -> None: ...
     def switch(self, state: CrashState) -> None: ...
@@ -108,6 +110,7 @@ class Played:
 
     def __init__(self, tmp_path: Path, answer: wire.Recovered = GOOD, **counted: int) -> None:
         self.booted = 0
+        self.memory: Path | None = None
         self._answer = answer
         self.used = USED
         self.hello = wire.Hello(wire.PROTOCOL_VERSION, "6.12", "#1", [], ["log-writes"])
@@ -123,8 +126,14 @@ class Played:
     data_device, log_device = "/dev/vda", "/dev/vdb"
     boot_timeout_s = 1.0
 
-    def launch(self, boot: object) -> PlayedGuest:
+    shares = False
+
+    def shares_disk(self, _: Path) -> bool:
+        return self.shares
+
+    def launch(self, boot: Boot) -> PlayedGuest:
         self.booted += 1
+        self.memory = boot.disk_memory
         return PlayedGuest(self._answer, self.used, self.hello)
 
 
@@ -507,3 +516,31 @@ def test_events_that_overwrote_the_log_void_the_recording(tmp_path: Path) -> Non
 def test_a_log_that_does_not_give_the_disk_in_any_order_voids_the_recording(tmp_path: Path) -> None:
     with pytest.raises(LogDiffers, match="first difference at byte 7"):
         finish(tmp_path, lambda *_: 7, text=_bios(0, 1))
+
+
+class PlayedShared(Played):
+    """One whose kernel has the disk's driver."""
+
+    shares = True
+
+
+def test_a_guest_that_records_has_its_disk_by_messages_and_one_that_judges_as_memory(tmp_path: Path) -> None:
+    """Completions are held only over vhost-user: recorded on memory, a file system that forgets to wait is
+    not caught.
+    """
+    played = PlayedShared(tmp_path)
+    played.session.recover(played.target, CrashState(0))
+    assert (played.booted, played.memory) == (1, Path("/proc/7/fd/3"))
+    with contextlib.suppress(AssertionError):  # the played guest cannot record
+        played.session.record(played.target, [])
+    assert (played.booted, played.memory) == (2, None)
+    played.session.recover(played.target, CrashState(0))
+    assert (played.booted, played.memory) == (3, Path("/proc/7/fd/3"))
+
+
+def test_a_guest_that_has_only_messages_records_and_judges(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    with contextlib.suppress(AssertionError):
+        played.session.record(played.target, [])
+    played.session.recover(played.target, CrashState(0))
+    assert played.memory is None

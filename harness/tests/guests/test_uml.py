@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from harness.guests import uml
 from harness.guests.machine import Boot
 from harness.host.elf import interpreter, with_interpreter
+from harness.host.resources import resource
 
 PROGRAM = Path(sys.executable).resolve()
 
@@ -44,3 +46,25 @@ def test_an_image_with_a_loader_of_its_own_finds_the_library_beside_it(tmp_path:
         capture_output=True,
     )
     assert said.stdout == b"1\n"
+
+
+def test_a_disk_is_memory_only_for_a_kernel_with_the_driver_of_this_version(tmp_path: Path) -> None:
+    """A kernel of an earlier version, Debian's own, and one that speaks otherwise keep vhost-user."""
+    for name, words, shared in (
+        ("ours", uml.DRIVER, True),
+        ("next", uml.DRIVER.replace(b"1", b"2"), False),
+        ("plain", b"powercut_disk", False),
+    ):
+        (tmp_path / name).write_bytes(b"\x7fELF" + words + b"\0more")
+        assert uml.has_driver(tmp_path / name) is shared
+    boot = Boot(PROGRAM, tmp_path / "ours", tmp_path / "socket", tmp_path / "log", tmp_path)
+    socket, memory = f"virtio_uml.device={boot.disk_socket}:2", "powercut_disk=/proc/7/fd/3"
+    assert socket in uml.command(boot, 3)
+    line = uml.command(dataclasses.replace(boot, disk_memory=Path("/proc/7/fd/3")), 3)
+    assert memory in line
+    assert socket not in line
+
+
+def test_the_driver_says_the_words_that_are_looked_for() -> None:
+    source = resource("vms", "umldisk", "disk_kern.c").read_text()
+    assert f'"{uml.DRIVER[:-1].decode()}"' in source

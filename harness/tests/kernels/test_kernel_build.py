@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from harness.errors import KernelError
 from harness.guests.machine import profile_of
 from harness.host.archive import Archive
+from harness.host.resources import resource
 from harness.kernels import build as kernel_build
 from harness.kernels.build import (
     Built,
@@ -67,6 +69,46 @@ def test_one_of_another_configuration_does_not_judge_and_is_told_of(cache: Path)
     kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key="of other fragments"))
     assert matching_kernel("uml", flavour_of("uml"), VERSION) is None
     assert outdated_kernel("uml", flavour_of("uml"), VERSION)
+
+
+def test_one_without_our_disk_driver_judges_until_there_is_one_with_it(cache: Path) -> None:
+    """It lacks nothing but speed: no reason to judge in an emulator until somebody builds another."""
+    uml = flavour_of("uml")
+    plain = kernel_build.key_of(today(VERSION), msgspec.structs.replace(uml, addition=None))
+    old = kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key=plain))
+    assert matching_kernel("uml", uml, VERSION) == old
+    assert not outdated_kernel("uml", uml, VERSION)
+    current = kept(cache, "built-uml-2", today(VERSION))
+    assert matching_kernel("uml", uml, VERSION) == current
+
+
+def test_another_version_of_the_disk_driver_is_another_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uml, before = flavour_of("uml"), today(VERSION).key
+    assert uml.addition is not None
+    changed = tmp_path / "umldisk"
+    shutil.copytree(resource("vms", "umldisk"), changed)
+    (changed / "disk_kern.c").write_text("/* driver 2 */\n")
+    monkeypatch.setattr(kernel_build, "_added", lambda _: sorted(changed.iterdir()))
+    assert today(VERSION).key != before
+
+
+def test_files_are_added_to_a_tree_that_can_name_them_or_left_out_aloud(tmp_path: Path) -> None:
+    added = flavour_of("uml").addition
+    assert added is not None
+    said: list[str] = []
+    kernel_build._add(added, tmp_path, said.append)
+    assert len(said) == 1
+    assert added.named_in in said[0]
+    assert not list(tmp_path.iterdir())
+    names = tmp_path / added.named_in
+    names.parent.mkdir(parents=True)
+    names.write_text("obj-y += kernel/\n")
+    kernel_build._add(added, tmp_path, said.append)
+    assert len(said) == 1
+    assert names.read_text() == "obj-y += kernel/\nobj-y += powercut/\n"
+    assert {p.name for p in (tmp_path / added.to).iterdir()} >= {"Makefile", "disk_kern.c", "disk_user.c"}
 
 
 def test_a_kernel_of_no_package_has_no_match(cache: Path) -> None:

@@ -15,8 +15,8 @@ from harness.filesystems.profiles import profiles
 from harness.guests import wire
 from harness.guests.disk import Order, Reads
 from harness.guests.guest_specs import spec_of
-from harness.guests.uml import Uml, has_driver
 from harness.guests.session import GuestSpec, Session, Target
+from harness.guests.uml import Uml, has_driver
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Outcome, Usability
 from harness.store.layout import CaseLayout
@@ -38,15 +38,14 @@ class ByMessages(Uml):
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """All that the disk and the guest tell of one visit, but how many flushes there were: the block layer makes one
-    of two that wait at the same time, and with answers at once none waits.
+    """All that the disk and the guest tell of one visit, but how many flushes there were: the block layer
+    makes one of two that wait at the same time, and with answers at once none waits.
     """
 
     outcome: Outcome
     reads: Reads
     counted: wire.Counted
     hash: str
-    image: bytes
     used: Usability
     used_reads: tuple[int, ...] | None
     after: str
@@ -57,14 +56,13 @@ def visit(session: Session, target: Target, state: CrashState) -> Seen:
     disk = session.disk
     reads, hashed = disk.reads(), disk.image(session.image)
     counted = msgspec.structs.replace(disk.stats(), flushes=0)
-    image = session.image.read_bytes()
     used, blocks = session.use(target)
-    return Seen(recovery.outcome, reads, counted, hashed, image, used, blocks, disk.image(session.image))
+    return Seen(recovery.outcome, reads, counted, hashed, used, blocks, disk.image(session.image))
 
 
 def agree(one: Session, two: Session, target: Target, state: CrashState) -> bool:
-    """Whether both show the same. A tick of the guest's clock within a visit shows in times that recovery writes, so
-    each visit is compared with some of the other way.
+    """Whether both show the same. A tick of the guest's clock within a visit shows in times that recovery
+    writes, so each visit is compared with some of the other way.
     """
     by_memory, by_messages = [], []
     for _ in range(VISITS_MAX):
@@ -77,7 +75,7 @@ def agree(one: Session, two: Session, target: Target, state: CrashState) -> bool
 
 def states_of(entries: tuple[int, ...], chunks: int, seed: str) -> Iterator[tuple[Order | None, CrashState]]:
     """Prefixes of the log, and states of its chunks, by sector, that lack any of the last ones."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311  # the same states every time
     for _ in range(STATES):
         yield None, CrashState(draw.randint(0, entries[-1] + 1))
         prefix = draw.randint(0, chunks)
@@ -97,8 +95,8 @@ def chunks_of(recording: Recording) -> tuple[tuple[int, ...], int]:
 def test_a_disk_in_memory_shows_what_vhost_user_shows(
     uml_kernel: Path, mode: str, workload: str, tmp_path: Path
 ) -> None:
-    """State by state: the outcome, what was read and in which order, how often the disk was asked, what is left on it,
-    and the same of writing to it.
+    """State by state: the outcome, what was read and in which order, how often the disk was asked, what is
+    left on it, and the same of writing to it.
     """
     assert has_driver(uml_kernel), "built by an earlier version: powercut kernel build"
     profile = profiles()[mode]
@@ -109,7 +107,10 @@ def test_a_disk_in_memory_shows_what_vhost_user_shows(
     case = CaseId(profile.filesystem, profile.mode, workload)
     base = make_base(profile, tmp_path / "base.zst", tmp_path)
     kept = CaseLayout(tmp_path / "base.zst", tmp_path / "case")
-    with Session(spec, tmp_path / "one", LOG_BYTES) as one, Session(by_messages, tmp_path / "two", LOG_BYTES) as two:
+    with (
+        Session(spec, tmp_path / "one", LOG_BYTES) as one,
+        Session(by_messages, tmp_path / "two", LOG_BYTES) as two,
+    ):
         recording = record(two, profile, asked, case, base, kept, tmp_path)
         plain = target_of(profile, base, recording.log)
         for order, state in states_of(*chunks_of(recording), case.workload):
