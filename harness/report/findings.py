@@ -11,6 +11,8 @@ import msgspec
 
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
+from harness.report.explanation import Explanation, mail_text, read_explanation
+from harness.report.ladder import ladder_text
 from harness.report.lines import files_of, reproduce
 from harness.report.words import history_lines, kernel_name, machine_name, state_words, where
 from harness.store import RunStore
@@ -32,7 +34,9 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     evidence = store.evidence(f)
     files = {
         "description": one_line(f"{f.case} {f.oracle}: {f.summary}") + "\n",
-        "report.txt": report_text(f, info, store.info, evidence, source),
+        "report.txt": report_text(
+            f, info, store.info, evidence, source, read_explanation(store.layout, f.id)
+        ),
         "dmesg": printable(evidence.kernel_log) if evidence else _NO_EVIDENCE,
         "fsck.txt": printable(evidence.fsck) if evidence else _NO_EVIDENCE,
         "crash.json": json_text(crash(f, info, store.info, evidence)),
@@ -42,7 +46,14 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     write_atomically(folder / "repro.sh", repro_script(f, files_of(store)), mode=0o755)
 
 
-def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None, source: str) -> str:
+def report_text(
+    f: Finding,
+    info: CaseInfo,
+    run: RunInfo,
+    evidence: Evidence | None,
+    source: str,
+    explanation: Explanation | None = None,
+) -> str:
     """The full text of a finding; the last line is the command that reproduces it."""
     lines = [
         f"{f.case} {f.oracle}: {f.summary}",
@@ -66,6 +77,8 @@ def report_text(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | N
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
     for name, text in sorted(evidence.notes.items()) if evidence else ():
         lines += ["", f"{name}:", *(f"  {line}" for line in text.splitlines())]
+    if explanation:
+        lines += ["", *mail_text(explanation).splitlines()[:-1], "", *ladder_text(explanation).splitlines()]
     lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
     return "\n".join(map(one_line, lines)) + "\n"
 

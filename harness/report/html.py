@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from markupsafe import Markup
+
 from harness.cases import application
 from harness.report import words
+from harness.report.explanation import LABELS, Explanation, read_explanation
+from harness.report.ladder import ladder_svg
 from harness.report.lines import reproduce
 from harness.report.pages import template
 from harness.report.strip import Strip, read_strip
@@ -42,6 +46,8 @@ class FindingView:
     kernel_log: str
     fsck: str
     strip: Strip | None
+    explanation: Explanation | None
+    ladder: Markup | str
     notes: Sequence[tuple[str, str]] = ()
     follows: bool = False
 
@@ -145,6 +151,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         left_out=_left_out(cases),
         facts=_facts(summary),
         source=source,
+        explanation_labels=LABELS,
         started=_time(summary.info.started),
     )
 
@@ -203,6 +210,7 @@ def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]
 
 def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:
     evidence = store.evidence(f)
+    explanation = read_explanation(store.layout, f.id)
     return FindingView(
         finding=f,
         where=words.where(f),
@@ -213,6 +221,8 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         kernel_log=_tail(evidence.kernel_log) if evidence else "",
         fsck=_tail(evidence.fsck) if evidence else "",
         strip=read_strip(store.layout, f.id),
+        explanation=explanation,
+        ladder=ladder_svg(explanation) if explanation else "",
         notes=_notes(evidence),
     )
 

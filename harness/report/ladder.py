@@ -23,6 +23,7 @@ _FATES = {
 }
 _ROW, _TOP = 22, 34
 _X_OPERATION, _X_WRITE, _X_ARROW, _X_PLATTER, _WIDTH = 46, 250, 700, 770, 880
+_MOST = 200
 _SHOWN = 66  # letters of a write's name that fit
 
 
@@ -69,11 +70,12 @@ class Drawn:
     text: str
     fate: str
     arc: str
+    tip: str
 
 
 def ladder_svg(explanation: Explanation) -> Markup:
     """The same as one SVG, which goes into a page or stands alone."""
-    rungs = explanation.ladder
+    rungs = explanation.ladder[:_MOST]
     rows = {rung.entry: n for n, rung in enumerate(rungs) if rung.kind in ("flush", "fua")}
     drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
     page = template("ladder.svg")
@@ -93,12 +95,15 @@ def ladder_svg(explanation: Explanation) -> Markup:
 
 def _drawn(rungs: Sequence[Rung], n: int, rows: dict[int, int]) -> Drawn:
     rung, y = rungs[n], _TOP + _ROW * n + _ROW // 2
-    arc = ""
+    arc = tip = ""
     if rung.kind == "write" and rung.covered in rows:
         end = _TOP + _ROW * rows[rung.covered] + _ROW // 2
         bend = _X_ARROW + 12 + min(abs(end - y) // 6, 40)
         arc = f"M{_X_ARROW} {y}C{bend} {y} {bend} {end} {_X_ARROW} {end}"
+        tip = f"M{_X_ARROW} {end}l8 -4v8z"
     shown = _short(
         f"{rung.entry}: {rung.text}" if rung.entry >= 0 and rung.kind != "mark" else rung.text, _SHOWN
     )
-    return Drawn(rung, y, shown if rung.kind != "mark" else _short(rung.text, 28), _FATES[rung.fate], arc)
+    return Drawn(
+        rung, y, shown if rung.kind != "mark" else _short(rung.text, 28), _FATES[rung.fate], arc, tip
+    )
