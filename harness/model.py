@@ -233,7 +233,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class Persisted:
     """Which of the writes that a disk was free to lose had reached the platter: all but `parts` or, with
     `only`, no others than `parts`.
     """
@@ -251,12 +251,12 @@ class Landed:
 class CrashState:
     """A recipe for the contents of the disk, of one of two kinds.
 
-    Without `landed`: the first `prefix` log entries, without those in `dropped`, and of entry `prefix - 1`
+    Without `persisted`: the first `prefix` log entries, without those in `dropped`, and of entry `prefix - 1`
     only the first `torn_sectors` sectors, if given. Written `@417`, `@417-402,405`, `@417/t3`,
     `@417-402/t3`.
 
-    With `landed`: the power fails just before entry `prefix` completes (a mark: is made), in the order in
-    which the guest saw its writes complete; `landed` tells what the cache had written by then. Written
+    With `persisted`: the power fails just before entry `prefix` completes (a mark: is made), in the order in
+    which the guest saw its writes complete; `persisted` tells what the cache had written by then. Written
     `@t417` (all that was submitted), `@t417-402,405.1` (all but these), `@t417=402` (only this), `@t417=`
     (only what was durable). See `harness.states.legal`.
     """
@@ -264,23 +264,23 @@ class CrashState:
     prefix: int
     dropped: tuple[int, ...] = ()
     torn_sectors: int | None = None
-    landed: Landed | None = None
+    persisted: Persisted | None = None
 
     def __post_init__(self) -> None:
         if self.prefix < 0 or any(not 0 <= d < self.prefix for d in self.dropped):
             raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
         if list(self.dropped) != sorted(set(self.dropped)):
             raise ValueError(f"dropped entries {self.dropped} must ascend without repeats")
-        if self.landed is None:
+        if self.persisted is None:
             return
         if self.dropped or self.torn_sectors is not None:
             raise ValueError("a state by times has neither dropped entries nor a torn one")
-        if list(self.landed.parts) != sorted(set(self.landed.parts), key=_part_order):
-            raise ValueError(f"the writes in {self.landed} must ascend without repeats")
+        if list(self.persisted.parts) != sorted(set(self.persisted.parts), key=_part_order):
+            raise ValueError(f"the writes in {self.persisted} must ascend without repeats")
 
     def __str__(self) -> str:
-        if self.landed is not None:
-            return f"@t{self.prefix}{self.landed}"
+        if self.persisted is not None:
+            return f"@t{self.prefix}{self.persisted}"
         text = f"@{self.prefix}"
         if self.dropped:
             text += "-" + ",".join(map(str, self.dropped))
@@ -293,7 +293,7 @@ class CrashState:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
         if timed := re.fullmatch(rf"@t(\d+)(?:(-)({_PARTS})|(=)({_PARTS})?)?", text, re.ASCII):
             parts = tuple(Part.parse(p) for p in (timed[3] or timed[5] or "").split(",") if p)
-            return cls(int(timed[1]), landed=Landed(parts, only=timed[4] is not None))
+            return cls(int(timed[1]), persisted=Persisted(parts, only=timed[4] is not None))
         m = re.fullmatch(r"@(\d+)(?:-(\d+(?:,\d+)*))?(?:/t(\d+))?", text)
         if not m:
             raise ValueError(

@@ -1,6 +1,6 @@
 """The engine: one loop that visits crash states, judges what comes back, and reports it.
 
-A case is a sequence of *crash times*. At each of them, some blocks may have landed or not; a state of the
+A case is a sequence of *crash times*. At each of them, some blocks may have persisted or not; a state of the
 log's own order (`@417`) is a crash time without choices. The memo is asked for states of which it knows no
 outcome (`explore`); stations visit them; each visit is reported, then learned; the memo is asked again, until
 every branch ends in a known outcome. So the log's own order and all legal states are covered in the same

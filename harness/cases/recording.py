@@ -30,9 +30,9 @@ from harness.model import (
     EntryFlag,
     History,
     HistoryStep,
-    Landed,
     LogEntry,
     Operation,
+    Persisted,
     Position,
     Workload,
 )
@@ -78,8 +78,8 @@ class Recording:
     @property
     def end(self) -> CrashState:
         """The state after the workload's end and a clean unmount."""
-        landed = None if self.legal is None else Landed()
-        return CrashState(len(self.write_log.entries), landed=landed)
+        persisted = None if self.legal is None else Persisted()
+        return CrashState(len(self.write_log.entries), persisted=persisted)
 
     def position(self, state: CrashState) -> Position:
         """Where in the history the power fails. Raises UsageError for a state of the other kind."""
@@ -93,7 +93,7 @@ class Recording:
         """
         if self.legal is not None and state != UNTOUCHED:
             return self.legal.on_disk(state)
-        if state.landed is not None:
+        if state.persisted is not None:
             raise UsageError(
                 f"{state} is a state by times, and this recording is looked at in the log's order",
                 "name a state such as @417",

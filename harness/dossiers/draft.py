@@ -162,8 +162,8 @@ def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding
         if (first or 0) <= entry.index < cut + _AFTER:
             what = entry.mark or f"sector {entry.sector} + {entry.sectors}"
             lines.append(f"{entry.index:8} {entry.kind:10} {what}")
-    if finding.state.dropped or finding.state.landed:
-        lines.append(f"# of these, {finding.state} says which had landed")
+    if finding.state.dropped or finding.state.persisted:
+        lines.append(f"# of these, {finding.state} says which had persisted")
     return "\n".join(map(one_line, lines)) + "\n"
 
 

@@ -133,7 +133,7 @@ class Explainer:
         where there is none.
         """
         state = finding.state
-        if state.landed is None:
+        if state.persisted is None:
             state = self._by_times(state)
         if self.same(finding, state) is None:
             raise UsageError(

@@ -422,12 +422,12 @@ def up_to(losses: int | None) -> str:
 
 def state_words(state: CrashState) -> str:
     """A crash state as a sentence for people."""
-    landed = state.landed
-    if landed is None:
+    persisted = state.persisted
+    if persisted is None:
         return _prefix_words(state)
-    parts = [_part_words(part) for part in landed.parts]
+    parts = [_part_words(part) for part in persisted.parts]
     named = enumerated(parts)
-    if landed.only:
+    if persisted.only:
         what = f"only {named}" if parts else "nothing"
         fate = f"of what no flush had made durable, {what} had been written"
     elif parts:

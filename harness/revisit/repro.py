@@ -129,7 +129,7 @@ def repro_context(
     try:
         known = _files(store, case)
         recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
-        if point.state.landed is not None:
+        if point.state.persisted is not None:
             recording = _by_times(point, recording, plan)
         else:
             need_possible(point, recording.write_log.entries)
@@ -179,7 +179,7 @@ def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
 
 def _by_times(point: CrashPoint, recording: Recording, plan: Plan) -> Recording:
     """The recording for a state by times. Raises UsageError where it has no times, or no such state."""
-    parts = point.state.landed.parts if point.state.landed else ()
+    parts = point.state.persisted.parts if point.state.persisted else ()
     unit = 1 if any(p.sector is not None for p in parts) else plan.unit_sectors or BLOCK_SECTORS
     legal, why = by_times(recording, unit)
     if why:

@@ -8,11 +8,13 @@ block.
 
 If power fails just before the event T, then of the writes submitted before T
 
-- *durable* ones have landed: they became durable before T;
-- the others are *volatile*: each of their blocks has landed or not, independently of the others, except that
-- the data of a PREFLUSH write which is still in flight has landed only if all that had completed when it was
-  submitted has landed. So the choices fall into *phases*: in phase 0 no such data has landed; in phase k
-  that of the first k such writes is volatile, and what had completed when the k-th was submitted is durable.
+- *durable* ones have persisted: they became durable before T;
+- the others are *volatile*: each of their blocks has persisted or not, independently of the others, except
+  that
+- the data of a PREFLUSH write which is still in flight has persisted only if all that had completed when it
+  was submitted has persisted. So the choices fall into *phases*: in phase 0 no such data has persisted; in
+  phase k that of the first k such writes is volatile, and what had completed when the k-th was submitted is
+  durable.
 
 Each device has a cache of its own: a flush is of one device, and says nothing of what another one holds. So
 "that had completed" means: on the same device; and the phases of a crash time are those of each device,
@@ -41,7 +43,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from harness.errors import UsageError
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Landed, Part, Position
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Part, Persisted, Position
 from harness.states.overlaps import Chunk, Place, overlaps
 from harness.writelog import WriteLog
 from harness.writelog.times import TimedWrite, Times
@@ -54,8 +56,8 @@ NEVER = 1 << 62
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The states in which a power cut may leave the disk at one crash time, in chunks: of the first `prefix`,
-    those in `absent` have not landed, each of those in `volatile` may have landed or not, independently, and
-    all others have. Both ascend, and have nothing in common.
+    those in `absent` have not persisted, each of those in `volatile` may have persisted or not,
+    independently, and all others have. Both ascend, and have nothing in common.
     """
 
     prefix: int
@@ -63,7 +65,7 @@ class Choices:
     volatile: tuple[int, ...]
 
     def state(self, kept: bool, but: Iterable[int] = ()) -> CrashState:
-        """As the disk takes it: all volatile chunks landed (`kept`) or none did, with the other fate for
+        """As the disk takes it: all volatile chunks persisted (`kept`) or none did, with the other fate for
         `but`.
         """
         others = set(but)
@@ -181,11 +183,11 @@ class LegalStates:
 
     def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
         """The choices, with the orders of writes that were in flight together among them: of the chunks that
-        may be what a place shows, the earliest has landed, and each later one may cover it or not.
+        may be what a place shows, the earliest has persisted, and each later one may cover it or not.
         """
         for place in self._overlaps.places:
-            landed = {n for n in place.chunks if n < prefix and n not in absent and n not in free}
-            shown = [n for n in place.open(prefix, landed) if n not in absent]
+            persisted = {n for n in place.chunks if n < prefix and n not in absent and n not in free}
+            shown = [n for n in place.open(prefix, persisted) if n not in absent]
             if shown:
                 first, *others = shown
                 under = {n for n in place.chunks if first < n < prefix} - set(others)
@@ -257,19 +259,19 @@ class LegalStates:
         return self._position(self._at(state))
 
     def name(self, crash_time: CrashTime, lost: Iterable[int]) -> CrashState:
-        """The state of a crash time in which these of its chunks have not landed, in its one short form."""
+        """The state of a crash time in which these chunks have not persisted, in its one short form."""
         return self._name(crash_time.entry, crash_time.at, lost)
 
     def _name(self, entry: int, at: int, lost: Iterable[int]) -> CrashState:
         losable, buried = self._losable(at)
         gone = set(lost) - buried
         less, only = self._parts(gone), self._parts(losable - gone)
-        best = Landed(only, only=True) if len(only) < len(less) else Landed(less)
-        return CrashState(entry, landed=best)
+        best = Persisted(only, only=True) if len(only) < len(less) else Persisted(less)
+        return CrashState(entry, persisted=best)
 
     def cuts(self) -> list[CrashState]:
-        """The states of all crash times in which all that was submitted has landed, in order."""
-        return [CrashState(entry, landed=Landed()) for entry, _ in self._cuts()]
+        """The states of all crash times in which all that was submitted has persisted, in order."""
+        return [CrashState(entry, persisted=Persisted()) for entry, _ in self._cuts()]
 
     def event(self, state: CrashState) -> int:
         """The event just before which the power fails. Raises UsageError for a state of no crash time."""
@@ -296,9 +298,9 @@ class LegalStates:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""
         losable, buried, prefix = set(_numbers(self._volatile(at))), set[int](), self._prefix(at)
         for place in self._overlaps.places:
-            landed = self._durable_at(place, at)
-            losable.update(place.open(prefix, landed))
-            buried |= place.buried(prefix, landed)
+            persisted = self._durable_at(place, at)
+            losable.update(place.open(prefix, persisted))
+            buried |= place.buried(prefix, persisted)
         return losable - buried, buried
 
     def _parts(self, chosen: set[int]) -> tuple[Part, ...]:
@@ -316,7 +318,7 @@ class LegalStates:
         return tuple(found)
 
     def on_disk(self, state: CrashState) -> CrashState:
-        """The state as the disk takes it: a prefix of the chunks, less those that have not landed, or that
+        """The state as the disk takes it: a prefix of the chunks, less those that have not persisted, or that
         another one covers which was in flight with them.
 
         Raises UsageError for a state of no crash time, or one that no disk that honours flushes can be in.
@@ -324,7 +326,7 @@ class LegalStates:
         at = self._at(state)
         losable, buried = self._losable(at)
         lost = self._named(state, losable | buried)
-        if state.landed is not None and state.landed.only:
+        if state.persisted is not None and state.persisted.only:
             lost = losable - lost
         lost |= buried
         self._need_legal(state, at, lost)
@@ -333,7 +335,7 @@ class LegalStates:
     def _named(self, state: CrashState, losable: set[int]) -> set[int]:
         """The chunks that a state's parts name."""
         found: set[int] = set()
-        for part in state.landed.parts if state.landed else ():
+        for part in state.persisted.parts if state.persisted else ():
             timed = self._of.get(part.entry)
             if timed is None or losable.isdisjoint(timed.chunks):
                 raise UsageError(
@@ -350,8 +352,8 @@ class LegalStates:
         return found
 
     def _need_legal(self, state: CrashState, at: int, lost: set[int]) -> None:
-        """Raises UsageError if data of a PREFLUSH write has landed and something ahead of its flush has not,
-        or nothing can cover what is durable.
+        """Raises UsageError if data of a PREFLUSH write has persisted and something ahead of its flush has
+        not, or nothing can cover what is durable.
         """
         volatile, prefix = self._volatile(at), self._prefix(at)
         covers = {n: place for place in self._overlaps.places for n in place.chunks}
@@ -373,7 +375,7 @@ class LegalStates:
                 )
 
     def _at(self, state: CrashState) -> int:
-        if state.landed is None:
+        if state.persisted is None:
             raise UsageError(f"{state} is a state of the log's order, not one by times", _SEE)
         if state.prefix == self._entries:
             return self._times.events

@@ -3,7 +3,7 @@
 Nothing orders two writes of which the second was submitted before the first had completed. A kernel should
 wait for the first (a page under writeback and a locked buffer do), but direct I/O does not, and a kernel
 that forgets to is what is looked for. A flush makes durable what was applied last, whichever that was. So a
-chunk may be what its place shows if nothing that was submitted after it had completed has to have landed
+chunk may be what its place shows if nothing that was submitted after it had completed has to have persisted
 there: while the two are volatile, and just as well when both are durable, until a later write covers them.
 
 The recorded disk applied them in one order, and a read in between may have told the kernel which. That
@@ -54,22 +54,22 @@ class Place:
     chunks: tuple[int, ...]
     writes: tuple[TimedWrite, ...]
 
-    def open(self, prefix: int, landed: Set[int]) -> tuple[int, ...]:
+    def open(self, prefix: int, persisted: Set[int]) -> tuple[int, ...]:
         """Those of the first `prefix` chunks that may be what the place shows, given what has to have
-        landed: none of that was submitted after they had completed. Empty where nothing has to.
+        persisted: none of that was submitted after they had completed. Empty where nothing has to.
         """
         count = bisect.bisect_left(self.chunks, prefix)
         known = list(zip(self.chunks[:count], self.writes, strict=False))
-        newest = max((w.submitted for n, w in known if n in landed), default=None)
+        newest = max((w.submitted for n, w in known if n in persisted), default=None)
         return () if newest is None else tuple(n for n, w in known if w.completed >= newest)
 
-    def buried(self, prefix: int, landed: Set[int]) -> set[int]:
+    def buried(self, prefix: int, persisted: Set[int]) -> set[int]:
         """Those that lie above one that may show, in the order of submission, but cannot show themselves."""
-        shown = self.open(prefix, landed)
+        shown = self.open(prefix, persisted)
         return {n for n in self.chunks if shown and shown[0] < n < prefix} - set(shown)
 
     def covers(self, chunk: int, prefix: int, lost: Set[int]) -> bool:
-        """Whether the place may show what it does without the `lost` chunks, although this one landed."""
+        """Whether the place may show what it does without the `lost` chunks, although this one persisted."""
         shown = max((n for n in self.chunks if n < prefix and n not in lost), default=None)
         if shown is None:
             return False

@@ -22,7 +22,7 @@ MAX_CHUNKS = 14
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The power fails just before the event `at`. Without the `lost` chunks, what was submitted before shows
-    what is on the platter: they have not landed, or another one covers them that was in flight with them.
+    what is on the platter: they have not persisted, or another one covers them that was in flight with them.
     """
 
     at: int
@@ -47,19 +47,19 @@ def _cuts_at(at: int, chunks: list[Chunk], writes: dict[int, TimedWrite], times:
     for count in range(len(volatile) + 1):
         for lost in map(frozenset, itertools.combinations(volatile, count)):
             if keeps_order(at, lost, submitted, chunks, writes):
-                landed = [n for n in submitted if n not in lost]
-                found.update(lost | covered for covered in orders(landed, chunks, writes))
+                persisted = [n for n in submitted if n not in lost]
+                found.update(lost | covered for covered in orders(persisted, chunks, writes))
     yield from (Cut(at, lost) for lost in found)
 
 
 def orders(
-    landed: Iterable[int], chunks: list[Chunk], writes: dict[int, TimedWrite]
+    persisted: Iterable[int], chunks: list[Chunk], writes: dict[int, TimedWrite]
 ) -> Iterator[frozenset[int]]:
-    """Which of the chunks that landed are covered by one that was submitted before them, in every order in
-    which they may have landed: one that had completed before another was submitted landed before it.
+    """Which of the chunks that persisted are covered by one that was submitted before them, in every order in
+    which they may have persisted: one that had completed before another was submitted persisted before it.
     """
     places: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for n in landed:
+    for n in persisted:
         places[chunks[n].sector, chunks[n].sectors].append(n)
     if any(b < a + length for (a, length), (b, _) in itertools.pairwise(sorted(places))):
         raise UsageError("chunks cover each other in part: the reference takes whole ones")
@@ -84,7 +84,7 @@ def is_durable(write: TimedWrite, at: int, times: Times) -> bool:
 def keeps_order(
     at: int, lost: frozenset[int], submitted: list[int], chunks: list[Chunk], writes: dict[int, TimedWrite]
 ) -> bool:
-    """Whether no data of a PREFLUSH write has landed ahead of what its flush makes durable."""
+    """Whether no data of a PREFLUSH write has persisted ahead of what its flush makes durable."""
     for n in submitted:
         later = writes[chunks[n].entry]
         if later.preflush and n not in lost:

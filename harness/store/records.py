@@ -137,12 +137,12 @@ class Coverage:
     """How far the crash states of a case were looked at: all legal ones, or with a budget those of the log's
     own order, of which there are no `moments`, and `open` counts the contents that were not looked at.
 
-    A state makes a choice for every block that may or may not have landed. `losses`: every state was looked
-    at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those two
-    everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it, if something
-    is open. `moments`: at which the power may fail. `visits`: states that guests recovered. `alike`: crash
-    times with too many states; all up to `losses`, and others `drawn` at random, had one outcome. What else
-    these crash times have was not looked at, and is not counted as open.
+    A state makes a choice for every block that may or may not have persisted. `losses`: every state was
+    looked at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those
+    two everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it, if
+    something is open. `moments`: at which the power may fail. `visits`: states that guests recovered.
+    `alike`: crash times with too many states; all up to `losses`, and others `drawn` at random, had one
+    outcome. What else these crash times have was not looked at, and is not counted as open.
     """
 
     moments: int
@@ -323,15 +323,15 @@ def weight(state: CrashState) -> int:
     """How far a crash state is from a simple one: the number of dropped writes, plus one for a torn write;
     by times, the number of writes, or parts of writes, that differ from "all lost" or "all kept".
     """
-    if state.landed is not None:
-        return len(state.landed.parts)
+    if state.persisted is not None:
+        return len(state.persisted.parts)
     return len(state.dropped) + (state.torn_sectors is not None)
 
 
 def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int, str]:
     """Sort key: simplest crash states first."""
     torn = -1 if state.torn_sectors is None else state.torn_sectors
-    return (weight(state), state.prefix, state.dropped, torn, str(state.landed))
+    return (weight(state), state.prefix, state.dropped, torn, str(state.persisted))
 
 
 def finding_order(finding: Finding) -> tuple[object, ...]:

@@ -141,7 +141,7 @@ def _idle(recording: Recording, legal: LegalStates) -> set[int]:
 
 
 def _without(crash_time: CrashTime, idle: set[int]) -> CrashTime:
-    """The crash time with idle chunks landed."""
+    """The crash time with idle chunks persisted."""
     volatile = tuple(n for n in crash_time.choices.volatile if n not in idle)
     return replace(crash_time, choices=replace(crash_time.choices, volatile=volatile))
 

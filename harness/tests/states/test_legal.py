@@ -20,7 +20,7 @@ Shown: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def seen_of(legal: LegalStates, at: int, lost: frozenset[int]) -> Shown:
-    """What each block shows: the entry of the last chunk that landed on it."""
+    """What each block shows: the entry of the last chunk that persisted on it."""
     shown = {}
     writes = {w.entry: w for w in legal._times.writes}
     for number, chunk in enumerate(legal.chunks):

@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.host.files import json_bytes
-from harness.model import CrashState, Judgement, Landed, Part, Verdict
+from harness.model import CrashState, Judgement, Part, Persisted, Verdict
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
@@ -214,7 +214,7 @@ def test_a_case_travels_whole_from_one_run_directory_to_another(store: RunStore,
     """Rows, violations, evidence, mismatch, timeline: all is as it was, and passes every digest."""
     info = CaseInfo(CASE, log_hash="one", generated=3, timeline=(DrawnEntry(0, "write", 8, 8),))
     store.add_case(info)
-    by_times = CrashState(9, landed=Landed((Part(4, block=2),), only=True))
+    by_times = CrashState(9, persisted=Persisted((Part(4, block=2),), only=True))
     put(
         store,
         JudgedState(CrashState(3, (1,), 2), "h", broken()),

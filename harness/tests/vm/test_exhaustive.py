@@ -51,7 +51,7 @@ def test_ordered_keeps_its_promises_in_every_legal_state(explored: tuple[Summary
     with RunStore.open(path) as store:
         states = [v.state for v in store.iter_verdicts(ORDERED)]
     assert any(
-        s.landed and len(s.landed.parts) > 1 for s in states
+        s.persisted and len(s.persisted.parts) > 1 for s in states
     )  # no prefix, and no prefix less one write
 
 
@@ -119,9 +119,9 @@ def test_by_sector_a_superblock_is_torn(uml_kernel: Path, tmp_path: Path) -> Non
     summary, _ = run_plan(plan, tmp_path)
     (case,) = summary.cases
     (mountable,) = [f for f in case.findings if f.oracle == "mountable"]
-    landed = mountable.state.landed
-    assert landed is not None
-    assert any(part.sector is not None for part in landed.parts), mountable.state
+    persisted = mountable.state.persisted
+    assert persisted is not None
+    assert any(part.sector is not None for part in persisted.parts), mountable.state
 
 
 def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_merged_log_has_the_times_and_the_data_of_both(pair: tuple[Device, D
 @pytest.mark.fuzz
 @given(pairs())
 def test_each_prefix_of_the_merged_log_is_what_a_power_cut_may_leave(pair: tuple[Device, Device]) -> None:
-    """At some time all that is durable has landed, what has landed was submitted, and the marks fit."""
+    """At some time all that is durable has persisted, what has persisted was submitted, and the marks fit."""
     with tempfile.TemporaryDirectory() as folder:
         log = merged(pair, Path(folder))
     times = times_in(log, pair[0].text)
@@ -91,10 +91,10 @@ def test_each_prefix_of_the_merged_log_is_what_a_power_cut_may_leave(pair: tuple
 
 
 def is_left(prefix: int, at: int, times: Times) -> bool:
-    """Whether the first entries may be what has landed when the power fails just before the event `at`."""
-    landed = (w.submitted < at if w.entry < prefix else not is_durable(w, at, times) for w in times.writes)
+    """Whether the first entries may be what has persisted when the power fails just before the event `at`."""
+    persisted = (w.submitted < at if w.entry < prefix else not is_durable(w, at, times) for w in times.writes)
     marks = ((m.at < at) == (m.entry < prefix) for m in times.marks)
-    return all(landed) and all(marks)
+    return all(persisted) and all(marks)
 
 
 def two() -> tuple[Device, Device]:
