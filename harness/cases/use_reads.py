@@ -3,7 +3,7 @@
 A file system may recover, read well and satisfy fsck, and then be unable to allocate a block or to remove a
 name; or it may keep what is written to it in memory alone. So it is mounted once more, written to, and
 emptied, and what was written last is read back after another mount. The disk then forgets all that
-(`Disk.fork`), so that nothing else sees it.
+(`Disk.snapshot`), so that nothing else sees it.
 """
 
 from __future__ import annotations

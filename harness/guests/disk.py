@@ -325,12 +325,12 @@ class Disk:
         hashes = self._ask(wire.BlockHashes(blocks=list(blocks)), wire.BlocksHashed).hashes
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
-    def fork(self) -> None:
+    def snapshot(self) -> None:
         """Keep the device as it is now, and note from here on what the guest reads of that."""
         self._ask(wire.Fork(), wire.Noted)
 
-    def rewind(self) -> tuple[int, ...]:
-        """Show the device again as it was at the `fork`, which must come after the last `switch`. Returns the
+    def roll_back(self) -> tuple[int, ...]:
+        """Show the device again as it was at the `snapshot`, which must come after the last `switch`. Returns the
         4 KiB blocks that the guest has read since, before it had overwritten them, in that order: what it did
         depends on these. They do not count as read in this visit; see `also_read`.
         """

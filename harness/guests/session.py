@@ -415,7 +415,7 @@ class Session:
         """
         with self._losing():
             disk, guest = self.disk, self.guest()
-            disk.fork()
+            disk.snapshot()
             request = wire.Use(
                 device=self._spec.machine.data_device,
                 mount=target.mount,
@@ -434,7 +434,7 @@ class Session:
                 result, read = check(self.image)
                 disk.also_read(read or ())
                 seen = dataclasses.replace(seen, fsck=result)
-            blocks, counted = disk.rewind(), disk.stats()
+            blocks, counted = disk.roll_back(), disk.stats()
             if not answer.log_complete:
                 raise GuestError("part of the kernel's log was lost")
             if counted.errors:

@@ -261,17 +261,17 @@ def test_a_fork_leaves_nothing_but_the_blocks_that_were_read(disk: Disk, tmp_pat
         disk.switch(CrashState(1))
         guest.write(24, b"R" * S)
         before = disk.image(image)
-        disk.fork()
+        disk.snapshot()
         guest.write(32, b"U" * 8 * S)
         guest.read(32, 8)
         guest.read(24, 1)
         guest.read(0, 8)
         assert disk.image(image) != before
-        assert disk.rewind() == (3, 0)
+        assert disk.roll_back() == (3, 0)
         assert disk.image(image) == before
         assert image.read_bytes() == b"X" * S + BASE[S : 24 * S] + b"R" * S + BASE[25 * S :]
         with pytest.raises(DiskError, match="no fork"):
-            disk.rewind()
+            disk.roll_back()
 
 
 LONG_S = 600.0

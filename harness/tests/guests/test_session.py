@@ -67,7 +67,7 @@ class PlayedDisk:
     def stats(self) -> wire.Counted:
         return self.counted
 
-    def fork(self) -> None:
+    def snapshot(self) -> None:
         self.also: tuple[int, ...] = ()
 
     def image(self, path: Path) -> str:
@@ -76,7 +76,7 @@ class PlayedDisk:
     def also_read(self, blocks: Iterable[int]) -> None:
         self.also += tuple(blocks)
 
-    def rewind(self) -> tuple[int, ...]:
+    def roll_back(self) -> tuple[int, ...]:
         return (*self.read_since_fork, *self.also)
 
 
