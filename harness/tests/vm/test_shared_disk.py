@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from harness.cases.recording import Recording, make_base, record, target_of
+from harness.cases.examine import Examiner
+from harness.cases.recording import Recording, make_base, record
 from harness.filesystems.profiles import profiles
 from harness.guests import wire
-from harness.guests.disk import Order, Reads
+from harness.guests.disk import Disk, Order, Reads
+from harness.guests.guest import Guest
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import GuestSpec, Session, Target
 from harness.guests.uml import Uml, has_driver
@@ -90,6 +96,20 @@ def chunks_of(recording: Recording) -> tuple[tuple[int, ...], int]:
     return tuple(n for n, _ in changing), sum(e.sectors for _, e in changing)
 
 
+def recorded(kernel: Path, mode: str, workload: str, folder: Path) -> tuple[GuestSpec, GuestSpec, Recording]:
+    """Guests with the disk as memory and over vhost-user, and a recording made with the latter."""
+    assert has_driver(kernel), "built by an earlier version: powercut kernel build"
+    profile, asked = profiles()[mode], find_workload([workload], workload)
+    own = Kernel("uml", kernel, None, "")
+    spec = spec_of(Uml(), own, [profile], [asked], folder / "initramfs.cpio")
+    by_messages = GuestSpec(ByMessages(), spec.kernel_image, spec.initramfs)
+    case = CaseId(profile.filesystem, profile.mode, workload)
+    base = make_base(profile, folder / "base.zst", folder)
+    kept = CaseLayout(folder / "base.zst", folder / "case")
+    with Session(by_messages, folder / "recorder", LOG_BYTES) as recorder:
+        return spec, by_messages, record(recorder, profile, asked, case, base, kept, folder)
+
+
 @pytest.mark.parametrize("mode", ["ext4/ordered", "ext4/journal", "xfs/default", "btrfs/default"])
 @pytest.mark.parametrize("workload", ["append-fsync", "rename-new", "truncate-rewrite"])
 def test_a_disk_in_memory_shows_what_vhost_user_shows(
@@ -98,21 +118,79 @@ def test_a_disk_in_memory_shows_what_vhost_user_shows(
     """State by state: the outcome, what was read and in which order, how often the disk was asked, what is
     left on it, and the same of writing to it.
     """
-    assert has_driver(uml_kernel), "built by an earlier version: powercut kernel build"
-    profile = profiles()[mode]
-    kernel = Kernel("uml", uml_kernel, None, "")
-    asked = find_workload([workload], workload)
-    spec = spec_of(Uml(), kernel, [profile], [asked], tmp_path / "initramfs.cpio")
-    by_messages = GuestSpec(ByMessages(), spec.kernel_image, spec.initramfs)
-    case = CaseId(profile.filesystem, profile.mode, workload)
-    base = make_base(profile, tmp_path / "base.zst", tmp_path)
-    kept = CaseLayout(tmp_path / "base.zst", tmp_path / "case")
-    with (
-        Session(spec, tmp_path / "one", LOG_BYTES) as one,
-        Session(by_messages, tmp_path / "two", LOG_BYTES) as two,
-    ):
-        recording = record(two, profile, asked, case, base, kept, tmp_path)
-        plain = target_of(profile, base, recording.log)
-        for order, state in states_of(*chunks_of(recording), case.workload):
+    spec, by_messages, recording = recorded(uml_kernel, mode, workload, tmp_path)
+    plain = dataclasses.replace(recording.target, order=None)
+    one, two = Session(spec, tmp_path / "one", LOG_BYTES), Session(by_messages, tmp_path / "two", LOG_BYTES)
+    with one, two:
+        for order, state in states_of(*chunks_of(recording), str(recording.case)):
             target = dataclasses.replace(plain, order=order)
             assert agree(one, two, target, state), (order is None, state)
+
+
+@dataclasses.dataclass
+class Costs:
+    """What one visit takes, counted: no load of this host changes it."""
+
+    messages_to_guest: int = 0
+    messages_to_disk: int = 0
+    wakes_of_disk: int = 0
+    processes: int = 0
+    image_bytes: int = 0
+
+    def within(self, most: Costs) -> bool:
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(most)
+        return all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+MOST = Costs(messages_to_guest=3, messages_to_disk=23, wakes_of_disk=31, processes=1, image_bytes=300_000)
+"""Less than twice what was counted: 2, 12, 16, 1 and 159,744. Over vhost-user the disk wakes 153 times."""
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, costs: Costs) -> None:
+    """Count messages, processes and bytes."""
+    ask, request, popen = Disk._ask, Guest.request, subprocess.Popen
+
+    def asked(disk: Disk, *given: Any) -> Any:
+        costs.messages_to_disk += 1
+        reply = ask(disk, *given)
+        costs.image_bytes += reply.copied_bytes if isinstance(reply, wire.Imaged) else 0
+        return reply
+
+    def requested(guest: Guest, *given: Any) -> Any:
+        costs.messages_to_guest += 1
+        return request(guest, *given)
+
+    def started(*given: Any, **more: Any) -> Any:
+        costs.processes += 1
+        return popen(*given, **more)
+
+    monkeypatch.setattr(Disk, "_ask", asked)
+    monkeypatch.setattr(Guest, "request", requested)
+    monkeypatch.setattr(subprocess, "Popen", started)
+
+
+def waits(pid: int) -> int:
+    """How often the threads of a process have waited for something: each message to it is such a wait."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/status")
+    return sum(int(re.findall(r"(?m)^voluntary_ctxt_switches:\s*(\d+)", t.read_text())[0]) for t in tasks)
+
+
+def test_a_visit_costs_no_more_messages_processes_and_bytes_than_it_did(
+    uml_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts, not clocks: one that doubles is a visit that costs more on every host."""
+    spec, _, recording = recorded(uml_kernel, "ext4/ordered", "append-fsync", tmp_path)
+    states = [CrashState(n) for n in range(10, len(recording.write_log.entries), 40)]
+    with Session(spec, tmp_path / "counted", LOG_BYTES) as session:
+        examiner = Examiner(recording, memo=True, sample_rate=0.0)
+        examiner.visit(session, states[:1], threading.Event())  # boots, makes the image
+        pid = session.disk.pid
+        for state in states:
+            with monkeypatch.context() as patch:
+                costs = Costs()
+                counted(patch, costs)
+                before = waits(pid)
+                seen = examiner.visit(session, [state], threading.Event())
+                costs.wakes_of_disk = waits(pid) - before
+            assert isinstance(seen.outcome, Outcome)
+            assert costs.within(MOST), (str(state), costs)
