@@ -330,9 +330,9 @@ class Disk:
         self._ask(wire.Fork(), wire.Noted)
 
     def roll_back(self) -> tuple[int, ...]:
-        """Show the device again as it was at the `snapshot`, which must come after the last `switch`. Returns the
-        4 KiB blocks that the guest has read since, before it had overwritten them, in that order: what it did
-        depends on these. They do not count as read in this visit; see `also_read`.
+        """Show the device again as it was at the `snapshot`, which must come after the last `switch`. Returns
+        the 4 KiB blocks that the guest has read since, before it had overwritten them, in that order: what it
+        did depends on these. They do not count as read in this visit; see `also_read`.
         """
         return tuple(self._ask(wire.Rewind(), wire.Rewound).blocks)
 

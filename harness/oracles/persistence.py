@@ -1,0 +1,139 @@
+"""What fsync, sync and the like make durable: the contract's field `persists`, carried out on the reference
+model.
+
+vms/filesystems/CONTRACTS.md says what each value means ("The fields"), and which operations count as a change
+of an inode ("When an inode counts as changed").
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from harness.model import Operation, OperationKind
+from harness.oracles.inodes import Inodes
+from harness.oracles.timeline import EventKind, FileEvent, FileHistory, PersistencePoint
+
+
+def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, int] | None = None) -> None:
+    """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
+    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable; under `inode` nothing of what has
+    no name, since nobody could find it (btrfs_log_inode_parent: BTRFS_NO_LOG_SYNC).
+
+    `written`: only these bytes of the file were written before, as after a write with O_SYNC or O_DSYNC
+    (generic_write_sync: vfs_fsync_range). A commit of contents as part of the transaction has all of them.
+    """
+    inode = m.inode(path)
+    if m.contract.persists == "nothing" or (m.contract.persists == "inode" and not m.nodes[inode].paths):
+        return
+    if m.contract.data == "journal":
+        written = None
+    if written is None:
+        last = (m.data_changed if data_only else m.changed)[inode]
+    else:
+        last = _last_change(m, inode, data_only, *written)
+    alone = inode if m.contract.persists == "inode" else None
+    m.persistence.append(PersistencePoint(i, last + 1, alone, m.opened_by(path)))
+    if (renamed := m.renamed_before.get(inode)) is not None and m.is_only_in(inode, renamed[0]):
+        m.persistence.append(PersistencePoint(i, renamed[1] + 1))
+    if inode not in m.files:
+        return
+    file = m.files[inode]
+    if written is None or _is_all_written(file, *written):
+        file.persists.append((i, len(file.events)))
+    else:
+        m.happened(inode, FileEvent(i, EventKind.FLUSH, *written, file.size, file.size, with_size=True))
+
+
+def _last_change(m: Inodes, inode: int, data_only: bool, start: int, end: int) -> int:
+    """The last operation that has changed the inode for certain, once bytes `start` to `end` have been
+    written, with a size that reaches their end. What earlier writes allocate elsewhere may still be delayed.
+    """
+    last = (m.data_at_once if data_only else m.at_once)[inode]
+    for event in reversed(m.files[inode].events):
+        if event.index <= max(last, inode):
+            break
+        if event.kind is EventKind.WRITE:
+            ranges = (*event.fresh, *[(event.start, event.end)] * ("overwrites-commit" in m.contract.rules))
+            grows = event.size_before < min(end, event.size_after)
+            if grows or any(low < end and start < high for low, high in ranges):
+                return event.index
+    return last
+
+
+def _is_all_written(file: FileHistory, start: int, end: int) -> bool:
+    """Whether nothing of the file is volatile once bytes `start` to `end` are durable: its other writes have
+    been since they were made, and nothing else has happened to it.
+    """
+    later = [(start, end)]  # what has been made durable since
+    for event in reversed(file.events[file.persists[-1][1] if file.persists else 0 :]):
+        if event.kind is EventKind.FLUSH:
+            later += [(event.start, event.end)] * event.with_size
+        elif event.kind is not EventKind.WRITE or not _is_within(event, later):
+            return False
+    return True
+
+
+def _is_within(event: FileEvent, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= event.start and event.end <= end for start, end in ranges)
+
+
+def sync(m: Inodes, i: int) -> None:
+    """[doc] sync(2): all pending modifications, whatever the file system. [code] super.c, ext4_sync_fs: every
+    inode's data, then the running transaction.
+    """
+    if m.contract.persists == "nothing":
+        return
+    m.persistence.append(PersistencePoint(i, i))
+    for file in m.files.values():
+        file.persists.append((i, len(file.events)))
+
+
+OF_NAMES = frozenset(
+    {
+        OperationKind.CREATE,
+        OperationKind.TMPFILE,
+        OperationKind.MKDIR,
+        OperationKind.SYMLINK,
+        OperationKind.LINK,
+        OperationKind.UNLINK,
+        OperationKind.RMDIR,
+        OperationKind.RENAME,
+        OperationKind.EXCHANGE,
+        OperationKind.MKFIFO,
+        OperationKind.MKNOD,
+    }
+)
+"""[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
+
+
+PERSISTS_NOTHING = frozenset(
+    {
+        OperationKind.CREATE,
+        OperationKind.MKDIR,
+        OperationKind.SYMLINK,
+        OperationKind.LINK,
+        OperationKind.UNLINK,
+        OperationKind.RMDIR,
+        OperationKind.SETXATTR,
+        OperationKind.REMOVEXATTR,
+        OperationKind.CHMOD,
+    }
+)
+"""Operations that change names and attributes, and nothing else. Their return promises nothing, unless they
+are persistence points themselves.
+"""
+
+
+def epochs_of(operations: Sequence[Operation], persistence: Sequence[PersistencePoint]) -> tuple[int, ...]:
+    points = {p.index for p in persistence}
+    more = (op.kind not in PERSISTS_NOTHING or i in points for i, op in enumerate(operations))
+    return tuple(itertools.accumulate(more, initial=0))
+
+
+def floors_of(persistence: Sequence[PersistencePoint], operations: int) -> tuple[int, ...]:
+    floors = [0] * (operations + 1)
+    for point in persistence:
+        if point.inode is None:
+            floors[point.index + 1] = point.floor
+    return tuple(itertools.accumulate(floors, max))
