@@ -20,7 +20,8 @@ import msgspec
 from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import Order
-from harness.guests.session import EVENTS_BYTES_MAX, Session, Target
+from harness.guests.recorded_log import EVENTS_BYTES_MAX
+from harness.guests.session import Session, Target
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (

@@ -16,7 +16,7 @@ from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import UsageError
-from harness.guests.session import EVENTS_BYTES_MAX
+from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.host.files import json_bytes
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack

@@ -11,7 +11,6 @@ import dataclasses
 import errno
 import functools
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,23 +18,21 @@ from pathlib import Path
 
 from harness.errors import (
     DiskError,
-    EnvironmentLacks,
-    EventsDiffer,
     GuestError,
     GuestLost,
     KernelError,
-    LogDiffers,
     NotSupported,
     PowercutError,
     VersionsDiffer,
-    WriteLogError,
 )
 from harness.guests import wire
 from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
-from harness.guests.outcomes import KnownEntries, call_error, outcome_of, usability_of
+from harness.guests.operations import check_results, to_wire
+from harness.guests.outcomes import KnownEntries, outcome_of, usability_of
+from harness.guests.recorded_log import finished_log, need_host_space
 from harness.host.cache import hold
 from harness.host.resources import built_part
 from harness.model import (
@@ -44,21 +41,15 @@ from harness.model import (
     CrashState,
     FsckResult,
     Operation,
-    OperationFlag,
     OperationKind,
     Outcome,
     Tree,
     Usability,
 )
 from harness.plan import LOG_BYTES, Completions
-from harness.writelog import read_log
-from harness.writelog.events import first_difference, no_events, times_of
-from harness.writelog.merge import merge_logs, second_log
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
-FULL_BYTES = 1 << 20
-"""A host disk with less than this free counts as full."""
 RECOVER_TIMEOUT_S = 120.0
 USE_DEADLINE_S = 60
 """For writing to a recovered file system and removing all that it holds."""
@@ -72,7 +63,6 @@ IDLE_S = 0.005
 able to return from a system call that does not wait, and to begin the next: 1 ms caught F2FS's fsync that
 does not wait in 5 of 10 recordings on a busy host, 2 ms in 10 of 10.
 """
-EVENTS_BYTES_MAX = 256 << 20
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -330,7 +320,7 @@ class Session:
             finished = self._finish(guest)
             disk.hold_completions(None)
             if lacks is None:
-                self.log, events = _finished(finished, disk, self.log_device, self._log_bytes)
+                self.log, events = finished_log(finished, disk, self.log_device, self._log_bytes)
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
         if lacks is not None:
@@ -342,7 +332,7 @@ class Session:
         try:
             return guest.request(wire.RecordFinish(), wire.RecordFinished, RECOVER_TIMEOUT_S)
         except GuestError:
-            _need_host_space(self.log_device)  # it sees an I/O error; the host knows why
+            need_host_space(self.log_device)  # it sees an I/O error; the host knows why
             raise
 
     def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
@@ -483,122 +473,6 @@ def _need_modules(hello: wire.Hello) -> None:
         )
 
 
-def _finished(finished: wire.RecordFinished, disk: Disk, device: Path, log_bytes: int) -> tuple[Path, str]:
-    """The log of a recording that has been made, and the text of its events. Raises WriteLogError if it
-    cannot be trusted: LogDiffers and EventsDiffer if another may.
-    """
-    _check_log(finished, device, log_bytes)
-    told, log = finished.events, device
-    events = no_events(told.lacking) if told.lacking else _events(told, device)
-    written = read_log(device)
-    used = written.used_bytes
-    if written.devices.several:
-        second_at = second_log(device.stat().st_size)
-        used = second_at + read_log(device, second_at).used_bytes
-        log = device.with_name("merged.log")
-        merge_logs(device, second_at, events, log)
-        written = read_log(log)
-    if told.bytes and told.offset < used:
-        raise WriteLogError(
-            f"the log device has no room for the log, {used} bytes, and {told.bytes} bytes of events",
-            "record a shorter workload, or give --log-size a larger value",
-        )
-    times = times_of(written.entries, events)
-    if times is None:
-        difference = disk.compare(log)
-    else:
-        difference = first_difference(written.entries, times, lambda order: disk.compare(log, order))
-    if difference is not None:
-        raise LogDiffers(
-            f"replaying the whole log does not give the data disk: first difference at byte {difference}",
-            "a page was changed while it was being written, or the log is incomplete: record again",
-        )
-    return log, events
-
-
-def _check_log(finished: wire.RecordFinished, log: Path, log_bytes: int) -> None:
-    """Raises WriteLogError if the log is incomplete."""
-    if finished.logging_disabled:
-        _need_host_space(log)
-        raise WriteLogError(
-            f"dm-log-writes stopped logging (status: {finished.status.strip()}): the log device of "
-            f"{log_bytes >> 20} MiB is full, or the guest is out of memory",
-            "record a shorter workload, or give --log-size a larger value",
-        )
-    if finished.unmount_errno:
-        raise WriteLogError(
-            f"the recorded file system could not be unmounted: {os.strerror(finished.unmount_errno)}"
-        )
-
-
-def _events(told: wire.RecordedEvents, log: Path) -> str:
-    """The text of the events, which the agent put at the end of the log device."""
-    with log.open("rb") as device:
-        device.seek(told.offset)
-        text = device.read(min(told.bytes, EVENTS_BYTES_MAX))
-    if len(text) != told.bytes:
-        raise EventsDiffer(
-            f"the guest announced {told.bytes} bytes of events at byte {told.offset} of the log device, "
-            f"{len(text)} are there",
-            "record again",
-        )
-    return text.decode(errors="backslashreplace")
-
-
-def _need_host_space(log: Path) -> None:
-    """Raises EnvironmentLacks if the host's disk, on which the sparse log device grows, is full."""
-    free = shutil.disk_usage(log.parent).free
-    if free < FULL_BYTES:
-        raise EnvironmentLacks(
-            f"the host's disk is full: {log.parent} has {free >> 10} KiB free, and the guest's writes to the "
-            f"log failed",
-            "free some space, or put the run elsewhere",
-        )
-
-
-def check_results(
-    results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
-) -> None:
-    """Raise unless all `operations`, numbered from `first`, have succeeded: NotSupported if the file system
-    does not support one, GuestError if one failed, GuestLost if the results belong to others.
-    """
-    expected = range(first, first + len(operations))[: len(results)]
-    if [r.index for r in results] != list(expected):
-        raise GuestLost(f"the results of operations from {first} on belong to other operations")
-    for result, operation in zip(results, operations, strict=False):
-        if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
-            raise NotSupported(f"this file system does not support `{operation}`")
-        if why := _failure(result):
-            raise GuestError(
-                f"operation {result.index} ({operation}) failed while recording: {why}",
-                _advice(operation),
-            )
-    if len(results) < len(operations):
-        raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
-
-
-def _advice(operation: Operation) -> str:
-    """What to do about an operation that failed. Operations that no file system could carry out are rejected
-    before recording, so the workload's list is not at fault.
-    """
-    if operation.kind is OperationKind.RUN:
-        return "correct the program: its last output is above"
-    return "the file system refuses it in this mode: leave the operation out, or the mode"
-
-
-def _failure(result: wire.OperationResult) -> str:
-    """Why the operation failed, with its program's output; empty if it did not fail."""
-    said = result.output.decode(errors="replace").strip()
-    if result.error is not None:
-        error = call_error(result.error)
-        why = f"{error}, {os.strerror(error.errno)}"
-    elif result.exit_code:
-        why = f"the program ended with exit code {result.exit_code}"
-    else:
-        return ""
-    return f"{why}: {said}" if said else why
-
-
 def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:
     argv = list(check.argv)
     if check.application:
@@ -611,21 +485,6 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
     request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
     done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
     return CheckResult(check.operation, done.exit_code, done.output.decode(errors="replace"))
-
-
-def to_wire(op: Operation) -> wire.Operation:
-    """The message for an operation."""
-    return wire.Operation(
-        kind=op.kind,
-        path=op.path,
-        target=op.target,
-        offset=op.offset,
-        length=op.length,
-        name=op.name,
-        value=op.value,
-        flags=[OperationFlag(flag) for flag in op.flags],
-        argv=list(op.argv),
-    )
 
 
 def find_agent() -> Path:

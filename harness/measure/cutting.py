@@ -19,7 +19,8 @@ from pathlib import Path
 from harness.errors import GuestLost
 from harness.filesystems.profiles import Profile
 from harness.guests import wire
-from harness.guests.session import GuestSpec, Session, Target, check_results, to_wire
+from harness.guests.operations import check_results, to_wire
+from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
     CrashState,
     History,

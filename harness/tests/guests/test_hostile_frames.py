@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from harness.errors import PowercutError
 from harness.guests import wire
+from harness.guests.operations import check_results
 from harness.guests.outcomes import outcome_of
-from harness.guests.session import check_results
 from harness.model import ExtentKind, FileKind, Operation, OperationKind
 from harness.tests.budget import budget
 from harness.tests.guests.samples import SAMPLES, UNIONS

@@ -26,6 +26,7 @@ from harness.errors import (
 )
 from harness.guests import session, wire
 from harness.guests.machine import Boot, Machine
+from harness.guests.recorded_log import finished_log
 from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
     Call,
@@ -470,7 +471,7 @@ def finish(
     told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, lacking)
     status = "logging_disabled" if logging_disabled else ""
     finished = wire.RecordFinished(status, logging_disabled, 0, [], True, told)
-    return session._finished(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)[1]
+    return finished_log(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)[1]
 
 
 def _bios(*numbers: int) -> str:

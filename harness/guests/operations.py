@@ -1,0 +1,70 @@
+"""Operations as messages, and what a guest answered to them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from harness.errors import GuestError, GuestLost, NotSupported
+from harness.guests import wire
+from harness.guests.outcomes import call_error
+from harness.model import Operation, OperationFlag, OperationKind
+
+
+def to_wire(op: Operation) -> wire.Operation:
+    """The message for an operation."""
+    return wire.Operation(
+        kind=op.kind,
+        path=op.path,
+        target=op.target,
+        offset=op.offset,
+        length=op.length,
+        name=op.name,
+        value=op.value,
+        flags=[OperationFlag(flag) for flag in op.flags],
+        argv=list(op.argv),
+    )
+
+
+def check_results(
+    results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
+) -> None:
+    """Raise unless all `operations`, numbered from `first`, have succeeded: NotSupported if the file system
+    does not support one, GuestError if one failed, GuestLost if the results belong to others.
+    """
+    expected = range(first, first + len(operations))[: len(results)]
+    if [r.index for r in results] != list(expected):
+        raise GuestLost(f"the results of operations from {first} on belong to other operations")
+    for result, operation in zip(results, operations, strict=False):
+        if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
+            raise NotSupported(f"this file system does not support `{operation}`")
+        if why := _failure(result):
+            raise GuestError(
+                f"operation {result.index} ({operation}) failed while recording: {why}",
+                _advice(operation),
+            )
+    if len(results) < len(operations):
+        raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
+
+
+def _advice(operation: Operation) -> str:
+    """What to do about an operation that failed. Operations that no file system could carry out are rejected
+    before recording, so the workload's list is not at fault.
+    """
+    if operation.kind is OperationKind.RUN:
+        return "correct the program: its last output is above"
+    return "the file system refuses it in this mode: leave the operation out, or the mode"
+
+
+def _failure(result: wire.OperationResult) -> str:
+    """Why the operation failed, with its program's output; empty if it did not fail."""
+    said = result.output.decode(errors="replace").strip()
+    if result.error is not None:
+        error = call_error(result.error)
+        why = f"{error}, {os.strerror(error.errno)}"
+    elif result.exit_code:
+        why = f"the program ended with exit code {result.exit_code}"
+    else:
+        return ""
+    return f"{why}: {said}" if said else why
