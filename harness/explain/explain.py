@@ -30,7 +30,7 @@ from harness.report.lines import reproduce
 from harness.revisit.repro import ReproContext
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
-from harness.symptoms import paths_of, symptom_of
+from harness.symptoms import Symptom, paths_of, symptom_of
 
 _BEFORE, _AFTER = 12, 4  # rungs shown ahead of what matters, and behind the cut
 _MAX_RUNGS = 48
@@ -78,6 +78,7 @@ class Explainer:
             checks=timed.workload.checks,
             error_patterns=tuple(timed.profile.console.errors),
         )
+        self._symptom: Symptom | None = None
         self._outcomes: dict[CrashState, Outcome | Unobserved] = {}
         self.names = names_of_log(
             timed.base,
@@ -112,7 +113,13 @@ class Explainer:
         return self._like(finding, self.violations(self.outcome(state), self.legal.position(state)))
 
     def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
-        like = [v for v in found if symptom_of(v.oracle, v.signature, self._paths) == finding.symptom]
+        def is_wanted(v: Violation) -> bool:
+            symptom = symptom_of(v.oracle, v.signature, self._paths)
+            return symptom == (self._symptom or finding.symptom)
+
+        like = [v for v in found if is_wanted(v)]
+        if not like and self._symptom is None:  # oracles have become finer since a run was made
+            like = [v for v in found if (v.oracle, v.summary) == (finding.oracle, finding.summary)]
         return next((v for v in like if v.signature == finding.signature), like[0] if like else None)
 
     def promise(self, finding: Finding, state: CrashState) -> int | None:
@@ -135,11 +142,13 @@ class Explainer:
         state = finding.state
         if state.persisted is None:
             state = self._by_times(state)
-        if self.same(finding, state) is None:
+        shown = self.same(finding, state)
+        if shown is None:
             raise UsageError(
                 f"{finding.crash_point} does not show it again: {finding.summary}",
                 f"powercut repro {finding.id} judges it again",
             )
+        self._symptom = symptom_of(shown.oracle, shown.signature, self._paths)
         return state
 
     def _by_times(self, state: CrashState) -> CrashState:
