@@ -20,23 +20,31 @@ from harness.host.text import one_line
 from harness.model import EntryFlag, LogEntry, Operation
 from harness.store.layout import CaseLayout
 from harness.writelog import WriteLog
+from harness.writelog.log import ONE_DEVICE, Devices
 
 _BASE_BYTES_MAX = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`names`: of each write. `operations`: those of the history beside the log, if there is one."""
+    """`names`: of each write. `operations`: those of the history beside the log, if there is one. `devices`:
+    those of the log.
+    """
 
     names: Mapping[int, Sequence[BlockName]] = field(default_factory=dict)
     operations: Sequence[Operation] = ()
+    devices: Devices = ONE_DEVICE
 
     def line(self, entry: LogEntry) -> str:
-        """`begin 7  fsync f`, `sector 328 + 8  inode table of group 0 ...`"""
+        """`begin 7  fsync f`, `sector 328 + 8  inode table of group 0 ...`; of two devices, with which it is:
+        `second device, sector 131080 + 8`, in sectors of the whole disk.
+        """
         if EntryFlag.MARK in entry.flags:
             operation = self._operation(entry)
             return one_line(f"{entry.mark}  {operation}" if operation else entry.mark)
         place, what = f"sector {entry.sector} + {entry.sectors}", self.what(entry)
+        if device := self.devices.name(entry.sector):
+            place = f"{device}, {place}" if entry.sectors else device
         return one_line(f"{place}  {what}" if what else place)
 
     def what(self, entry: LogEntry) -> str:
@@ -51,7 +59,8 @@ class Texts:
             for name in self.names.get(entry.index, ())
             if name.named
         ]
-        return {"operation": self._operation(entry), "blocks": names}
+        device = {} if entry.mark else {"device": self.devices.of(entry.sector)}
+        return {"operation": self._operation(entry), "blocks": names, **device}
 
     def _operation(self, entry: LogEntry) -> str:
         found = re.fullmatch(r"(?:begin|ack) (\d{1,9})", entry.mark, re.ASCII)
@@ -80,7 +89,7 @@ def texts_of(file: Path, log: WriteLog, contents: Path, order: Iterable[int]) ->
             paths=written_paths(operations),
             order=order,
         )
-    return Texts(names, operations)
+    return Texts(names, operations, log.devices)
 
 
 def _second_bytes(mode: str) -> int:
@@ -107,7 +116,8 @@ def blkparse_lines(entries: Iterable[LogEntry], times: Mapping[int, str], texts:
         if completed:
             events.append((int(completed), "C", entry))
     for number, (at, action, entry) in enumerate(sorted(events, key=lambda e: e[0]), 1):
-        head = f"254,0    0 {number:8} {0:5}.{at:09} {0:5}"
+        number_of = texts.devices.numbers[texts.devices.of(entry.sector)] or "254,0"
+        head = f"{number_of}    0 {number:8} {0:5}.{at:09} {0:5}"
         if action == "m":
             yield f"{head}  m   N {texts.line(entry)}"
         else:

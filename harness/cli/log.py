@@ -80,7 +80,8 @@ def log_ls(
     Entries stand in the log's order, in which a write that nobody flushed comes late, behind acknowledgements
     that it preceded. Where the run has the events of the log, each write and flush shows when it was
     submitted and completed, as numbers of events, and each mark when it was made; --by-time lists them in
-    that order. Of a flush that may be one of two, both are shown: 9|12.
+    that order. Of a flush that may be one of two, both are shown: 9|12. Where two devices were recorded, each
+    write and flush shows of which it is.
     """
     with _plain_log(file, log_mib << 20) as path:
         log = replace(read_log(path), path=file)
@@ -91,7 +92,7 @@ def log_ls(
         if by_time:
             chosen.sort(key=lambda entry: _first(times.get(entry.index, "")))
         order = sorted(times, key=lambda n: _first(times[n]))
-        texts = texts_of(file, log, path, order) if names else Texts()
+        texts = texts_of(file, log, path, order) if names else Texts(devices=log.devices)
         if blkparse:
             for line in blkparse_lines(chosen, times, texts):
                 console.say(line)

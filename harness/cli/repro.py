@@ -23,7 +23,7 @@ from harness.errors import ExitCode, UsageError
 from harness.host.files import json_bytes, write_atomically
 from harness.report import shown_path
 from harness.report.lines import run_again
-from harness.report.words import state_words
+from harness.report.words import device_of, state_words
 from harness.revisit.repro import (
     Reproduction,
     export,
@@ -143,7 +143,7 @@ def _as_json(seen: Reproduction) -> dict[str, object]:
 def _print(seen: Reproduction) -> None:
     verdict = seen.judgement.verdict
     console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
-    console.say(f"  {state_words(seen.point.state)}")
+    console.say(f"  {state_words(seen.point.state, device_of(seen.entries))}")
     if seen.recorded_on:
         name = " with ".join([seen.kernel.name, *map(str, seen.kernel.replaced)])
         console.say(f"  recorded on {seen.recorded_on}, recovered on {name}:")

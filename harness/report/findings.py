@@ -14,7 +14,16 @@ from harness.host.text import one_line, printable
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.ladder import ladder_text
 from harness.report.lines import files_of, reproduce
-from harness.report.words import history_lines, kernel_name, machine_name, state_words, where
+from harness.report.words import (
+    DeviceOf,
+    device_of,
+    history_lines,
+    kernel_name,
+    machine_name,
+    no_device,
+    state_words,
+    where,
+)
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, Finding, RunInfo
 from harness.summary import Summary
@@ -35,7 +44,13 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     files = {
         "description": one_line(f"{f.case} {f.oracle}: {f.summary}") + "\n",
         "report.txt": report_text(
-            f, info, store.info, evidence, source, read_explanation(store.layout, f.id)
+            f,
+            info,
+            store.info,
+            evidence,
+            source,
+            read_explanation(store.layout, f.id),
+            device_of(store.timeline(f.case)),
         ),
         "dmesg": printable(evidence.kernel_log) if evidence else _NO_EVIDENCE,
         "fsck.txt": printable(evidence.fsck) if evidence else _NO_EVIDENCE,
@@ -53,8 +68,11 @@ def report_text(
     evidence: Evidence | None,
     source: str,
     explanation: Explanation | None = None,
+    device: DeviceOf = no_device,
 ) -> str:
-    """The full text of a finding; the last line is the command that reproduces it."""
+    """The full text of a finding; the last line is the command that reproduces it. `device`: see
+    `state_words`.
+    """
     lines = [
         f"{f.case} {f.oracle}: {f.summary}",
         "",
@@ -72,7 +90,7 @@ def report_text(
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
     lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
-    lines += ["", *_state_lines(f)]
+    lines += ["", f"The state: {state_words(f.state, device)}"]
     if evidence and evidence.state != f.state:
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
     for name, text in sorted(evidence.notes.items()) if evidence else ():
@@ -81,10 +99,6 @@ def report_text(
         lines += ["", *mail_text(explanation).splitlines()[:-1], "", *ladder_text(explanation).splitlines()]
     lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
     return "\n".join(map(one_line, lines)) + "\n"
-
-
-def _state_lines(f: Finding) -> list[str]:
-    return [f"The state: {state_words(f.state)}"]
 
 
 def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -> dict[str, Any]:

@@ -35,7 +35,9 @@ _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it."""
+    """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it. `state`:
+    in words, if it is one by times.
+    """
 
     finding: Finding
     where: str
@@ -50,6 +52,7 @@ class FindingView:
     ladder: Markup | str
     notes: Sequence[tuple[str, str]] = ()
     follows: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,6 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "xpass": words.xpass,
             "covered": words.covered,
             "briefly": words.covered_briefly,
-            "state_words": words.state_words,
             "is_shown": words.is_shown,
             "counted": words.counted,
         },
@@ -224,6 +226,9 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         explanation=explanation,
         ladder=ladder_svg(explanation) if explanation else "",
         notes=_notes(evidence),
+        state=words.state_words(f.state, words.device_of(store.timeline(f.case)))
+        if f.state.persisted
+        else "",
     )
 
 

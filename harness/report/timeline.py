@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.model import SECTOR_BYTES, Verdict
-from harness.report.words import number, plural
+from harness.report.words import device_of, number, plural
 from harness.store.records import DrawnEntry, Finding, StateVerdict, Step
 
 WIDTH = 1080
@@ -309,7 +309,8 @@ def _clusters(extents: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, i
 def _writes(entries: Sequence[DrawnEntry], areas: Sequence[_Area], scale: _Scale) -> tuple[Shape, ...]:
     drawn = [(i, e) for i, e in enumerate(entries) if e.sectors and e.kind != "mark"]
     if len(drawn) <= _MAX_SINGLE_WRITES:
-        return tuple(_write(i, e, areas, scale) for i, e in drawn)
+        device = device_of(entries)
+        return tuple(_write(i, e, areas, scale, device(e.index)) for i, e in drawn)
     cells: dict[tuple[int, int], list[tuple[int, DrawnEntry]]] = {}
     for i, e in drawn:
         y, _ = _area_of(e, areas).place(e.sector, e.sectors)
@@ -317,10 +318,11 @@ def _writes(entries: Sequence[DrawnEntry], areas: Sequence[_Area], scale: _Scale
     return tuple(_cell(column, row, cell) for (column, row), cell in sorted(cells.items()))
 
 
-def _write(i: int, e: DrawnEntry, areas: Sequence[_Area], scale: _Scale) -> Shape:
+def _write(i: int, e: DrawnEntry, areas: Sequence[_Area], scale: _Scale, device: str) -> Shape:
     y, height = _area_of(e, areas).place(e.sector, e.sectors)
     size = _size(e.sectors)
-    title = f"entry {number(i)}: {_kind_words(e)} of {size} at sector {number(e.sector)}"
+    place = f"at sector {number(e.sector)}{device and f', {device}'}"
+    title = f"entry {number(i)}: {_kind_words(e)} of {size} {place}"
     width = max(scale.step - 0.5, 1.6)
     return Shape(_px(scale.x(i)), _px(y), _px(width), _px(height), _write_kind(e), title)
 
@@ -356,9 +358,11 @@ def _kind_words(e: DrawnEntry) -> str:
 def _flushes(entries: Sequence[DrawnEntry], scale: _Scale, lane_y: float) -> tuple[Shape, ...]:
     """A tick for every flush and FUA write, at most one per pixel."""
     columns: dict[int, list[tuple[int, str]]] = {}
+    device = device_of(entries)
     for i, e in enumerate(entries):
         if e.kind in ("flush", "fua", "flush+fua"):
-            columns.setdefault(round(scale.x(i + 0.5)), []).append((i, e.kind))
+            of = device(e.index)
+            columns.setdefault(round(scale.x(i + 0.5)), []).append((i, f"{e.kind} ({of})" if of else e.kind))
     shapes = []
     for x, here in sorted(columns.items()):
         kind = "flush" if any(k.startswith("flush") for _, k in here) else "fua-tick"

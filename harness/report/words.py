@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from harness.errors import ExitCode
+from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
-from harness.model import CaseId, CrashState, Part, Violation
+from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
 from harness.oracles import ORACLES
 from harness.plan import Budget
-from harness.store.records import CaseInfo, Counts, Coverage, Finding, How, RunInfo, Step
+from harness.store.records import CaseInfo, Counts, Coverage, DrawnEntry, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
+from harness.writelog.log import devices_of
 
 VERDICT_WORDS = {
     CaseVerdict.PASS: "kept",
@@ -420,12 +422,32 @@ def up_to(losses: int | None) -> str:
     return f"states with up to {plural(losses, 'block')} lost, or up to {number(losses)} kept,"
 
 
-def state_words(state: CrashState) -> str:
-    """A crash state as a sentence for people."""
+DeviceOf: TypeAlias = Callable[[int], str]
+"""Of which device an entry is, by its number, in words."""
+
+
+def no_device(_: int) -> str:
+    """Of an entry of a log of one device: nothing."""
+    return ""
+
+
+def device_of(entries: Iterable[DrawnEntry | LogEntry]) -> DeviceOf:
+    """For the entries of a log, where it is of several devices."""
+    known = {e.index: e for e in entries}
+    mark = known[0].mark if 0 in known else ""
+    try:
+        devices = devices_of([LogEntry(0, 0, 0, EntryFlag.MARK, 0, mark)])
+    except WriteLogError:
+        return no_device  # somebody else's log
+    return lambda number: devices.name(known[number].sector) if number in known else ""
+
+
+def state_words(state: CrashState, device: DeviceOf = no_device) -> str:
+    """A crash state as a sentence for people. `device`: of an entry, if there are several."""
     persisted = state.persisted
     if persisted is None:
         return _prefix_words(state)
-    parts = [_part_words(part) for part in persisted.parts]
+    parts = [_part_words(part, device) for part in persisted.parts]
     named = enumerated(parts)
     if persisted.only:
         what = f"only {named}" if parts else "nothing"
@@ -449,10 +471,12 @@ def _prefix_words(state: CrashState) -> str:
     return told
 
 
-def _part_words(part: Part) -> str:
+def _part_words(part: Part, device: DeviceOf) -> str:
+    of = device(part.entry)
+    entry = f"entry {part.entry} ({of})" if of else f"entry {part.entry}"
     if part.block is not None:
-        return f"block {part.block} of entry {part.entry}"
-    return f"entry {part.entry}" if part.sector is None else f"sector {part.sector} of entry {part.entry}"
+        return f"block {part.block} of {entry}"
+    return entry if part.sector is None else f"sector {part.sector} of {entry}"
 
 
 def history_around(steps: Sequence[Step], prefix: int, context: int = 5) -> Iterable[tuple[str, Step | None]]:

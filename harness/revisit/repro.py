@@ -38,7 +38,7 @@ _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 @dataclass(frozen=True, slots=True)
 class Reproduction:
     """The new outcome of a crash point. `recorded_on`: the kernel that made the recording, if it is not
-    `kernel`; then `record_anew` is the command that tests what `kernel` writes.
+    `kernel`; then `record_anew` is the command that tests what `kernel` writes. `entries`: of the log.
     """
 
     point: CrashPoint
@@ -47,6 +47,7 @@ class Reproduction:
     judgement: Judgement
     recorded_on: str = ""
     record_anew: str = ""
+    entries: Sequence[LogEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,7 @@ def reproduce(shown: ReproContext) -> Reproduction:
         examiner.judge(state, observation),
         shown.recorded_on,
         shown.record_anew,
+        shown.recording.write_log.entries,
     )
 
 

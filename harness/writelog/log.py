@@ -37,6 +37,7 @@ _KNOWN_FLAGS = sum(EntryFlag)
 
 
 DEVICES_MARK = "devices"
+_ORDINALS = ("first", "second", "further")
 _DEVICE = re.compile(r"([0-9]{1,9},[0-9]{1,9})\+([0-9]{1,18})")
 
 
@@ -56,6 +57,10 @@ class Devices:
     @property
     def several(self) -> bool:
         return len(self.begins) > 1
+
+    def name(self, sector: int) -> str:
+        """Of the device of a sector, `second device`, where there are several; else empty."""
+        return f"{_ORDINALS[min(self.of(sector), 2)]} device" if self.several else ""
 
 
 ONE_DEVICE = Devices()

@@ -50,6 +50,21 @@ def test_log_ls_shows_when_entries_were_submitted_and_completed(tmp_path: Path) 
     assert [json.loads(row)["times"] for row in rows] == ["0", "1..2", "3..4"]
 
 
+def test_log_ls_says_of_which_device_an_entry_is(tmp_path: Path) -> None:
+    """A flush of the journal's device looked like one of the data."""
+    path = tmp_path / "log"
+    write_log(path, [MarkText("devices 254,2+0 254,3+1024"), Write(8, bytes(512)), Flush(1024), Flush()])
+    for options in ((), ("--no-names",)):
+        lines = powercut("log", "ls", path, *options).output.splitlines()
+        assert [line.split(maxsplit=2)[2] for line in lines[2:]] == [
+            "first device, sector 8 + 1",
+            "second device",
+            "first device",
+        ]
+    rows = [json.loads(row) for row in powercut("log", "ls", path, "--json").output.splitlines()]
+    assert [row.get("device") for row in rows] == [None, 0, 1, 0]
+
+
 def test_a_write_that_preceded_an_acknowledgement_stands_before_it_by_time(tmp_path: Path) -> None:
     """dm-log-writes logs a write when a flush has made it durable: it stood behind the mark."""
     write_log(tmp_path / "log", [MarkText("ack 0"), Write(8, bytes(4096)), Flush()])

@@ -6,6 +6,9 @@ block that writes what the base image holds there already, alone in its place); 
 looked at once, through the memo (of which a sample is recovered anyway). What they violate, all together, has
 to be what the run found at that crash time, no less and no more. Prints a line a case; exits 1 for a
 difference.
+
+With `--one-cache`, all devices of a recording share one cache: what the states violate then is printed,
+whatever the run found. A kernel that forgets to flush the other device shows nothing there.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from harness.states import CrashTime, LegalStates
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 from harness.workloads.load import find_workload
+from harness.writelog.times import Times
 
 MAX_VOLATILE = 12
 Violated = set[tuple[str, str]]
@@ -66,12 +70,13 @@ class Figures:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
+    parser.add_argument("--one-cache", action="store_true")
     given = parser.parse_args()
     total = Figures()
     with RunStore.open(given.run) as store:
         explored = [c for c in store.cases() if c.status is CaseStatus.DONE and c.info.coverage is not None]
         for record in explored:
-            found = check_case(store, record)
+            found = check_case(store, record, one_cache=given.one_cache)
             total.add(found)
             sys.stdout.write(f"{record.case}: {found.text}\n")
             sys.stdout.flush()
@@ -81,8 +86,8 @@ def main() -> int:
     return 1 if total.differences or not total.crash_times else 0
 
 
-def check_case(store: RunStore, record: CaseRecord) -> Figures:
-    """Hold one case against its enumeration."""
+def check_case(store: RunStore, record: CaseRecord, *, one_cache: bool) -> Figures:
+    """Hold one case against its enumeration; or look at it as if it had been recorded on one device."""
     plan, case = store.plan(), record.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
@@ -90,20 +95,36 @@ def check_case(store: RunStore, record: CaseRecord) -> Figures:
         recording = load_recording(
             case, profile, workload, store.layout, folder.path, plan.log_bytes, record.info.files
         )
+        if one_cache and recording.times is not None:
+            recording = replace(recording, times=on_one_device(recording.times))
         recording, why = by_times(recording, plan.unit_sectors or 8)
         if recording.legal is None:
             return Figures(differences=[f"{case}: {why}"])
         kernel = find_chosen(plan.kernel_choice)
         specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
         with Session(specs.judge, folder.path / "judge", plan.log_bytes) as session:
-            return _compare(store, case, recording, recording.legal, session)
+            explored = defaultdict(set) if one_cache else _explored(store, case)
+            return _compare(case, explored, recording, recording.legal, session)
+
+
+def on_one_device(times: Times) -> Times:
+    """The times as they would be if a flush of any device were one of all."""
+    return replace(
+        times,
+        writes=tuple(replace(w, device=0) for w in times.writes),
+        flushes=tuple(replace(f, device=0) for f in times.flushes),
+    )
 
 
 def _compare(
-    store: RunStore, case: CaseId, recording: Recording, legal: LegalStates, session: Session
+    case: CaseId,
+    explored: defaultdict[int, Violated],
+    recording: Recording,
+    legal: LegalStates,
+    session: Session,
 ) -> Figures:
     figures, examiner = Figures(), Examiner(recording, memo=True)
-    explored, idle = _explored(store, case), _idle(recording, legal)
+    idle = _idle(recording, legal)
     for entry, phases in itertools.groupby(legal.crash_times, key=lambda m: m.entry):
         crash_times = [_without(m, idle) for m in phases]
         if any(len(m.choices.volatile) > MAX_VOLATILE for m in crash_times):
@@ -181,10 +202,10 @@ def _subsets(chunks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations(chunks, count)
 
 
-def _explored(store: RunStore, case: CaseId) -> dict[int, Violated]:
+def _explored(store: RunStore, case: CaseId) -> defaultdict[int, Violated]:
     """What the run found, by the entry before which the power fails."""
     violated = store.violated(case)
-    found: dict[int, Violated] = defaultdict(set)
+    found = defaultdict[int, Violated](set)
     for seen in store.iter_verdicts(case):
         if seen.verdict is Verdict.UNKNOWN:
             found[seen.state.prefix].add(("unknown", "; ".join(seen.unknown)))

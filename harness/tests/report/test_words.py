@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CrashState
-from harness.report.words import covered, covered_briefly, covered_together, state_words
+from harness.model import CrashState, EntryFlag, LogEntry
+from harness.report.words import covered, covered_briefly, covered_together, device_of, state_words
 from harness.store.records import Coverage
 
 WHOLE = Coverage(moments=57, losses=None, open=0, visits=400)
@@ -111,3 +111,20 @@ def test_a_state_is_a_sentence_for_people(state: str, words: str) -> None:
     assert state_words(CrashState.parse(state)) == (
         f"the power fails before entry 44 of the write log completes; {words}"
     )
+
+
+def test_what_is_lost_names_its_device() -> None:
+    entries = [
+        LogEntry(0, 0, 0, EntryFlag.MARK, 0, "devices 254,2+0 254,3+1024"),
+        LogEntry(1, 8, 8, EntryFlag(0), 0),
+        LogEntry(2, 1032, 8, EntryFlag(0), 0),
+    ]
+    told = "the power fails before entry 3 of the write log completes; entry 1 (first device) and "
+    words = state_words(CrashState.parse("@t3-1,2"), device_of(entries))
+    assert words == told + "entry 2 (second device) are lost"
+    assert "device" not in state_words(CrashState.parse("@t3-1,2"), device_of(entries[1:]))
+
+
+def test_a_log_from_elsewhere_with_devices_that_cannot_be_is_told_without_them() -> None:
+    entries = [LogEntry(0, 0, 0, EntryFlag.MARK, 0, "devices nonsense"), LogEntry(1, 8, 8, EntryFlag(0), 0)]
+    assert state_words(CrashState.parse("@t2-1"), device_of(entries)).endswith("entry 1 is lost")

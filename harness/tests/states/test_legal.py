@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -14,7 +15,9 @@ from harness.errors import UsageError
 from harness.model import CrashState, Position
 from harness.states.legal import CrashTime, LegalStates
 from harness.states.reference import all_cuts
+from harness.tests.reference.__main__ import on_one_device
 from harness.tests.states.recorder import Recorder, recorders
+from harness.writelog import WriteLog
 
 Shown: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -100,6 +103,18 @@ def test_a_flush_of_one_device_leaves_what_the_other_one_holds_to_be_lost() -> N
     with pytest.raises(UsageError, match="entry 1 is not a write that a cache could lose then"):
         legal.on_disk(CrashState.parse(f"@t{acked.entry}-1"))
     assert made.legal().crash_times[-1].choices.volatile == ()
+
+
+def test_a_flush_of_any_device_is_one_of_all_where_they_share_a_cache() -> None:
+    """So what only two caches show is missed with one: how the planted faults of two devices are held."""
+    made = Recorder(second=4)
+    made.write(0)
+    made.complete(made.flush(1))
+    made.mark("begin 0")
+    two = made.legal().crash_times[-1]
+    log = WriteLog(Path("log"), 512, tuple(made.entries), 0)
+    one = LegalStates(log, on_one_device(made.times)).crash_times[-1]
+    assert (two.choices.volatile, one.choices.volatile) == ((0,), ())
 
 
 def test_data_that_waits_for_a_flush_on_each_device_waits_for_its_own() -> None:
