@@ -11,7 +11,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import NewFile, RunDirectory
 from harness.errors import ExitCode, UsageError
 from harness.model import CaseId
-from harness.report.lines import full
+from harness.report.lines import reproduce, source_words
 from harness.report.words import shown_path
 from harness.store import RunStore
 from harness.store.bundle import bundle
@@ -36,13 +36,14 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
     with RunStore.open(run) as store:
         path = store.path
         chosen = _case(case, store) if case else None
-        points = [f.crash_point for f in store.findings() if chosen in (None, f.case)]
-    default = f"{path.name}-{str(chosen).replace('/', '-')}" if chosen else path.name
-    file = output or Path(f"{default}.tar.zst")
+        found = [f for f in store.findings() if chosen in (None, f.case)]
+        default = f"{path.name}-{str(chosen).replace('/', '-')}" if chosen else path.name
+        file = output or Path(f"{default}.tar.zst")
+        again = [reproduce(f.case, f.state, source_words(store, str(file))) for f in found[:1]]
     bundle(path, file, chosen)
     console.say(f"{shown_path(file)}: {file.stat().st_size / (1 << 20):,.1f} MiB")
-    if points:
-        console.say(f"look at it again: powercut repro {points[0]} --from {full(file)}")
+    for line in again:
+        console.say(f"look at it again: {line}")
     return ExitCode.CONSISTENT
 
 

@@ -80,11 +80,13 @@ def trends(run: Path, started: datetime, cases: Sequence[CaseId]) -> Mapping[Cas
 def _before(run: Path, started: datetime) -> Iterator[tuple[str, _Results]]:
     """The results of earlier runs, newest first."""
     folder = run.resolve().parent
+    seen: set[datetime] = set()
     names = sorted((p.parent.name for p in folder.glob(f"*/{RESULTS}")), reverse=True)
     for name in [n for n in names if n != run.resolve().name][:READ_MAX]:
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             results = _read(folder / name / RESULTS)
-            if results.started.tzinfo and results.started < started:
+            if results.started.tzinfo and results.started < started and results.started not in seen:
+                seen.add(results.started)  # a packed run that was unpacked here is there twice
                 yield name, results
 
 

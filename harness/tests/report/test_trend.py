@@ -61,6 +61,15 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     assert seen(tmp_path) == ["fail"]
 
 
+def test_a_packed_run_that_was_unpacked_beside_itself_counts_once(tmp_path: Path) -> None:
+    put(tmp_path, 1)
+    (file,) = tmp_path.glob(f"*/{RESULTS}")
+    copy = file.parent.with_name(file.parent.name + ".13138d64c1cf")
+    copy.mkdir()
+    (copy / RESULTS).write_bytes(file.read_bytes())
+    assert seen(tmp_path) == ["pass"]
+
+
 def test_thousands_of_runs_are_not_opened(tmp_path: Path) -> None:
     for days in range(1, READ_MAX + 20):
         put(tmp_path, days, workload="w" if days > READ_MAX + 1 else "other")

@@ -191,6 +191,13 @@ def test_what_only_a_packed_run_names_is_not_used(run: RunStore) -> None:
     assert "--module /theirs/evil.ko" in " ".join(done.stderr.split())
 
 
+def test_the_line_that_pack_prints_names_the_module_too(run: RunStore) -> None:
+    """It was refused where it was printed: a module that only the run names is not used."""
+    run.put_plan(Plan(configurations=["ext4"], workloads=["all"], replaced=["/mine/ext4.ko"]))
+    done = powercut("pack", run.path, "--output", "run.tar.zst")
+    assert "run.tar.zst --module /mine/ext4.ko" in " ".join(done.stdout.split())
+
+
 def test_a_file_that_is_no_packed_run_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
     done = powercut("report", tmp_path / "file")
