@@ -36,7 +36,7 @@ def next_batch(plan: CampaignPlan, ledger: Ledger) -> tuple[str, tuple[str, ...]
     """
     spent = dict.fromkeys(plan.generators, 0.0)
     for number, done in ledger.done.items():
-        if (begun := ledger.begun.get(number)) and begun.generator in spent:
+        if (begun := ledger.chosen.get(number)) and begun.generator in spent:
             spent[begun.generator] += done.seconds
     left = {g: names for g in plan.generators if (names := _names(g, plan, ledger))}
     ready = [g for g in left if g != GROWN or len(left[g]) * 2 >= size_of(g, plan)] or list(left)
@@ -50,7 +50,7 @@ def size_of(generator: str, plan: CampaignPlan) -> int:
 
 
 def _names(generator: str, plan: CampaignPlan, ledger: Ledger) -> tuple[str, ...]:
-    before = [b for b in ledger.begun.values() if b.generator == generator]
+    before = [b for b in ledger.chosen.values() if b.generator == generator]
     size = size_of(generator, plan)
     if generator == "ace2":
         names = every_two()

@@ -1,35 +1,20 @@
-"""The journal of a campaign: a line for everything that happened, and what all lines come to.
-
-Nothing else has to be kept. A line is written whole, and reaches the platter before what it says is relied
-on; one that was cut off by a kill or is damaged did not happen, and what it told of is done again: a batch
-without its end is continued, a finding without its cause is shrunk again, which the kept experiments make
-quick.
-"""
+"""What the journal of a campaign says beside that of any series: what was generated, found, and shrunk."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from harness.errors import StoreError
 from harness.expectations import Expectation
-from harness.host.files import json_bytes, write_atomically
 from harness.plan import Plan
 from harness.revisit.causes import Cause, Member, by_cause
-from harness.store.layout import need_plain_run
+from harness.series import journal
 from harness.symptoms import Symptom
 from harness.workloads.generate import is_generated
 
 SCHEMA = 1
-JOURNAL = "journal.jsonl"
-_CLOCK = "seconds"
-_DIGEST_BYTES = 8
 
 
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,11 +34,9 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     schema: int = SCHEMA
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """A batch was chosen. `at`: seconds of work in this campaign until then, here and below."""
+class Begun(journal.Begun, frozen=True, kw_only=True, tag="begun"):
+    """A batch was chosen."""
 
-    batch: int
-    at: float
     generator: str
     workloads: tuple[str, ...]
 
@@ -86,96 +69,87 @@ class Undecided(msgspec.Struct, frozen=True):
     example: str
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
-    """A batch came to its end. `run`: its run directory below the campaign's, empty if that was deleted.
-    `expected`: number of findings that were. `failed`: why nothing came of it.
-    """
+class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
+    """A batch came to its end. `run`: empty if that was deleted. `expected`: number of findings that were."""
 
-    batch: int
-    at: float
-    seconds: float = 0
     cases: int = 0
     states: int = 0
-    run: str = ""
     size_bytes: int = 0
     reached: tuple[Reached, ...] = ()
     found: tuple[Found, ...] = ()
     expected: int = 0
     undecided: tuple[Undecided, ...] = ()
-    not_run: dict[str, str] = {}
-    failed: str = ""
+    not_run: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
 
 
-class Shrunk(msgspec.Struct, frozen=True, kw_only=True, tag="shrunk"):
+class Shrunk(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
     """A finding was shrunk, in so many seconds; or could not be: see `Member.reason`."""
 
     member: Member
-    at: float
     seconds: float
 
 
-class Alike(msgspec.Struct, frozen=True, kw_only=True, tag="alike"):
+class Alike(journal.Line, frozen=True, kw_only=True, tag="alike"):
     """The finding `finding` was not shrunk: its workload contains the minimal one of the finding `like`,
     which shows the same symptom in the same mode.
     """
 
     finding: str
     like: str
-    at: float
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
-    """A process took the campaign up, at the time `when` (ISO 8601)."""
+class Ledger(journal.Known[Batch]):
+    """What the lines of a campaign's journal come to. A batch that was interrupted is not done."""
 
-    at: float
-    when: str
-    powercut: str
+    lines = (journal.Started, journal.Ended, Begun, Batch, Shrunk, Alike)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen: dict[str, Begun] = {}
+        self.shrunk: dict[str, Shrunk] = {}
+        self.alike: dict[str, Alike] = {}
+        self.traits: set[str] = set()
 
-Line = Begun | Done | Shrunk | Alike | Started
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What the lines of a journal come to. `damaged`: lines that could not be read."""
-
-    started: list[Started] = field(default_factory=list)
-    begun: dict[int, Begun] = field(default_factory=dict)
-    done: dict[int, Done] = field(default_factory=dict)
-    shrunk: dict[str, Shrunk] = field(default_factory=dict)
-    alike: dict[str, Alike] = field(default_factory=dict)
-    traits: set[str] = field(default_factory=set)
-    damaged: int = 0
-    at: float = 0
-
-    def add(self, line: Line) -> None:
+    def add(self, line: journal.Line) -> None:
         """Take one line in."""
-        self.at = max(self.at, line.at)
+        if isinstance(line, Batch) and line.interrupted:
+            self.at = max(self.at, line.at)
+            return
+        super().add(line)
         match line:
-            case Started():
-                self.started.append(line)
             case Begun():
-                self.begun[line.batch] = line
-            case Done():
-                self.done[line.batch] = line
+                self.chosen[line.item] = line
+            case Batch():
                 self.traits.update(t for r in line.reached for t in r.traits)
             case Shrunk():
                 self.shrunk[line.member.finding] = line
             case Alike():
                 self.alike[line.finding] = line
 
+    def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """A batch was a number."""
+        return {**raw, "item": str(raw["batch"])} if "batch" in raw else raw
+
+    def need_ours(self, line: journal.Line) -> None:
+        """Raises ValueError, also for workloads that are files of this host."""
+        super().need_ours(line)
+        if isinstance(line, Begun) and not all(map(is_generated, line.workloads)):
+            raise ValueError("it names workloads that are not generated")
+        if isinstance(line, Begun | Batch) and not line.item.isdecimal():
+            raise ValueError("a batch is a number")
+
     @property
     def unfinished(self) -> Begun | None:
         """The first batch that was begun and has not come to its end."""
-        return next((b for number, b in sorted(self.begun.items()) if number not in self.done), None)
+        return next((b for number, b in self.chosen.items() if number not in self.done), None)
 
     @property
-    def found(self) -> list[tuple[Done, Found]]:
+    def found(self) -> list[tuple[Batch, Found]]:
         """Every finding to be grouped, with its batch, in order."""
-        return [(done, f) for _, done in sorted(self.done.items()) for f in done.found]
+        return [(done, f) for done in self.done.values() for f in done.found]
 
     @property
-    def waiting(self) -> list[tuple[Done, Found]]:
+    def waiting(self) -> list[tuple[Batch, Found]]:
         """Those of which nothing is known yet."""
         return [(done, f) for done, f in self.found if f.id not in self.shrunk and f.id not in self.alike]
 
@@ -200,92 +174,12 @@ class Ledger:
         return by_cause(self.members)
 
     @property
-    def corpus(self) -> list[tuple[Done, Reached]]:
+    def corpus(self) -> list[tuple[Batch, Reached]]:
         """Cases that reached something new, in order, each with its batch."""
-        return [(done, r) for _, done in sorted(self.done.items()) for r in done.reached]
+        return [(done, r) for done in self.done.values() for r in done.reached]
 
 
-class Journal:
-    """The journal file of a campaign, open for one writer, who holds the campaign's lock."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._clock = folder / JOURNAL, folder / _CLOCK
-        self.ledger = Ledger()
-        if self._file.exists():
-            self._read()
-        self.ledger.at = max(self.ledger.at, self._kept_clock())
-
-    def put(self, line: Line) -> None:
-        """Keep a line, on the platter."""
-        body = json_bytes(line)
-        with self._file.open("ab") as file:
-            file.write(b"\n" + _digest(body) + b" " + body + b"\n")  # the line before may have been cut off
-            file.flush()
-            os.fsync(file.fileno())
-        self.ledger.add(line)
-
-    def tick(self, at: float) -> None:
-        """Keep how long was worked, for the case that the process is killed."""
-        self.ledger.at = max(self.ledger.at, at)
-        write_atomically(self._clock, f"{at:.1f}")
-
-    def _kept_clock(self) -> float:
-        try:
-            return float(self._clock.read_text())
-        except (OSError, ValueError):
-            return 0.0
-
-    def _read(self) -> None:
-        for text in self._file.read_bytes().split(b"\n"):
-            if not text:
-                continue
-            digest, _, body = text.partition(b" ")
-            try:
-                if digest != _digest(body):
-                    raise ValueError("its digest is another")
-                line: Line = msgspec.json.decode(body, type=Line)
-                _need_ours(line)
-                self.ledger.add(line)
-            except (ValueError, msgspec.MsgspecError):
-                self.ledger.damaged += 1
-
-
-_RUN = re.compile(r"batches/\d+/runs/[^/]+")
-
-
-def _need_ours(line: Line) -> None:
-    """Raises ValueError for a line that this program did not write: a journal may come from somebody else,
-    and names neither files of this host nor directories beside the campaign's.
-    """
-    if isinstance(line, Begun) and not all(map(is_generated, line.workloads)):
-        raise ValueError("it names workloads that are not generated")
-    if isinstance(line, Done) and line.run and not _RUN.fullmatch(line.run):
-        raise ValueError("its run is somewhere else")
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode()
-
-
-def read_ledger(folder: Path) -> Ledger:
-    """What a campaign has come to, without writing to its directory."""
-    return Journal(folder).ledger
-
-
-def load_plan(folder: Path) -> CampaignPlan:
-    """The plan of a campaign. Raises StoreError for a directory that holds none."""
-    file = folder / "plan.json"
-    need_plain_run(folder)
-    try:
-        plan = msgspec.json.decode(file.read_bytes(), type=CampaignPlan)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise StoreError(f"{folder} holds no campaign: {e}", "powercut campaign begins one") from e
-    if plan.schema != SCHEMA:
-        raise StoreError(f"{file} has schema {plan.schema}, not {SCHEMA}", "begin a new campaign")
-    return plan
-
-
-def totals(batches: Iterable[Done]) -> tuple[int, int, float]:
+def totals(batches: Iterable[Batch]) -> tuple[int, int, float]:
     """Cases, crash states and seconds of these batches."""
     batches = list(batches)
     return sum(b.cases for b in batches), sum(b.states for b in batches), sum(b.seconds for b in batches)

@@ -1,36 +1,47 @@
-"""A campaign for people and programs: one page, the same as text, and `campaign.json`."""
+"""A campaign as a page."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from harness.campaigns.generators import GENERATORS
-from harness.campaigns.journal import SCHEMA, CampaignPlan, Done, Found, Ledger, Reached, Undecided, totals
-from harness.host.files import json_text, write_atomically
+from harness.campaigns.journal import SCHEMA, Batch, CampaignPlan, Found, Ledger, Reached, Undecided, totals
+from harness.host.files import write_atomically
 from harness.host.text import one_line
 from harness.measurements.results import Series
 from harness.report.lines import run_again, source_of
-from harness.report.pages import template
+from harness.report.page import Finding, Line, Page, Section, Table
 from harness.report.plot import Plot, plots
 from harness.report.words import looked_at, number, plural, seconds, shown_path
 from harness.revisit.causes import Cause, Member
 from harness.revisit.triage import workload_of
 
-RESULTS = "campaign.json"
 _NEWEST = 40
 """Cases that reached something new, of which the page tells; all are in the journal."""
+_WAITING = 40
 _PLOTTED = 2
 """Batches from which on a curve says something."""
 _LONG_S = 2 * 3600
 """Work of less than this is shown in minutes."""
 _NAMED = 4
 """Traits, or points, that are named of several."""
+_ABOUT_CAUSES = (
+    "Findings that shrink to one workload have one cause. Those that look like it were not shrunk: their "
+    "workload contains this one, and they show one of its symptoms."
+)
+_ABOUT_NEW = (
+    "Workloads that showed something new are made longer by the generator `grown`. A trait is how an "
+    "operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where it "
+    "was, with N for numbers. An order of writes is given as `new` (a place not written before), `next` "
+    "(right behind the write before), `again` (a place written before), with `flush` and `fua`. A flat line "
+    "says that these workloads have little left to show."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,7 @@ class Shown:
         if begun is None:
             return ""
         workloads = plural(len(begun.workloads), "workload")
-        what = f"batch {begun.batch} ({begun.generator}, {workloads})"
+        what = f"batch {begun.item} ({begun.generator}, {workloads})"
         return f"{what} was begun and is not counted: --resume finishes it"
 
     @property
@@ -147,7 +158,7 @@ class Shown:
         return [self._count(g) for g in self.plan.generators]
 
     def _count(self, generator: str) -> GeneratorCount:
-        begun = self.ledger.begun
+        begun = self.ledger.chosen
         done = [d for n, d in self.ledger.done.items() if n in begun and begun[n].generator == generator]
         cases, states, took = totals(done)
         traits = sum(len(r.traits) for d in done for r in d.reached)
@@ -167,9 +178,9 @@ class Shown:
         return [Undecided(reason, cases, example[reason]) for reason, cases in count.most_common()]
 
     @property
-    def failed(self) -> list[tuple[int, str]]:
+    def failed(self) -> list[tuple[str, str]]:
         """Batches of which nothing came, with the reason."""
-        return [(n, d.failed) for n, d in sorted(self.ledger.done.items()) if d.failed]
+        return [(n, d.failed) for n, d in self.ledger.done.items() if d.failed]
 
     @property
     def not_run(self) -> dict[str, str]:
@@ -182,7 +193,7 @@ class Shown:
         return sum(d.expected for d in self.ledger.done.values())
 
     @property
-    def newest(self) -> list[tuple[Done, Reached]]:
+    def newest(self) -> list[tuple[Batch, Reached]]:
         """The last cases that reached something new, latest first."""
         return self.ledger.corpus[: -_NEWEST - 1 : -1]
 
@@ -196,7 +207,7 @@ class Shown:
     def _series(self, name: str) -> Series:
         unit, name_of_it = (60, "minutes") if self.ledger.at < _LONG_S else (3600, "hours")
         total, points = 0, [(0.0, 0.0)]
-        for _, done in sorted(self.ledger.done.items()):
+        for _, done in self.ledger.done.items():
             new = len(done.found) if name == "findings" else sum(len(r.traits) for r in done.reached)
             total += new
             points.append((done.at / unit, float(total)))
@@ -239,102 +250,117 @@ def _shown_cause(
     )
 
 
-def campaign_text(told: Shown) -> str:
-    """The page as text."""
-    return "\n".join(_lines(told)) + "\n"
+def page_of(path: Path, plan: CampaignPlan, ledger: Ledger) -> Page:
+    """All of it; writes the workload file of each cause."""
+    told = shown(path, plan, ledger)
+    undecided = told.undecided or told.failed or not told.totals[1]
+    return Page(
+        what="campaign",
+        subject=f"{told.modes} · {plan.run.kernel}",
+        headline=told.headline,
+        kind="fail" if ledger.found else "unknown" if undecided else "pass",
+        figures=tuple(told.figures),
+        sections=(
+            Section(
+                "Causes",
+                _ABOUT_CAUSES,
+                findings=tuple(_cause(n, c) for n, c in enumerate(told.causes, 1)),
+            ),
+            Section(
+                "Still to be shrunk",
+                "Shrinking gets at most half of the time. These come next.",
+                lines=tuple(_waiting(told)),
+            ),
+            Section(
+                "Not shown again",
+                "New recordings of the whole workload did not show these. The run directory still holds the "
+                "recording that did.",
+                lines=tuple(
+                    Line(f"{m.summary}: {m.reason}", m.point, m.symptom.oracle, shown_path(path / m.run))
+                    for m in ledger.not_again
+                ),
+            ),
+            Section("Not decided", lines=tuple(_open(told))),
+            Section("Generators", tables=(_generators(told),), lines=tuple(_known(told))),
+            Section("What was new, and when", _ABOUT_NEW, plots=tuple(told.plots), tables=(_newest(told),)),
+        ),
+        command=shlex.join(["powercut", *plan.run.argv]),
+        again=told.command,
+        data=_for_programs(told),
+    )
 
 
-def _lines(told: Shown) -> Iterator[str]:
-    yield f"{told.modes}: {told.headline}"
-    yield "; ".join(told.figures)
-    for n, c in enumerate(told.causes, 1):
-        yield ""
-        yield f"{n}. {c.cause.name}: {c.counted}; first after {seconds(c.first_s)}"
-        yield from (f"       {operation}" for operation in c.smallest.minimal)
-        yield from (f"   shows {one_line(text)}" for _, text in c.smallest.shows)
-        if not c.smallest.confirmed:
-            yield "   only the machine that judges shows this; the one that records does not"
-        yield f"run it: {c.run_it}"
-        yield f"reproduce: {c.reproduce}"
-    yield from _open_lines(told)
-    yield ""
-    yield from _table(told.generators)
-    for done, reached in told.newest[:_NAMED]:
-        where = f"{reached.configuration} {reached.workload}"
-        yield f"new after {seconds(done.at)}: {where}: {one_line(_traits(reached))}"
-    yield ""
-    yield f"continue with: {told.command}"
-
-
-def _open_lines(told: Shown) -> Iterator[str]:
-    """What is not explained, was not decided or was not looked at."""
-    if lines := list(_open(told)):
-        yield from ("", *lines)
-
-
-def _open(told: Shown) -> Iterator[str]:
-    for _, found in told.ledger.waiting[:_NAMED]:
-        yield f"still to be shrunk: {found.point} {found.symptom}"
-    for member in told.ledger.not_again:
-        yield f"not shown again: {member.point} {member.symptom}: {one_line(member.reason)}"
-    for u in told.undecided:
-        yield f"undecided: {plural(u.cases, 'case')}, such as {u.example}: {u.reason}"
-    for batch, why in told.failed:
-        yield f"nothing came of batch {batch}: {one_line(why)}"
-    if told.unfinished:
-        yield told.unfinished
-    for mode, why in told.not_run.items():
-        yield f"not run: {mode}: {one_line(why)}"
-    if told.expected:
-        yield f"{plural(told.expected, 'known failure')} left out"
-
-
-def _table(rows: Sequence[GeneratorCount]) -> Iterator[str]:
-    cells = [("generator", "batches", "workloads", "states", "time", "new traits", "findings")]
-    cells += [
-        (
-            r.generator,
-            number(r.batches),
-            number(r.workloads),
-            number(r.states),
-            seconds(r.seconds),
-            number(r.traits),
-            number(r.findings),
-        )
-        for r in rows
+def _cause(place: int, c: ShownCause) -> Finding:
+    more = f" and {number(len(c.alike) - _NAMED)} more" if len(c.alike) > _NAMED else ""
+    unlike = "" if c.smallest.confirmed else "; only the machine that judges shows this"
+    lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}")]
+    for symptom, text in c.smallest.shows:
+        what, point = _shows(symptom.oracle, text)
+        lines.append(Line(what, oracle=symptom.oracle, aside=f"at {point} of this workload" if point else ""))
+    lines += [
+        Line(aside=f"contains the operations of {name}: perhaps a consequence of that")
+        for name in c.cause.contains
     ]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    for row in cells:
-        first, *rest = (
-            c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+    if c.alike:
+        lines.append(Line(aside=f"look like it: {', '.join(c.alike[:_NAMED])}{more}"))
+    return Finding(
+        f"{place}. {c.cause.name}",
+        tuple(lines),
+        tuple(c.smallest.minimal),
+        (f"reproduce: {c.reproduce}", f"run it: {c.run_it}"),
+    )
+
+
+def _waiting(told: Shown) -> Iterator[Line]:
+    waiting = told.ledger.waiting
+    for done, f in waiting[:_WAITING]:
+        yield Line(f.summary, f.point, f.symptom.oracle, shown_path(told.path / done.run))
+    if len(waiting) > _WAITING:
+        yield Line(f"and {number(len(waiting) - _WAITING)} more")
+
+
+def _open(told: Shown) -> Iterator[Line]:
+    """What was not decided, or not looked at."""
+    for u in told.undecided:
+        yield Line(f"{plural(u.cases, 'case')}, such as `{u.example}`: {u.reason}")
+    for batch, why in told.failed:
+        yield Line(f"nothing came of batch {batch}: {why}")
+    if told.unfinished:
+        yield Line(told.unfinished)
+    for mode, why in told.not_run.items():
+        yield Line(f"{mode} cannot be run here: {why}")
+
+
+def _known(told: Shown) -> Iterator[Line]:
+    if told.expected:
+        yield Line(f"not counted: {plural(told.expected, 'known failure')}")
+
+
+def _generators(told: Shown) -> Table:
+    counted = ("batches", "workloads", "states", "time", "new traits", "findings")
+    rows = tuple(
+        (
+            g.generator,
+            GENERATORS[g.generator],
+            number(g.batches),
+            number(g.workloads),
+            number(g.states),
+            seconds(g.seconds) if g.batches else "",
+            number(g.traits),
+            number(g.findings),
         )
-        yield "  ".join([first, *rest])
-
-
-def _traits(reached: Reached) -> str:
-    more = len(reached.traits) - _NAMED
-    mode = f"{reached.configuration} "
-    return "; ".join(trait.removeprefix(mode) for trait in reached.traits[:_NAMED]) + (
-        f"; and {number(more)} more" if more > 0 else ""
+        for g in told.generators
     )
+    return Table(("generator", "what it makes", *counted), rows, figures=2)
 
 
-def _shows(oracle: str, text: str) -> tuple[str, str]:
-    """`@26 fsck: inode 13` of the oracle fsck as (`inode 13`, `@26`)."""
-    point, _, what = text.partition(f" {oracle}: ")
-    return (what, point) if what and point.startswith("@") else (text, "")
+def _newest(told: Shown) -> Table:
+    rows = tuple((seconds(d.at), r.configuration, r.workload, _traits(r)) for d, r in told.newest)
+    return Table(("after", "mode", "workload", "new"), rows, in_text=_NAMED)
 
 
-def campaign_html(told: Shown) -> str:
-    """The page: one file that needs no network."""
-    page = template(
-        "campaign.html", number=number, seconds=seconds, traits=_traits, path=shown_path, shows=_shows
-    )
-    return page.render(told=told, ledger=told.ledger, named=_NAMED, about=GENERATORS)
-
-
-def campaign_json(told: Shown) -> dict[str, object]:
-    """The same for programs. Times are seconds of work."""
+def _for_programs(told: Shown) -> dict[str, object]:
+    """`campaign.json`. Times are seconds of work."""
     cases, states, took = told.totals
     ledger = told.ledger
     return {
@@ -378,10 +404,15 @@ def campaign_json(told: Shown) -> dict[str, object]:
     }
 
 
-def write_reports(path: Path, plan: CampaignPlan, ledger: Ledger) -> Shown:
-    """Write report.html, summary.txt, campaign.json and the workload of each cause."""
-    told = shown(path, plan, ledger)
-    write_atomically(path / RESULTS, json_text(campaign_json(told)))
-    write_atomically(path / "summary.txt", campaign_text(told))
-    write_atomically(path / "report.html", campaign_html(told))
-    return told
+def _traits(reached: Reached) -> str:
+    more = len(reached.traits) - _NAMED
+    mode = f"{reached.configuration} "
+    return "; ".join(trait.removeprefix(mode) for trait in reached.traits[:_NAMED]) + (
+        f"; and {number(more)} more" if more > 0 else ""
+    )
+
+
+def _shows(oracle: str, text: str) -> tuple[str, str]:
+    """`@26 fsck: inode 13` of the oracle fsck as (`inode 13`, `@26`)."""
+    point, _, what = text.partition(f" {oracle}: ")
+    return (what, point) if what and point.startswith("@") else (text, "")

@@ -11,10 +11,8 @@ import click
 import msgspec
 
 from harness.campaigns.generators import GENERATORS
-from harness.campaigns.journal import CampaignPlan, Ledger, load_plan, read_ledger
-from harness.campaigns.page import campaign_text, shown, write_reports
-from harness.campaigns.work import End, carry_out, create
-from harness.cli.console import console
+from harness.campaigns.journal import CampaignPlan, Ledger
+from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
@@ -28,11 +26,13 @@ from harness.cli.options import (
     states_options,
     with_options,
 )
+from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
-from harness.host.progress import progress_for
 from harness.plan import Plan
+from harness.report.lines import source_of
 from harness.report.words import shown_path
+from harness.series.journal import End
 from harness.trust import resumable
 
 HOUR_S = 3600.0
@@ -98,7 +98,7 @@ def campaign_command(**given: Any) -> ExitCode:
 
 def _until_s(plan: CampaignPlan, path: Path, hours: float | None) -> float | None:
     """When to stop, in seconds of work in all. Raises UsageError if that time is over."""
-    worked = read_ledger(path).at
+    worked = CampaignSeries(plan, path).ledger.at
     until = worked + hours * HOUR_S if hours else plan.hours * HOUR_S if plan.hours else None
     if until is not None and worked >= until:
         raise UsageError(f"its {plan.hours:g} hours are over", "--hours N adds as many more")
@@ -136,17 +136,11 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
 
 
 def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
-    console.say(f"{shown_path(path)}: {', '.join(plan.generators)} on {', '.join(plan.run.configurations)}")
-    with progress_for(console) as progress:
-        end = carry_out(plan, path, until_s, progress, lambda ledger: _write(path, plan, ledger))
-    ledger = read_ledger(path)
-    console.print(campaign_text(shown(path, plan, ledger)), highlight=False, markup=False)
-    console.say(f"report: {shown_path(path / 'report.html')}")
-    return exit_code(ledger, end)
-
-
-def _write(path: Path, plan: CampaignPlan, ledger: Ledger) -> None:
-    write_reports(path, plan, ledger)
+    series = CampaignSeries(plan, path)
+    again = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
+    what = f"{', '.join(plan.generators)} on {', '.join(plan.run.configurations)}"
+    end = run_series(series, what, again, until_s)
+    return exit_code(series.ledger, end)
 
 
 def exit_code(ledger: Ledger, end: End) -> ExitCode:

@@ -48,7 +48,7 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows under columns, of which the first names the row, and those from `figures` on are numbers.
-    `folded`: one line until it is opened.
+    `folded`: one line until it is opened; `in_text`: rows that the text shows.
     """
 
     columns: tuple[str, ...]
@@ -56,6 +56,7 @@ class Table:
     title: str = ""
     figures: int = 99
     folded: bool = False
+    in_text: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _aligned(table: Table) -> Iterator[str]:
-    rows = [[one_line(str(cell)) for cell in row] for row in (table.columns, *table.rows)]
+    rows = [[one_line(str(cell)) for cell in row] for row in (table.columns, *table.rows[: table.in_text])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

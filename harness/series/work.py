@@ -194,6 +194,7 @@ class Work(Generic[DoneT]):
         self._ticking = threading.Lock()
         self._took: list[float] = []
         self._failed = 0
+        self._stopped = False
 
     # --- time ---
 
@@ -232,7 +233,7 @@ class Work(Generic[DoneT]):
     # --- items ---
 
     def until_the_end(self) -> End:
-        """Run item after item. Raises KeyboardInterrupt if the user stops it between two."""
+        """Run item after item. Raises KeyboardInterrupt if the user stops it."""
         series, known = self._series, self._series.known
         self.put(Started(at=self.at, when=_now(), powercut=__version__))
         if known.damaged:
@@ -252,7 +253,7 @@ class Work(Generic[DoneT]):
             done = self._carried_out(item, before)
             self.put(done)
             if done.interrupted:
-                if self.time_is_up:
+                if self._stopped:
                     return End.TIME_UP
                 raise KeyboardInterrupt
             self._sweep(done)
@@ -321,7 +322,7 @@ class Work(Generic[DoneT]):
                     return self._executed(item, plan, store)
             except RunChanged as e:
                 anew = e.what
-            self.progress.say(f"{item.name} is begun anew: {anew}")
+            self.progress.say(f"{item.name}: its run is begun anew: {anew}")
         shutil.rmtree(folder, ignore_errors=True)
         with create_run(plan, folder, "run") as store:
             store.set_expectations(expectations)
@@ -331,11 +332,10 @@ class Work(Generic[DoneT]):
         shown: Progress = Quiet(self.tick) if self._series.quiet else _OfItem(item.name, self)
         left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60
         summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown)
-        return msgspec.structs.replace(
-            self._series.keep(item, store, summary),
-            run=str(store.path.relative_to(self._series.path)),
-            interrupted=summary.interrupted,
-        )
+        self._stopped = bool(summary.info.stopped)
+        done = self._series.keep(item, store, summary)
+        run = str(store.path.relative_to(self._series.path)) if self._series.keeps_run(done) else ""
+        return msgspec.structs.replace(done, run=run, interrupted=summary.interrupted)
 
 
 def _opened(run: Path) -> RunStore:

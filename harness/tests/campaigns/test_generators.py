@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.campaigns.generators import GROWN, MAX_GROWN, grown, next_batch, size_of
-from harness.campaigns.journal import Begun, CampaignPlan, Done, Ledger, Reached
+from harness.campaigns.journal import Batch, Begun, CampaignPlan, Ledger, Reached
 from harness.plan import Plan
 from harness.workloads.generate import generate
 
@@ -19,10 +19,10 @@ def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None
         chosen = next_batch(plan, ledger)
         assert chosen is not None
         generator, names = chosen
-        begun = Begun(batch=number, at=0, generator=generator, workloads=names)
+        begun = Begun(item=str(number), at=0, generator=generator, workloads=names)
         reached = tuple(Reached("ext4/ordered", name, (name,)) for name in names)
         ledger.add(begun)
-        ledger.add(Done(batch=number, at=0, seconds=(took or {}).get(generator, 1.0), reached=reached))
+        ledger.add(Batch(item=str(number), at=0, seconds=(took or {}).get(generator, 1.0), reached=reached))
         found.append(begun)
     return found
 
@@ -67,8 +67,8 @@ def test_growth_ends() -> None:
 
 def test_a_small_grown_batch_waits_for_more() -> None:
     plan, ledger = plan_of("random", GROWN), Ledger()
-    ledger.add(Begun(batch=1, at=0, generator="random", workloads=("random1-1-20",)))
-    ledger.add(Done(batch=1, at=0, seconds=9, reached=(Reached("m", "random1-1-20", ("t",)),)))
+    ledger.add(Begun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
+    ledger.add(Batch(item="1", at=0, seconds=9, reached=(Reached("m", "random1-1-20", ("t",)),)))
     assert size_of(GROWN, plan) > 2
     chosen = next_batch(plan, ledger)
     assert chosen is not None and chosen[0] == "random"

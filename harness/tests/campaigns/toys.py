@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from harness.campaigns import journal as journal_module
-from harness.campaigns.journal import CampaignPlan, Ledger, Line, read_ledger
-from harness.campaigns.work import End, carry_out
+from harness.campaigns.journal import Batch, CampaignPlan, Ledger
+from harness.campaigns.work import CampaignSeries, load_plan
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.revisit.simplify import Operations
 from harness.revisit.triage import Experiment
+from harness.series.journal import End, Journal, Line
+from harness.series.work import carry_out
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, JudgedState, Step
 from harness.summary import Summary, summarise
@@ -56,9 +57,7 @@ class ToyRuns:
         self.planted, self.batches, self.kill_at = planted, batches, kill_at
         self.cases: list[str] = []
 
-    def __call__(
-        self, plan: Plan, store: RunStore, progress: Progress, on_done: Callable[[CaseId], None]
-    ) -> Summary:
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress) -> Summary:
         if int(store.path.parent.parent.name) > self.batches:
             raise KeyboardInterrupt
         known = {c.case for c in store.cases() if c.status is CaseStatus.DONE}
@@ -66,7 +65,7 @@ class ToyRuns:
             case = CaseId("ext4", "fast_commit", name)
             if case not in known:
                 self._judge(store, case)
-                on_done(case)
+                progress.advance("cases", 1)
         store.finish()
         return summarise(store)
 
@@ -122,15 +121,20 @@ def carried_out(
     said, end = Said(), None
     tries = tries or ToyTries(run.planted)
     with contextlib.suppress(Killed):
-        end = carry_out(plan, path, None, said, lambda _: None, run=run, tries=lambda *_: tries)
+        end = carry_out(CampaignSeries(plan, path, lambda *_: tries), said, run=run)
     return end, read_ledger(path), said.lines
 
 
-def killed_at_put(count: int, *, torn: bool) -> Callable[[journal_module.Journal, Line], None]:
-    """`Journal.put` that kills the process at the line of that number: before it, or with half of it."""
-    real, left = journal_module.Journal.put, [count]
+def read_ledger(path: Path) -> Ledger:
+    """What a campaign has come to, by what is on the disk."""
+    return CampaignSeries(load_plan(path), path).ledger
 
-    def put(journal: journal_module.Journal, line: Line) -> None:
+
+def killed_at_put(count: int, *, torn: bool) -> Callable[[Journal[Batch], Line], None]:
+    """`Journal.put` that kills the process at the line of that number: before it, or with half of it."""
+    real, left = Journal.put, [count]
+
+    def put(journal: Journal[Batch], line: Line) -> None:
         left[0] -= 1
         if left[0] < 0:
             if torn:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.campaigns.journal import Done, read_ledger
+from harness.campaigns.journal import Batch
 from harness.errors import ExitCode, PowercutError
 from harness.kernels.build import built_kernels
 from harness.releases.study import StudySeries, load_plan
 from harness.store.layout import latest
 from harness.summary import CaseVerdict
+from harness.tests.campaigns.toys import read_ledger
 from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, start
 from harness.tests.chaos.damage import copy_run
 from harness.tests.chaos.kills import Disturbed
@@ -103,11 +104,11 @@ def run_campaign(trial: Trial, reference: Reference, plant: str = "") -> None:
         ["campaign", *what, *hours, *reference.options, "--out", trial.directory],
         lambda path: ["campaign", "--resume", str(path), *map(str, hours)],
         plant,
-        is_done=lambda _, path: 1 in read_ledger(path).done,
+        is_done=lambda _, path: "1" in read_ledger(path).done,
     )
     if directory is None:
         return
-    done = read_ledger(directory).done.get(1)
+    done = read_ledger(directory).done.get("1")
     if done is None or ended is None:
         trial.tell(
             "undecided", f"no batch was finished: {ended.output[-400:] if ended else 'it did not end'}"
@@ -118,7 +119,7 @@ def run_campaign(trial: Trial, reference: Reference, plant: str = "") -> None:
         _check_batch(trial, reference, directory, done, ended)
 
 
-def _check_batch(trial: Trial, reference: Reference, directory: Path, done: Done, ended: Ended) -> None:
+def _check_batch(trial: Trial, reference: Reference, directory: Path, done: Batch, ended: Ended) -> None:
     run = directory / done.run
     now = said(run)
     (workload,) = {case.partition("/")[2] for case in now.verdicts}

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaigns.journal import Begun, CampaignPlan, Done, Journal, load_plan
-from harness.campaigns.work import create
+from harness.campaigns.journal import Batch, Begun, CampaignPlan, Ledger
+from harness.campaigns.work import create, load_plan
 from harness.cli import campaign as module
 from harness.errors import ExitCode
 from harness.plan import Plan
+from harness.series.journal import Journal
 from harness.tests.cli.runner import powercut
 
 
@@ -25,9 +26,9 @@ def campaign(tmp_path: Path, *, hours: float | None = None, worked_s: float = 0)
         run=Plan(configurations=["ext4/ordered"], workloads=[]), generators=("random",), hours=hours
     )
     path = create(plan, tmp_path, "campaign")
-    journal = Journal(path)
-    journal.put(Begun(batch=1, at=0, generator="random", workloads=("random1-1-20",)))
-    journal.put(Done(batch=1, at=worked_s, seconds=worked_s, cases=1, states=7))
+    journal = Journal(path, Ledger())
+    journal.put(Begun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
+    journal.put(Batch(item="1", at=worked_s, seconds=worked_s, cases=1, states=7))
     return path
 
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.campaigns.journal import Ledger, read_ledger
+from harness.campaigns.journal import Ledger
 from harness.errors import ExitCode
+from harness.tests.campaigns.toys import read_ledger
 
 WAIT_S = 900.0
 
@@ -74,7 +75,7 @@ def test_a_campaign_killed_twice_goes_on_and_judges_nothing_twice(tmp_path: Path
     after = ledger()
     assert {n: after.done[n] for n in done} == done, "what was done is not done again"
     assert set(recorded) <= set(judged(path))
-    names = [name for b in after.begun.values() for name in b.workloads]
+    names = [name for b in after.chosen.values() for name in b.workloads]
     assert names == [f"random1-{seed}-4" for seed in range(1, len(names) + 1)]
     assert len(after.started) == 3
     assert (path / "report.html").is_file()
