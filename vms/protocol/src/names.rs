@@ -1,5 +1,5 @@
 //! The words of the protocol: kinds, flags and calls. `vms/protocol/vectors.json` holds every one of them;
-//! `harness/model.py` is the other side.
+//! `harness/model/` is the other side.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,65 @@
+"""The nouns of Powercut, one class each. Imports the standard library only, nothing of the harness.
+
+Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so that any thread may use a value.
+"""
+
+from harness.model.cases import CaseId, CrashPoint
+from harness.model.history import Acknowledgement, History, HistoryStep, Position
+from harness.model.judgement import Judgement, Verdict, Violation
+from harness.model.log import CrashState, EntryFlag, LogEntry, Part, Persisted
+from harness.model.operations import Check, Operation, OperationFlag, OperationKind, Workload
+from harness.model.outcomes import (
+    Call,
+    CallError,
+    CheckResult,
+    Difference,
+    DifferenceKind,
+    Extent,
+    ExtentKind,
+    FileKind,
+    FsckClass,
+    FsckResult,
+    Outcome,
+    Tree,
+    TreeEntry,
+    Usability,
+)
+from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
+
+__all__ = [
+    "BLOCK_BYTES",
+    "SECTOR_BYTES",
+    "Acknowledgement",
+    "Call",
+    "CallError",
+    "CaseId",
+    "Check",
+    "CheckResult",
+    "CrashPoint",
+    "CrashState",
+    "Difference",
+    "DifferenceKind",
+    "EntryFlag",
+    "Extent",
+    "ExtentKind",
+    "FileKind",
+    "FsckClass",
+    "FsckResult",
+    "History",
+    "HistoryStep",
+    "Judgement",
+    "LogEntry",
+    "Operation",
+    "OperationFlag",
+    "OperationKind",
+    "Outcome",
+    "Part",
+    "Persisted",
+    "Position",
+    "Tree",
+    "TreeEntry",
+    "Usability",
+    "Verdict",
+    "Violation",
+    "Workload",
+]

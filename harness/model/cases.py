@@ -1,0 +1,66 @@
+"""The names of cases and crash points."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.model.log import CrashState
+
+
+@dataclass(frozen=True, slots=True)
+class CaseId:
+    """A file system in a mode under a workload: `ext4-ordered/append-fsync`."""
+
+    filesystem: str
+    mode: str
+    workload: str
+
+    def __str__(self) -> str:
+        return f"{self.filesystem}-{self.mode}/{self.workload}"
+
+    @property
+    def configuration(self) -> str:
+        return f"{self.filesystem}/{self.mode}"
+
+    @property
+    def family(self) -> str:
+        """The name of the workload in tables: for a generated one (`harness.workloads.generate`), of which
+        there are hundreds, the name of its set: `ace1`, `ace2`, `random`.
+        """
+        if re.fullmatch(r"random\d+-\d+-\d+", self.workload):
+            return "random"
+        if self.workload.startswith("ace-") and "+" in self.workload:
+            return f"ace{self.workload.count('--') + 1}"
+        return self.workload
+
+    @property
+    def is_generated(self) -> bool:
+        return self.family != self.workload
+
+    @classmethod
+    def parse(cls, text: str) -> CaseId:
+        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+)/([A-Za-z0-9_.+-]+)", text)
+        if not m:
+            raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
+        return cls(m[1], m[2], m[3])
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """One crash state of one case: `ext4-ordered/append-fsync@417`."""
+
+    case: CaseId
+    state: CrashState
+
+    def __str__(self) -> str:
+        return f"{self.case}{self.state}"
+
+    @classmethod
+    def parse(cls, text: str) -> CrashPoint:
+        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        case, at, state = text.partition("@")
+        if not at:
+            raise ValueError(f"crash point {text!r} is not of the form ext4-ordered/append-fsync@417")
+        return cls(CaseId.parse(case), CrashState.parse(at + state))

@@ -1,0 +1,72 @@
+"""What was done, where in the log, and how far a power cut let it come."""
+
+from __future__ import annotations
+
+import bisect
+import sys
+from dataclasses import dataclass
+
+from harness.model.operations import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """An operation with the places of its marks in the log.
+
+    `begin`, `ack`: index of the log entry that is the mark; None where the log ends before it.
+    """
+
+    index: int
+    operation: Operation
+    begin: int | None
+    ack: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What the application of RUN operation `operation` reported as done (`powercut-ack TEXT`).
+
+    `entry`: index of the log entry that is the mark.
+    """
+
+    operation: int
+    text: str
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The operations done to an empty file system, and what applications acknowledged meanwhile, both in the
+    order of their marks.
+    """
+
+    steps: tuple[HistoryStep, ...]
+    acknowledgements: tuple[Acknowledgement, ...] = ()
+
+    def position(self, prefix: int) -> Position:
+        """The position in the history of a crash after the first `prefix` log entries."""
+        return Position(
+            begun=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.begin)),
+            acked=bisect.bisect_left(self.steps, prefix, key=lambda s: _place(s.ack)),
+            app_acks=bisect.bisect_left(self.acknowledgements, prefix, key=lambda a: a.entry),
+        )
+
+    def app_acks(self, operation: int, count: int) -> tuple[str, ...]:
+        """What `operation` acknowledged among the first `count` acknowledgements."""
+        return tuple(a.text for a in self.acknowledgements[:count] if a.operation == operation)
+
+
+def _place(entry: int | None) -> int:
+    """Of a mark; the log ends before one that is None."""
+    return sys.maxsize if entry is None else entry
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in the history the power failed: `begun` operations had begun and `acked` of them had returned;
+    begun - acked is 0 or 1. `app_acks`: the number of applications' acknowledgements.
+    """
+
+    begun: int
+    acked: int
+    app_acks: int = 0

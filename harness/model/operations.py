@@ -1,0 +1,159 @@
+"""What is run before the power fails: operations, checks, workloads."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class OperationKind(enum.StrEnum):
+    """The kind of an operation; the value is its word in workload files."""
+
+    CREATE = "create"
+    TMPFILE = "tmpfile"
+    OPEN = "open"
+    OPEN_TMPFILE = "open-tmpfile"
+    CLOSE = "close"
+    WRITE = "write"
+    APPEND = "append"
+    MMAP_WRITE = "mmap-write"
+    TRUNCATE = "truncate"
+    FALLOCATE = "fallocate"
+    LINK = "link"
+    SYMLINK = "symlink"
+    RENAME = "rename"
+    EXCHANGE = "exchange"
+    UNLINK = "unlink"
+    MKDIR = "mkdir"
+    RMDIR = "rmdir"
+    MKFIFO = "mkfifo"
+    MKNOD = "mknod"
+    SETXATTR = "setxattr"
+    REMOVEXATTR = "removexattr"
+    CHMOD = "chmod"
+    CHOWN = "chown"
+    CLONE = "clone"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    SYNC_FILE_RANGE = "sync-file-range"
+    SYNC = "sync"
+    DROP_CACHES = "drop-caches"
+    REMOUNT = "remount"
+    RUN = "run"
+
+
+class OperationFlag(enum.StrEnum):
+    """A variant of an operation; see `Operation`."""
+
+    SYNC = "sync"
+    DSYNC = "dsync"
+    DIRECT = "direct"
+    KEEP_SIZE = "keep-size"
+    PUNCH_HOLE = "punch-hole"
+    ZERO_RANGE = "zero-range"
+    SYNC_RANGE = "sync-range"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a workload. Fields that its kind does not use are empty.
+
+    `path`, `target`: relative to the mount point. `target` is the new name of LINK and RENAME, the other
+    name of EXCHANGE, and the contents of a SYMLINK. A `path` that begins with `@` is a handle: what OPEN of a
+    file or directory, or OPEN_TMPFILE in a directory, holds open as `target` until CLOSE, whatever becomes of
+    its name. CLONE makes the file `target` share the contents of `path` (FICLONE).
+    `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD. `offset` and `length` of CHOWN are
+    user and group.
+    `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
+    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
+    RUN.
+    MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
+    whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
+    directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
+    SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
+    DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
+    file system and mounts it again.
+    Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
+    """
+
+    kind: OperationKind
+    path: str = ""
+    target: str = ""
+    offset: int = 0
+    length: int = 0
+    name: str = ""
+    value: bytes = b""
+    flags: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        k = OperationKind
+        path = self.path or "."
+        match self.kind:
+            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE | k.SYNC_FILE_RANGE | k.CHOWN:
+                words = [path, str(self.offset), str(self.length), *self.flags]
+            case k.APPEND:
+                words = [path, str(self.length), *self.flags]
+            case k.TRUNCATE | k.TMPFILE:
+                words = [path, str(self.length)]
+            case k.CHMOD:
+                words = [path, f"{self.length:o}"]
+            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE | k.CLONE | k.OPEN | k.OPEN_TMPFILE:
+                words = [path, self.target]
+            case k.SETXATTR:
+                words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
+            case k.REMOVEXATTR:
+                words = [path, self.name]
+            case k.RUN:
+                words = list(self.argv)
+            case k.SYNC | k.DROP_CACHES | k.REMOUNT:
+                words = []
+            case _:
+                words = [path]
+        return " ".join([self.kind.value, *words])
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A program run in the recovered file system that judges what RUN operation `operation` left.
+
+    It counts only at crash points after that operation was acknowledged. Exit 0: the promise was kept. Its
+    result depends on the contents of the files that match `reads` (glob patterns) and on nothing else.
+
+    `application`: it counts at every crash point and runs on a copy. Its first argument is a file that lists
+    what the application had acknowledged by then, one text per line. Exit 1: the promise was not kept; any
+    other code: it could not judge. With fewer acknowledgements it demands no more than with more. `user`: who
+    runs it; empty: root.
+    """
+
+    operation: int
+    argv: tuple[str, ...]
+    reads: tuple[str, ...]
+    application: bool = False
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is run before the power fails."""
+
+    name: str
+    summary: str
+    operations: tuple[Operation, ...]
+    checks: tuple[Check, ...] = ()
+    # programs of the host, copied into the guest with their libraries: `sqlite3`, or with the package
+    # `redis-server:redis-server`
+    programs: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by path in the guest; executable
+    # files and folders of the host, at the same paths in the guest: `/usr/share/x`, `/usr/share/x:package`
+    host_files: tuple[str, ...] = ()
+    runtime: str = ""  # `python`: the interpreter and its library come along
+    user: str = ""  # who runs the programs; empty: root
+    image_mib: int = 0  # the least size of the file system; 0: the mode's own
+
+    @property
+    def opaque(self) -> bool:
+        """Whether programs change the tree in ways that the reference model cannot follow."""
+        return any(op.kind is OperationKind.RUN for op in self.operations)
