@@ -38,6 +38,7 @@ _HEX_BYTES = 16
 _DIFFERENCES = 3
 _LOG_LETTERS = 120
 _MADE_UP = ("foreign", "stale")
+_REFUSED = ("mountable", "readable", "kernel-log", "fsck", "usable")
 
 _RULES = {
     "durability": "what {persists} makes durable is there after any power cut",
@@ -222,7 +223,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         explainer.promise(finding, minimal.state),
         violation.subject,
     )
-    told = mechanism_of(facts, finding.oracle in _MADE_UP)
+    told = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
     return Explanation(
         finding=finding.id,
@@ -270,7 +271,8 @@ def _written(facts: Facts) -> str:
     writes = facts.writes
     chosen = [writes[e] for e in facts.lost] or facts.data_of_subject()[-1:]
     if not chosen:
-        return "nothing in the log names it"
+        last = [w for w in facts.submitted() if facts.on_platter(w.entry)][-1:]
+        return f"last of what is there: {facts.name(last[0].entry)}" if last else "nothing yet"
     first = chosen[0]
     more = f"; {len(chosen) - 1} more of the lost" if len(chosen) > 1 else ""
     flush = facts.flush_over(first.entry)
@@ -287,7 +289,11 @@ def _written(facts: Facts) -> str:
 
 def _cut(facts: Facts) -> str:
     held, lost = facts.in_cache(), facts.lost
-    fate = "all of it was written back" if not lost else f"lost: {'; '.join(map(facts.name, lost[:3]))}"
+    fate = (
+        "all of it was written back"
+        if not lost
+        else f"lost: {'; '.join(facts.part(e) + facts.name(e) for e in lost[:3])}"
+    )
     if len(lost) > 3:
         fate += f"; and {len(lost) - 3} more"
     return f"just before event {facts.at} (entry {facts.state.prefix}); the cache held {_count(held)}, {fate}"
@@ -315,9 +321,11 @@ def _recovery(outcome: Outcome | Unobserved, facts: Facts) -> str:
 def _missing(facts: Facts, minimal: Minimal) -> str:
     if not facts.lost:
         later = [e for e in minimal.cleared if not facts.on_platter(e)]
-        if later:
+        if later and facts.promise is not None:
             return f"{facts.name(later[0])}, sent only at event {facts.writes[later[0]].submitted}"
         return "no write: all that was sent is there"
+    if facts.torn is not None and facts.promise is None:
+        return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
     entry = facts.lost[0]
     write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
@@ -343,6 +351,9 @@ def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:
     if facts.lost and minimal.control.prefix == facts.state.prefix:
         there = ", ".join(f"entry {e}" for e in minimal.cleared[:2])
         return f"{minimal.control}: the same cut with {there} on the platter {kept}"
+    if explainer.legal.event(minimal.control) < facts.at:
+        less = ", ".join(facts.name(e) for e in minimal.without[:2]) or "the same writes"
+        return f"{minimal.control}: an earlier cut, without {less}, {kept}"
     return f"{minimal.control}: a later cut, with {_count(minimal.cleared)} more on the platter, {kept}"
 
 
@@ -406,7 +417,7 @@ def _writes(facts: Facts) -> Iterator[Rung]:
         if write.submitted >= facts.at:
             fate = Fate.LATER
         elif write.entry in facts.lost:
-            fate = Fate.LOST
+            fate = Fate.TORN if facts.part(write.entry) else Fate.LOST
         yield Rung(
             "fua" if write.fua else "write",
             describe(facts.names.get(write.entry, ()), 2) or "?",

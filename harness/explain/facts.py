@@ -78,6 +78,20 @@ class Facts:
         text = describe(parts, 1)
         return f"entry {entry}, {text}" if text and text != "?" else f"entry {entry}"
 
+    def part(self, entry: int) -> str:
+        """`1 of 8 sectors of `: how much of a write was lost; empty where that is all of it."""
+        chunks = [n for n, c in enumerate(self.legal.chunks) if c.entry == entry]
+        gone = self.legal.lost(self.state).intersection(chunks)
+        unit = "sectors" if self.legal.unit_sectors == 1 else "blocks"
+        return f"{len(gone)} of {len(chunks)} {unit} of " if 0 < len(gone) < len(chunks) else ""
+
+    @property
+    def torn(self) -> int | None:
+        """A write of which the platter has some sectors of a block, and not the others."""
+        if self.legal.unit_sectors != 1:
+            return None
+        return next((e for e in self.lost if self.part(e)), None)
+
     def kinds(self, entry: int) -> set[Kind]:
         return {n.kind for n in self.names.get(entry, ())}
 

@@ -28,6 +28,8 @@ class Mechanism(enum.StrEnum):
     IN_PLACE_AHEAD = "in place ahead of its record"
     DROPPED = "recovery dropped it"
     MADE_UP = "recovery made it up"
+    TORN = "torn write"
+    FAILED = "recovery itself fails"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,12 @@ class Told:
         return f"{self.mechanism.value.capitalize()}. {self.sentence}"
 
 
-def mechanism_of(facts: Facts, made_up: bool) -> Told | None:
-    """None where the times do not tell. `made_up`: what came back was never there."""
+def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Told | None:
+    """None where the times do not tell. `made_up`: what came back was never there. `refused`: recovery, or
+    fsck after it, complains.
+    """
+    if not facts.lost and refused and facts.promise is None:
+        return _failed()
     if not facts.lost:
         return _made_up() if made_up else _not_sent(facts) or _dropped(facts)
     return next((told for ask in _OF_A_LOSS if (told := ask(facts)) is not None), None)
@@ -74,6 +80,18 @@ def _first(facts: Facts, kinds: set[Kind]) -> TimedWrite | None:
 def _sentence(facts: Facts, entry: int) -> str:
     text = facts.name(entry)
     return text[:1].upper() + text[1:]
+
+
+def _torn(facts: Facts) -> Told | None:
+    """Some sectors of a block on the platter and not the others."""
+    entry = facts.torn
+    if entry is None or facts.promise is not None:
+        return None
+    return Told(
+        Mechanism.TORN,
+        f"Of entry {entry}, {facts.part(entry).removesuffix(' of ')} were lost and the others written: it "
+        "was in flight when the power failed.",
+    )
 
 
 def _record_ahead(facts: Facts) -> Told | None:
@@ -164,6 +182,7 @@ def _early_ack(facts: Facts) -> Told | None:
 
 
 _OF_A_LOSS: Sequence[Callable[[Facts], Told | None]] = (
+    _torn,
     _record_ahead,
     _metadata_ahead,
     _in_flight,
@@ -180,6 +199,12 @@ def _made_up() -> Told:
     return Told(
         Mechanism.MADE_UP,
         "Everything that was sent is on the platter, and what recovery brought back was never there.",
+    )
+
+
+def _failed() -> Told:
+    return Told(
+        Mechanism.FAILED, "Everything that was sent is on the platter, and nothing was lost or reordered."
     )
 
 

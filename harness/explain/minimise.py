@@ -18,19 +18,22 @@ VISITS = 120
 """States recovered for one finding at most: some 10 s under UML."""
 _EARLIER = 30
 _LATER = 20
+_BEFORE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Minimal:
     """`state`: has lost `lost`, whole writes by their entries, and fails the same way; with any one of them
     present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
-    and not on the state's. `complete`: the search was not cut short.
+    and not on the state's; `without`: those that are on the state's and not on its. `complete`: the
+    search was not cut short.
     """
 
     state: CrashState
     lost: tuple[int, ...]
     control: CrashState | None
     cleared: tuple[int, ...]
+    without: tuple[int, ...]
     complete: bool
 
 
@@ -73,15 +76,16 @@ def minimise(
         complete = False
     control: CrashState | None = None
     try:
-        control = _control(legal, best, trial)
+        control = _control(legal, best, trial, promised)
     except OutOfVisits:
         complete = False
     lost = entries_of(legal, legal.lost(best))
     cleared: tuple[int, ...] = ()
+    without: tuple[int, ...] = ()
     if control is not None:
         before, after = _on_platter(legal, best), _on_platter(legal, control)
-        cleared = entries_of(legal, after - before)
-    return Minimal(best, lost, control, cleared, complete)
+        cleared, without = entries_of(legal, after - before), entries_of(legal, before - after)
+    return Minimal(best, lost, control, cleared, without, complete)
 
 
 def entries_of(legal: LegalStates, chunks: Iterable[int]) -> tuple[int, ...]:
@@ -137,14 +141,18 @@ def _earliest(
     return state
 
 
-def _control(legal: LegalStates, state: CrashState, trial: Trial) -> CrashState | None:
-    """The same cut with one of the lost writes present; where nothing is lost, the next crash time at which
-    all that was sent is enough.
+def _control(
+    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+) -> CrashState | None:
+    """The same cut with one of the lost writes present; where nothing is lost, the crash time before, or the
+    next one at which all that was sent is enough.
     """
-    return next((c for c in _controls(legal, state) if not trial.fails(c)), None)
+    return next((c for c in _controls(legal, state, promised) if not trial.fails(c)), None)
 
 
-def _controls(legal: LegalStates, state: CrashState) -> Iterator[CrashState]:
+def _controls(
+    legal: LegalStates, state: CrashState, promised: Callable[[CrashState], bool]
+) -> Iterator[CrashState]:
     lost = legal.lost(state)
     for n in sorted(lost):
         candidate = legal.losing(state, lost - {n})
@@ -156,4 +164,7 @@ def _controls(legal: LegalStates, state: CrashState) -> Iterator[CrashState]:
     at = legal.event(state)
     if lost:
         yield legal.losing(state, ())
+    else:
+        before = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
+        yield from before[-_BEFORE:][::-1]
     yield from [cut for cut in legal.cuts() if legal.event(cut) > at][:_LATER]

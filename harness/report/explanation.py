@@ -27,6 +27,7 @@ class Fate(enum.StrEnum):
     DURABLE = "durable"  # a flush, or FUA, had made it so
     KEPT = "kept"  # it was in the cache, and reached the platter
     LOST = "lost"
+    TORN = "torn"  # a part of it was lost
     LATER = "later"  # not submitted yet
     NONE = ""  # of what is no write
 

@@ -18,6 +18,7 @@ _FATES = {
     Fate.DURABLE: "on the platter",
     Fate.KEPT: "written back",
     Fate.LOST: "LOST",
+    Fate.TORN: "PART LOST",
     Fate.LATER: "not yet sent",
     Fate.NONE: "",
 }

@@ -77,6 +77,16 @@ def test_nothing_is_lost_where_that_fails_as_well_and_the_control_is_a_later_cut
     assert minimal.control == end
 
 
+def test_where_nothing_is_lost_the_control_may_be_the_cut_before() -> None:
+    """A full fast-commit area: one write less, and recovery works."""
+    legal = three_writes()
+    cuts = legal.cuts()
+    minimal = minimise(legal, cuts[-1], Trial(lambda s: legal.event(s) >= legal.event(cuts[-1])), always)
+    assert minimal.lost == ()
+    assert minimal.control == cuts[-2]
+    assert minimal.without == (7,)
+
+
 def test_a_cut_before_the_promise_is_not_visited() -> None:
     """What was not promised yet is no violation, whatever comes back: its visits would be wasted."""
     legal = three_writes()
@@ -163,8 +173,8 @@ def facts_of(
     return Facts(legal.losing(state, chunks), legal, legal._times, history, names, lost, promise, "f")
 
 
-def told(facts: Facts, made_up: bool = False) -> Mechanism | None:
-    found = mechanism_of(facts, made_up)
+def told(facts: Facts, made_up: bool = False, refused: bool = False) -> Mechanism | None:
+    found = mechanism_of(facts, made_up=made_up, refused=refused)
     return found.mechanism if found else None
 
 
@@ -180,7 +190,7 @@ def test_no_flush_at_all() -> None:
     facts = facts_of(made, {data: DATA}, (data,), 1)
     assert told(facts) is Mechanism.NO_FLUSH
     assert "between the completion of entry 1 (event 2) and the return of `fsync f` (event 3)" in str(
-        mechanism_of(facts, False)
+        mechanism_of(facts, made_up=False)
     )
 
 
@@ -248,6 +258,7 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     made.mark("ack 1")
     assert told(facts_of(made, {data: DATA}, (), 1)) is Mechanism.DROPPED
     assert told(facts_of(made, {data: DATA}, (), 1), made_up=True) is Mechanism.MADE_UP
+    assert told(facts_of(made, {data: DATA}, (), None), refused=True) is Mechanism.FAILED
     late = Recorder()
     late.mark("ack 1")
     late.mark("cut")
@@ -255,6 +266,20 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     late.complete(data)
     late.complete(late.flush())
     assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
+
+
+def test_a_torn_write() -> None:
+    """Of a superblock's sectors some are there: its checksum is wrong, and no flush would have helped."""
+    made = Recorder()
+    superblock = made.submit(0)
+    made.mark("cut")
+    made.complete(superblock)
+    legal = made.legal(1)
+    state = legal.losing(CrashState.parse("@t1"), {0})
+    names = {superblock: name(Kind.RECORD, "superblock")}
+    facts = Facts(state, legal, legal._times, History(()), names, (superblock,), None, "mount")
+    assert told(facts) is Mechanism.TORN
+    assert facts.part(superblock) == "1 of 8 sectors of "
 
 
 def test_where_the_times_do_not_tell_nothing_is_said() -> None:
