@@ -19,7 +19,7 @@ legal: setup  ## the same in every state that the disk's cache may be left in; f
 
 test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
-	.venv/bin/pytest -n 2 --dist loadfile
+	.venv/bin/pytest -n 2 --dist loadfile --durations 20
 
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm' -n 2
