@@ -17,7 +17,7 @@ from harness.cases import application
 from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation
 from harness.report.ladder import ladder_svg
-from harness.report.lines import reproduce
+from harness.report.lines import can_be_shrunk, reproduce, shrink
 from harness.report.pages import template
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
@@ -36,7 +36,8 @@ _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 @dataclass(frozen=True, slots=True)
 class FindingView:
     """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it. `state`:
-    in words, if it is one by times.
+    in words, if it is one by times. `shrink`: the command that makes the workload short, for the first
+    finding of a case.
     """
 
     finding: Finding
@@ -52,6 +53,7 @@ class FindingView:
     ladder: Markup | str
     notes: Sequence[tuple[str, str]] = ()
     follows: bool = False
+    shrink: str = ""
     state: str = ""
 
 
@@ -207,7 +209,10 @@ def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]
     for i, group in enumerate(words.grouped(ordered)):
         views += [_finding(store, c, f, source, i < opened and f is group[0]) for f in group]
     follows = {f.id for group in words.grouped(ordered) for f in group[1:]}
-    return [replace(view, follows=view.finding.id in follows) for view in views]
+    views = [replace(view, follows=view.finding.id in follows) for view in views]
+    if views and views[0].finding.expectation is None and can_be_shrunk(c.info):
+        views[0] = replace(views[0], shrink=shrink(views[0].finding.crash_point, source))
+    return views
 
 
 def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:

@@ -110,6 +110,16 @@ def test_every_finding_and_unknown_has_its_command(page: Page, summary: Summary)
         assert reason.reason in page.text
 
 
+def test_the_first_finding_of_a_case_offers_to_make_its_workload_short(page: Page, summary: Summary) -> None:
+    """Only the terminal offered it, and a page is what is passed on."""
+    codes = [text for tag, text in page.texts if tag == "code"]
+    offered = [text for text in codes if text.startswith("fewer operations: powercut shrink ")]
+    cases = {f.case for f in summary.unexpected}
+    assert len(offered) == len(cases) > 0
+    for case in cases:
+        assert any(f" {case}@" in text for text in offered)
+
+
 def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summary) -> None:
     assert "2 of 5 modes kept every promise at every one of 326 crash states" in page.text
     assert "XFS has no nobarrier option" in page.text
