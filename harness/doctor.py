@@ -22,7 +22,7 @@ from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
 from harness.host.resources import resource
-from harness.kernels.find import pins
+from harness.kernels.pins import pins
 from harness.toolbox.rootfs import cached_root, recipe
 from harness.workloads.load import select_workloads
 

@@ -32,7 +32,8 @@ from harness.guests.machine import default_name, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash
 from harness.host.progress import Progress
-from harness.kernels.find import Kernel, find_chosen, look_up_chosen, need_replaced
+from harness.kernels.find import Kernel, find_chosen, look_up_chosen
+from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports

@@ -33,7 +33,8 @@ from harness.guests.machine import accelerators, names
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash
 from harness.kernels.build import built_kernels
-from harness.kernels.find import Kernel, find_kernel, pins
+from harness.kernels.find import Kernel, find_kernel
+from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import Plan
 from harness.workloads.generate import is_generated

@@ -22,7 +22,8 @@ from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine
 from harness.guests.session import find_agent
 from harness.host.files import file_hash, json_bytes
-from harness.kernels.find import Kernel, resolve_modules
+from harness.kernels.find import Kernel
+from harness.kernels.module_files import resolve_modules
 from harness.model import CaseId, Workload
 from harness.store import RunStore
 

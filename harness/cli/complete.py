@@ -20,7 +20,7 @@ from harness.dossiers.folder import dossiers, findings_folder
 from harness.errors import PowercutError
 from harness.faults.catalogue import faults
 from harness.filesystems.profiles import profiles
-from harness.kernels.find import pins
+from harness.kernels.pins import pins
 from harness.measure.registry import COMPARISONS
 from harness.oracles import ORACLES
 from harness.plan import LEGAL

@@ -15,7 +15,7 @@ from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.guests.machine import buildable, profile_of
 from harness.host.cache import cache_dir
 from harness.kernels.build import build
-from harness.kernels.find import pins
+from harness.kernels.pins import pins
 
 DEFAULT_SOURCE = "linux-source-6.12"
 

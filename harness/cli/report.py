@@ -16,7 +16,7 @@ from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
 from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_bytes, write_atomically
-from harness.kernels.find import pins
+from harness.kernels.pins import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural

@@ -12,7 +12,8 @@ from harness.errors import PowercutError
 from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress
-from harness.kernels.find import find_kernel, need_replaced
+from harness.kernels.find import find_kernel
+from harness.kernels.module_files import need_replaced
 from harness.kernels.modules import patched_module
 from harness.toolbox.guest import Ran, Toolbox, toolbox
 

@@ -18,7 +18,9 @@ from harness.guests.machine import Machine, default_name, machine_of, names, pro
 from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
 from harness.kernels.build import matching_kernel, outdated_kernel
-from harness.kernels.find import Kernel, pins, resolve_modules
+from harness.kernels.find import Kernel
+from harness.kernels.module_files import resolve_modules
+from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import GuestChoice
 

@@ -10,7 +10,8 @@ from harness.guests.guest_specs import built_kernel
 from harness.guests.machine import default_name, profile_of
 from harness.host.archive import Archive
 from harness.kernels.build import source_packages
-from harness.kernels.find import Pin, cached_packages, cached_version, offered, version_of, why_not_offered
+from harness.kernels.packages import cached_packages, cached_version, offered, why_not_offered
+from harness.kernels.pins import Pin, version_of
 
 NEITHER = "-"
 

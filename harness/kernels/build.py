@@ -22,7 +22,7 @@ from harness.host.locks import exclusive
 from harness.host.processes import run_group
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
-from harness.kernels.find import Pin, pins
+from harness.kernels.pins import Pin, pins
 
 TOOLS = {
     "make": "make",

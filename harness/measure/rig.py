@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.errors import GuestError, KernelError, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.filesystems.tracepoints import Tracepoints
-from harness.kernels.find import resolve_modules
+from harness.kernels.module_files import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
 from harness.tracing.probes import Probes, start_probes

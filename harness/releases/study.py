@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError
-from harness.kernels.find import look_up_kernel, pins
+from harness.kernels.find import look_up_kernel
+from harness.kernels.pins import pins
 from harness.plan import Plan
 from harness.releases.page import page_of
 from harness.releases.results import OnKernel, Study, StudyPlan, answer_of

@@ -22,7 +22,8 @@ from harness.guests.machine import Boot, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.elf import is_program
 from harness.host.folders import OwnedFolder
-from harness.kernels.find import Kernel, need_replaced
+from harness.kernels.find import Kernel
+from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import GuestChoice, Plan
 from harness.report.lines import run_again

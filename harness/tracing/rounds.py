@@ -22,7 +22,8 @@ from harness.filesystems.profiles import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.files import write_atomically
 from harness.host.progress import Progress
-from harness.kernels.find import Kernel, resolve_modules
+from harness.kernels.find import Kernel
+from harness.kernels.module_files import resolve_modules
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement
 from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox

@@ -15,8 +15,9 @@ from harness.errors import KernelError, UsageError
 from harness.filesystems import profiles as loading
 from harness.filesystems.profiles import select_profiles
 from harness.host.resources import resource
-from harness.kernels import find
-from harness.kernels.find import Kernel, resolve_modules
+from harness.kernels import module_files
+from harness.kernels.find import Kernel
+from harness.kernels.module_files import resolve_modules
 from harness.tests.cli.runner import powercut
 from harness.toolbox.rootfs import recipe
 from harness.tracing.probes import program, wanted_families
@@ -113,7 +114,7 @@ def test_the_option_that_a_kernel_lacks_is_named_from_the_kernel_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "common.config").write_text("CONFIG_TOYFS_FS=y\n")
-    monkeypatch.setattr(find, "resource", lambda *parts: tmp_path)
+    monkeypatch.setattr(module_files, "resource", lambda *parts: tmp_path)
     with pytest.raises(KernelError) as e:
         resolve_modules(Kernel("mine", Path("bzImage"), tmp_path, ""), ["toyfs"])
     assert "CONFIG_TOYFS_FS" in e.value.next_step

@@ -14,7 +14,7 @@ from harness.guests.machine import profile_of
 from harness.host.archive import Archive
 from harness.kernels import build
 from harness.kernels.build import Built
-from harness.kernels.find import pins
+from harness.kernels.pins import pins
 
 THERE = {
     "linux-image-7.2.12+deb13-amd64",

@@ -14,17 +14,10 @@ import pytest
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.elf import interpreter
-from harness.kernels import find as kernels
-from harness.kernels.find import (
-    Kernel,
-    find_kernel,
-    look_up_kernel,
-    look_up_pc_kernel,
-    need_replaced,
-    pins,
-    read_module,
-    resolve_modules,
-)
+from harness.kernels import packages
+from harness.kernels.find import Kernel, find_kernel, look_up_kernel, look_up_pc_kernel
+from harness.kernels.module_files import need_replaced, read_module, resolve_modules
+from harness.kernels.pins import Pin, asked_version, pins
 
 
 @pytest.fixture
@@ -132,7 +125,8 @@ def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: set[str] | 
 
 def chosen(pin: str, version: str = "") -> tuple[str, str]:
     """The package that a pin chooses, and its suite."""
-    package, archive = kernels._choose_package(pins()[pin], version)
+    chosen = packages._choose(pins()[pin], version)
+    package, archive = chosen.package, chosen.archive
     return package, archive.suite
 
 
@@ -304,15 +298,15 @@ def test_a_pin_of_one_version_at_a_time_has_its_own_layout(
 
 
 def test_pins_are_told_apart() -> None:
-    known: Mapping[str, kernels.Pin] = pins()
-    assert kernels._asked_version(known["debian-6.1"], "debian-6.12.117") is None
-    assert kernels._asked_version(known["debian-6.12"], "debian-6.12.117") == "6.12.117"
-    assert kernels._asked_version(known["debian-6.1"], "debian-6.1.0-50") == "6.1.0-50"
-    assert kernels._asked_version(known["debian-6.1"], "debian-6.1") == ""
+    known: Mapping[str, Pin] = pins()
+    assert asked_version(known["debian-6.1"], "debian-6.12.117") is None
+    assert asked_version(known["debian-6.12"], "debian-6.12.117") == "6.12.117"
+    assert asked_version(known["debian-6.1"], "debian-6.1.0-50") == "6.1.0-50"
+    assert asked_version(known["debian-6.1"], "debian-6.1") == ""
 
 
 def test_a_kernel_is_looked_up_without_being_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_choose_package", None)
+    monkeypatch.setattr(packages, "_choose", None)
     assert look_up_kernel("debian-6.12") == (pins()["debian-6.12"], "")
     assert look_up_kernel("debian-6.12.117") == (pins()["debian-6.12"], "6.12.117")
     image = tmp_path / "vmlinux"

@@ -19,7 +19,8 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import ExitCode
 from harness.guests import qemu
 from harness.host.progress import Lines
-from harness.kernels.find import find_kernel, read_module, resolve_modules
+from harness.kernels.find import find_kernel
+from harness.kernels.module_files import read_module, resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
 from harness.revisit.repro import repro_context, reproduce

@@ -1,0 +1,123 @@
+"""Which files of modules a guest must load, in order."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import zstandard
+
+from harness.errors import KernelError, UsageError
+from harness.host.resources import resource
+from harness.kernels.find import Kernel
+
+
+def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
+    """The module files to load, in order, for every module of `wanted`.
+
+    Follows hard dependencies (modules.dep) and soft ones (modules.softdep, through modules.alias). Built-in
+    modules need no file. Raises KernelError for a module that the kernel does not have.
+    """
+    if kernel.modules is None:
+        return list(kernel.replaced)
+    index = _ModuleIndex(kernel)
+    order: dict[Path, None] = {}
+    for name in wanted:
+        if index.built_in(name):
+            continue
+        if not index.has(name):
+            raise KernelError(
+                f"kernel {kernel.name} has no module {name}, and it is not built in",
+                f"enable it in the kernel's configuration ({_config_name(name)}), or name another kernel",
+            )
+        index.add(name, order)
+    return list(order)
+
+
+def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
+    """Raises UsageError for a module of `kernel.replaced` that replaces none of the modules loaded for
+    `wanted`: the run would not test it, and would seem to.
+    """
+    loaded = resolve_modules(kernel, wanted)
+    for path in kernel.replaced:
+        if path not in loaded:
+            names = ", ".join(_key(p) for p in loaded) or "none: all that is needed is built in"
+            raise UsageError(
+                f"{kernel.name} loads no module {_key(path)} here: {path} would not be tested",
+                f"a file is called as the module that it replaces; loaded are {names}",
+            )
+
+
+def _config_name(module: str) -> str:
+    """The option that builds a module, by Powercut's own kernel configurations; otherwise a guess."""
+    name = "CONFIG_" + module.replace("-", "_").upper()
+    lines = (line for file in resource("kernels").glob("*.config") for line in file.read_text().splitlines())
+    known = {line.partition("=")[0] for line in lines}
+    return next((option for option in (name, f"{name}_FS") if option in known), name)
+
+
+class _ModuleIndex:
+    """modules.dep, modules.softdep, modules.alias and modules.builtin of one kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        assert kernel.modules is not None  # noqa: S101 - resolve_modules has checked
+        self._dir = kernel.modules
+        self._replaced = {_key(p): p for p in kernel.replaced}
+        self._depends: dict[str, list[Path]] = {}
+        self._path: dict[str, Path] = {}
+        for line in self._lines("modules.dep"):
+            path, _, depends = line.partition(":")
+            self._path[_key(Path(path))] = self._dir / path
+            # modules.dep lists the deepest dependency last
+            self._depends[_key(Path(path))] = [self._dir / d for d in reversed(depends.split())]
+        self._builtin = {_key(Path(line)) for line in self._lines("modules.builtin")}
+        self._soft: dict[str, list[str]] = {}
+        for line in self._lines("modules.softdep"):
+            match = re.fullmatch(r"softdep (\S+) pre: (.*?)(?: post:.*)?", line)
+            if match:
+                self._soft.setdefault(_key(Path(match[1])), []).extend(match[2].split())
+        self._alias: dict[str, list[str]] = {}
+        for line in self._lines("modules.alias"):
+            _, alias, module = line.split(None, 2)
+            self._alias.setdefault(alias, []).append(module)
+
+    def _lines(self, name: str) -> list[str]:
+        path = self._dir / name
+        text = path.read_text().splitlines() if path.exists() else []
+        return [line for line in text if line and not line.startswith("#")]
+
+    def built_in(self, name: str) -> bool:
+        return _key(Path(name)) in self._builtin
+
+    def has(self, name: str) -> bool:
+        return _key(Path(name)) in self._path or _key(Path(name)) in self._replaced
+
+    def add(self, name: str, order: dict[Path, None]) -> None:
+        key = _key(Path(name))
+        chain = [*self._depends.get(key, []), self._path.get(key) or self._replaced[key]]
+        for path in chain:
+            final = self._replaced.get(_key(path), path)
+            if final in order:
+                continue
+            for soft in self._soft.get(_key(path), []):
+                for module in self._alias.get(soft, [soft]):
+                    if self.has(module):
+                        self.add(module, order)
+            order[final] = None
+
+
+def _key(path: Path) -> str:
+    """A module's name as the kernel compares it: no directory, no suffix, `-` as `_`."""
+    return path.name.split(".ko")[0].replace("-", "_")
+
+
+def read_module(path: Path) -> bytes:
+    """The module's ELF bytes, decompressed if it is a .ko.xz or .ko.zst."""
+    data = path.read_bytes()
+    if path.suffix == ".xz":
+        return lzma.decompress(data)
+    if path.suffix == ".zst":
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return data
