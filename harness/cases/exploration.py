@@ -306,8 +306,8 @@ class Exploration:
             one.unexplored, one.blind = explored.unexplored, len(explored.to_visit) - len(unknown)
             if not unknown and not explored.waits:
                 done.add(id(one))
+        done -= self._go_to(found, max(1, room))
         self._left = [t for t in window if id(t) not in done] + self._left[WINDOW:]
-        self._go_to(found)
         if self._batch and not room:
             self._left += [v.time for v in self._batch]
             self._end_by_budget()
@@ -342,15 +342,21 @@ class Exploration:
         assert legal is not None  # noqa: S101 - only legal states have choices; tells mypy
         return legal
 
-    def _go_to(self, found: Sequence[_Found]) -> None:
-        """Report what the memo tells, and plan visits to the rest."""
+    def _go_to(self, found: Sequence[_Found], visits_max: int) -> set[int]:
+        """Report what the memo tells, and plan visits to so many of the rest. Returns the ids of the crash
+        times that have more: sampled outcomes, which the memo will tell again.
+        """
+        later = set()
         unhashed = [f for f in found if f.time.group is None]
         hashes = self._examiner.memo.hashes([f.shown for f in unhashed]) if unhashed else []
         contents = {id(f): content for f, content in zip(unhashed, hashes, strict=True)}
         recalled: list[JudgedGroup] = []
         for one in found:
             group = one.time.group or Group(contents[id(one)], one.states)
-            if one.observation is None:
+            if one.observation is None and len(self._batch) >= visits_max:
+                later.add(id(one.time))
+                one.time.outcomes.discard(one.number)
+            elif one.observation is None:
                 self._batch.append(_Visit(one.time, group, one.number))
             else:
                 one.time.reported = True
@@ -358,6 +364,7 @@ class Exploration:
                 recalled.append(judge_group(self._examiner, group, one.observation))
         if recalled:
             self._report(recalled)
+        return later
 
     # --- passes, and what is drawn ------------------------------------------------------------
 

@@ -439,7 +439,9 @@ class Sampler(Reader):
 
 
 def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> None:
-    """Its outcome was known, so that its crash time was done; but nobody had judged it there."""
+    """Its outcome was known, so that its crash time was done; but nobody had judged it there. And a batch of
+    samples exceeded the budget, however small that was.
+    """
     made = Recorder()
     made.mark("begin 0")
     for block in range(3):
@@ -458,6 +460,9 @@ def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> 
     ends = [explored(visits) for visits in range(1, whole.visits + 1)]
     assert [coverage.exhaustive for coverage, _ in ends] == [states == every for _, states in ends]
     assert all(coverage.open for coverage, states in ends if states != every)
+    simplest = ends[0][0].visits  # which no budget leaves out
+    spent = [(max(simplest, visits), coverage.visits) for visits, (coverage, _) in enumerate(ends, start=1)]
+    assert all(used <= most for most, used in spent), spent
 
 
 def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from harness.model import (
     OperationKind,
     Outcome,
     Position,
+    TreeEntry,
     Usability,
     Verdict,
     Violation,
@@ -48,6 +49,7 @@ from harness.tests.oracles.cases import (
     dice,
     file,
     history,
+    judged,
     oracles,
     power_cut,
     tree,
@@ -577,3 +579,34 @@ def test_the_shipped_workloads_pass_on_the_simple_disk(name: str, mode: str) -> 
         position, recovered = power_cut(contract, operations, dice(cut))
         judgement = one.judge(position, Outcome(tree=recovered, fsck=CLEAN))
         assert judgement.verdict is PASS, (position, judgement)
+
+
+@pytest.mark.parametrize(
+    ("contract", "made", "recovered", "told"),
+    [
+        (ORDERED, ["create f"], (), "names undone after 1"),
+        (ORDERED, ["create f", "create g"], (file("g"),), "f: missing"),
+        (EACH, ["create f"], (), "f: missing"),
+        (SYNCED, ["create f"], (), "f: missing"),
+        (EACH, ["create f", "chmod f 600"], (file("f"),), "f: attributes"),
+        (ORDERED, ["create f", "append f 4096"], (file("f"),), "f: size after 2"),
+        (ORDERED, ["create f", "append f 4096"], (file("f", zeros(0, 4096)),), "f: data of operation 1 lost"),
+        (
+            variant(rules=("allocations-stay",)),
+            ["create f", "fallocate f 0 8K keep-size"],
+            (file("f"),),
+            "f: blocks freed",
+        ),
+    ],
+)
+def test_a_loss_after_sync_is_another_finding_than_one_after_fsync(
+    contract: Contract, made: list[str], recovered: tuple[TreeEntry, ...], told: str
+) -> None:
+    """They had one signature: who expected what ext2's sync is known to lose expected fsync's losses, too."""
+    found = {
+        promise: {
+            v.signature for v in judged([*made, promise, "create h"], tree(*recovered), contract).violations
+        }
+        for promise in ("fsync f", "sync", "remount")
+    }
+    assert found == {"fsync f": {told}, "sync": {f"{told} (sync)"}, "remount": {f"{told} (remount)"}}
