@@ -17,7 +17,7 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The promises of one mode.
+    """The promises of one mode. What has a default is promised in full unless the mode's file says otherwise.
 
     `namespace`: `prefix` - names, links, permissions, symbolic links and extended attributes are those
         after some number of whole operations, in their order. `each` - those of each inode date from some
@@ -42,11 +42,11 @@ class Contract:
     namespace: str
     persists: str
     data: str
-    size_lags: bool
-    zeros_in_new_blocks: bool
-    stale_allowed: bool
-    replace_is_safe: bool
-    fsck_clean: bool
+    size_lags: bool = False
+    zeros_in_new_blocks: bool = False
+    stale_allowed: bool = False
+    replace_is_safe: bool = True
+    fsck_clean: bool = True
     rules: tuple[str, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
 
@@ -64,8 +64,8 @@ class Contract:
 
     @classmethod
     def from_table(cls, table: Mapping[str, object], made_by_mkfs: Sequence[str] = ()) -> Contract:
-        """Build it from the `[contract]` table of a mode's TOML file, which must have every field; no `rules`
-        are none. `made_by_mkfs` is the same for all modes of the file system.
+        """Build it from the `[contract]` table of a mode's TOML file, which must have the fields without a
+        default. `made_by_mkfs` is the same for all modes of the file system.
 
         Raises UsageError, which names what is unknown, missing or contradictory and the nearest allowed
         words.
@@ -76,7 +76,7 @@ class Contract:
         rules = table.get("rules", [])
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise UsageError(f"contract: rules = {rules!r} is not a list", 'write rules = ["..."]')
-        missing = [name for name in CHOICES if name not in table]
+        missing = [name for name in CHOICES if name not in table and CHOICES[name] is not _YES_NO]
         if missing:
             lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)
             raise UsageError(f"contract: {', '.join(missing)} missing", f"add {lines}")

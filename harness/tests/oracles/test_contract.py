@@ -56,6 +56,17 @@ def test_a_missing_key_shows_what_to_add() -> None:
     assert "persists = 'transaction' or 'operations' or 'inode' or 'nothing'" in str(e.value)
 
 
+def test_what_is_left_out_is_promised_in_full() -> None:
+    """A new field had to be put into the file of every mode of every file system."""
+    table = {name: table_of(ORDERED)[name] for name in ("namespace", "persists", "data")}
+    assert Contract.from_table(table) == Contract(
+        "prefix", "transaction", "ordered", False, False, False, True, True
+    )
+    for name in table:
+        with pytest.raises(UsageError, match=f"{name} missing"):
+            Contract.from_table({key: value for key, value in table.items() if key != name})
+
+
 @pytest.mark.parametrize(
     "changes",
     [
