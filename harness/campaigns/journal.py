@@ -101,10 +101,8 @@ class Alike(journal.Line, frozen=True, kw_only=True, tag="alike"):
 class Ledger(journal.Known[Batch]):
     """What the lines of a campaign's journal come to. A batch that was interrupted is not done."""
 
-    lines = (journal.Started, journal.Ended, Begun, Batch, Shrunk, Alike)
-
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Batch, Begun, Shrunk, Alike)
         self.chosen: dict[str, Begun] = {}
         self.shrunk: dict[str, Shrunk] = {}
         self.alike: dict[str, Alike] = {}

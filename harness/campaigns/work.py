@@ -6,7 +6,6 @@ again, with the experiments that the cache keeps.
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -70,6 +69,7 @@ def load_plan(path: Path) -> CampaignPlan:
 class CampaignSeries(Series[Batch]):
     """See `Series`. `tries` opens what shrinks."""
 
+    done = Batch
     folder = "batches"
     results = "campaign.json"
     most_failed = 3  # the next would not do better
@@ -92,10 +92,8 @@ class CampaignSeries(Series[Batch]):
                 begun = self.ledger.unfinished or self._next(work)
                 if begun is None:
                     return self._group(work, all_of_them=True)
-                yield Item(begun.item, functools.partial(self._plan_of, begun))
-
-    def _plan_of(self, begun: Begun) -> Plan:
-        return msgspec.structs.replace(self.plan.run, workloads=list(begun.workloads))
+                plan = msgspec.structs.replace(self.plan.run, workloads=list(begun.workloads))
+                yield Item(begun.item, plan)
 
     def _next(self, work: Work[Batch]) -> Begun | None:
         chosen = next_batch(self.plan, self.ledger)
@@ -105,9 +103,6 @@ class CampaignSeries(Series[Batch]):
         begun = Begun(item=str(number), at=work.at, generator=chosen[0], workloads=chosen[1])
         work.put(begun)
         return begun
-
-    def blank(self, item: str) -> Batch:
-        return Batch(item=item)
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Batch:
         """Raises EnvironmentLacks if nothing in it can be run here, GuestLost if nothing of it was judged,

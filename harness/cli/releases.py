@@ -34,7 +34,7 @@ from harness.releases.study import StudySeries, create, every_kernel, load_plan
 from harness.report import write_reports as write_run_reports
 from harness.report.lines import resume_study
 from harness.report.strip import write_strip
-from harness.report.words import shown_path
+from harness.report.words import plural, shown_path
 from harness.revisit.shrink import finding_to_shrink
 from harness.series.journal import End
 from harness.states import FAULT_MODELS
@@ -192,7 +192,7 @@ def matrix_command(**given: Any) -> ExitCode:
 def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
     known = tuple(e for file in expect for e in read_expectations(file))
     series = StudySeries(msgspec.structs.replace(plan, expectations=known or plan.expectations), path)
-    end = run_series(series, f"{len(plan.kernels)} kernels, one after another", _again(plan, path))
+    end = run_series(series, f"{plural(len(plan.kernels), 'kernel')}, one after another", _again(plan, path))
     _add_strip(series.study)
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED

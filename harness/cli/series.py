@@ -16,8 +16,9 @@ def run_series(series: Series[DoneT], what: str, again: str, until_s: float | No
     console.say(f"{shown_path(series.path)}: {what}")
     with progress_for(console) as progress:
         end = carry_out(series, progress, until_s=until_s)
-    console.print(series.page().text(), highlight=False, markup=False)
-    if end is not End.COMPLETE:
+    page = series.page()
+    console.print(page.text(), highlight=False, markup=False)
+    if end is not End.COMPLETE and not page.again:
         console.say(f"{end}; continue with: {again}")
     console.say(f"report: {shown_path(series.path / 'report.html')}")
     return end

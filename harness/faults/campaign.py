@@ -25,7 +25,6 @@ from harness.kernels.edits import Edit
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
-from harness.series.journal import Begun, Ended, Known, Started
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus
@@ -112,13 +111,10 @@ def control_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
     return [(modes, list(workloads)) for workloads, modes in runs.items()]
 
 
-class _Trials(Known[Trial]):
-    lines = (Started, Ended, Begun, Trial)
-
-
 class FaultSeries(Series[Trial]):
     """See `Series`. Raises as `chosen_faults` and `need_places`, before anything is run."""
 
+    done = Trial
     folder = "trials"
     results = "faults.json"
     quiet = True
@@ -131,9 +127,6 @@ class FaultSeries(Series[Trial]):
         self._control = [self._item(f"{CONTROL}-{n}", (), *asked) for n, asked in control]
         self._trials = {f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads) for f in self._chosen}
         super().__init__(path, plan.argv, known_failures())
-
-    def nothing(self) -> Known[Trial]:
-        return _Trials()
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._control, *self._trials.values()]
@@ -162,9 +155,6 @@ class FaultSeries(Series[Trial]):
             )
 
         return plan
-
-    def blank(self, item: str) -> Trial:
-        return Trial(item=item)
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
         decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]

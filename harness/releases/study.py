@@ -5,7 +5,7 @@ an item of a series: a run, which may be done on the next day.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,10 @@ import msgspec
 from harness.errors import StoreError
 from harness.kernels.find import look_up_kernel
 from harness.kernels.pins import pins
-from harness.plan import Plan
 from harness.releases.page import page_of
 from harness.releases.results import OnKernel, Study, StudyPlan, answer_of
 from harness.report.page import Page
 from harness.report.words import plural
-from harness.series.journal import Begun, Ended, Known, Started
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.summary import Summary
@@ -48,15 +46,12 @@ def load_plan(path: Path) -> StudyPlan:
     return plan
 
 
-class _Answers(Known[OnKernel]):
-    lines = (Started, Ended, Begun, OnKernel)
-
-
 class StudySeries(Series[OnKernel]):
     """See `Series`. A kernel that cannot be had or run is an answer, too: its reason, beside what it had
     answered before.
     """
 
+    done = OnKernel
     folder = "kernels"
     results = RESULTS_NAME
     common_lacks = ()
@@ -65,17 +60,9 @@ class StudySeries(Series[OnKernel]):
         self.plan = plan
         super().__init__(path, plan.argv, plan.expectations)
 
-    def nothing(self) -> Known[OnKernel]:
-        return _Answers()
-
     def items(self, work: Work[OnKernel]) -> Sequence[Item]:
-        return [Item(kernel, self._plan_of(kernel)) for kernel in self.plan.kernels]
-
-    def _plan_of(self, kernel: str) -> Callable[[], Plan]:
-        return lambda: msgspec.structs.replace(self.plan.plan, kernel=kernel)
-
-    def blank(self, item: str) -> OnKernel:
-        return OnKernel(item=item)
+        plan = self.plan.plan
+        return [Item(kernel, msgspec.structs.replace(plan, kernel=kernel)) for kernel in self.plan.kernels]
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnKernel:
         of_kernel = summary.info.kernel

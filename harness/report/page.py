@@ -138,7 +138,7 @@ class Page:
 
 
 def _section(section: Section) -> Iterator[str]:
-    for table in section.tables:
+    for table in (t for t in section.tables if t.rows):
         yield from ([f"{table.title}:"] if table.title else [])
         yield from _aligned(table)
     for finding in section.findings:

@@ -14,7 +14,7 @@ import operator
 import os
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -89,13 +89,12 @@ DoneT = TypeVar("DoneT", bound=Done)
 
 
 class Known(Generic[DoneT]):
-    """What the lines of a journal come to. `damaged`: lines that could not be read. A kind of series names
-    its lines in `lines`, and takes in those of its own.
+    """What the lines of a journal come to: those of any series, where an item is done as `of_item` says, and
+    `more`. `damaged`: lines that could not be read.
     """
 
-    lines: ClassVar[tuple[type[Line], ...]] = (Started, Ended, Begun, Done)
-
-    def __init__(self) -> None:
+    def __init__(self, of_item: type[DoneT], begun: type[Begun] = Begun, *more: type[Line]) -> None:
+        self.lines: tuple[type[Line], ...] = (Started, Ended, begun, of_item, *more)
         self.started: list[Started] = []
         self.ended: Ended | None = None
         self.begun: dict[str, Begun] = {}
@@ -125,7 +124,7 @@ class Known(Generic[DoneT]):
             case Begun():
                 self.begun[line.item] = line
             case Done():
-                self.done[line.item] = line  # type: ignore[assignment]  # `lines` names that of this kind
+                self.done[line.item] = line  # type: ignore[assignment]  # `lines` has no other
 
     def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
         """A line as an older version wrote it, as this one does."""

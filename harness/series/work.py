@@ -50,24 +50,26 @@ _TICK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A run of a series. `plan`: of that run, made when its turn comes; a PowercutError is why nothing comes
-    of the item. `key`: what is asked besides; answers that were kept under another key are not its own.
+    """A run of a series. `plan`: of that run; one that takes work is made when its turn comes, and a
+    PowercutError is why nothing comes of the item. `key`: what is asked besides; answers that were kept under
+    another key are not its own.
     """
 
     name: str
-    plan: Callable[[], Plan]
+    plan: Plan | Callable[[], Plan]
     key: str = ""
 
 
 class Series(Generic[DoneT]):
     """What a command says about its series, and what is known of one. To add a command, derive from it.
 
-    `folder`: of the items' run directories. `results`: the file for programs. `common_lacks`: errors that all
-    items would have, so that the first ends the series; any other is what came of its item. `most_failed`: so
-    many items of which nothing comes, one after another, end it as well. `quiet`: the progress within a run
-    is not shown. `expectations`: known failures of each run.
+    `done`: what is kept of an item. `folder`: of the items' run directories. `results`: the file for
+    programs. `common_lacks`: errors that all items would have, so that the first ends the series; any other
+    is what came of its item. `most_failed`: so many items of which nothing comes, one after another, end it
+    too. `quiet`: the progress within a run is not shown. `expectations`: known failures of each run.
     """
 
+    done: type[DoneT]
     folder: ClassVar[str] = "items"
     results: ClassVar[str]
     common_lacks: ClassVar[tuple[type[PowercutError], ...]] = (EnvironmentLacks, UsageError)
@@ -81,7 +83,7 @@ class Series(Generic[DoneT]):
 
     def nothing(self) -> Known[DoneT]:
         """What is known before anything has happened."""
-        return Known()
+        return Known(self.done)
 
     def inherited(self) -> Iterable[Line]:
         """What a directory has come to that was begun before there were journals. Raises StoreError."""
@@ -96,10 +98,6 @@ class Series(Generic[DoneT]):
     def begun(self, item: Item, at: float) -> Begun:
         """The line that an item's turn begins with."""
         return Begun(item=item.name, at=at)
-
-    def blank(self, item: str) -> DoneT:
-        """An item of which nothing came."""
-        raise NotImplementedError
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> DoneT:
         """What to keep of a run, also of an interrupted one. Raises PowercutError if nothing came of it."""
@@ -283,7 +281,7 @@ class Work(Generic[DoneT]):
         if item.name not in series.known.begun:
             self.put(series.begun(item, self.at))
         try:
-            done = self._of_run(item, item.plan())
+            done = self._of_run(item, item.plan() if callable(item.plan) else item.plan)
         except series.common_lacks:
             raise
         except PowercutError as e:
@@ -291,7 +289,7 @@ class Work(Generic[DoneT]):
             if self._failed == series.most_failed:
                 raise
             done = msgspec.structs.replace(
-                before or series.blank(item.name), failed=e.line, interrupted=False
+                before or series.done(item=item.name), failed=e.line, interrupted=False
             )
         else:
             self._failed = 0
