@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from harness.cases.examine import Examiner, Group
-from harness.cases.recording import Recording
 from harness.model import CrashState
-from harness.plan import LEGAL
-from harness.states import FAULT_MODELS
+from harness.states import enumerate_states
 
 
 def groups_of(fault_models: Iterable[str], examiner: Examiner) -> list[Group]:
@@ -17,17 +15,8 @@ def groups_of(fault_models: Iterable[str], examiner: Examiner) -> list[Group]:
 
     Raises DiskError.
     """
-    states = enumerate_states(fault_models, examiner.recording)
+    states = enumerate_states(fault_models, examiner.recording.write_log)
     return group_by_content(states, examiner.memo.hashes(states))
-
-
-def enumerate_states(fault_models: Iterable[str], recording: Recording) -> list[CrashState]:
-    """The crash states of a recording under each of the fault models, without repeats, in order. Prefixes
-    where all legal states are asked for and the recording has no times.
-    """
-    named = [name for name in fault_models if name not in LEGAL] or ["prefix"]
-    states = (state for name in named for state in FAULT_MODELS[name].states(recording.write_log))
-    return list(dict.fromkeys(states))
 
 
 def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> list[Group]:

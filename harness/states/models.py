@@ -7,10 +7,11 @@ between sectors. Each fault model lists some of the states that this allows, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, EntryFlag, LogEntry
+from harness.plan import LEGAL
 from harness.writelog.log import WriteLog, changes
 
 _BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
@@ -89,3 +90,12 @@ def _inner_cuts(entry: LogEntry) -> Iterator[int]:
 
 
 FAULT_MODELS: dict[str, FaultModel] = {model.name: model for model in (Prefix(), Drop(), Torn())}
+
+
+def enumerate_states(fault_models: Iterable[str], log: WriteLog) -> list[CrashState]:
+    """The crash states of a log under each of the fault models, without repeats, in order. Prefixes where all
+    legal states are asked for and the recording has no times.
+    """
+    named = [name for name in fault_models if name not in LEGAL] or ["prefix"]
+    states = (state for name in named for state in FAULT_MODELS[name].states(log))
+    return list(dict.fromkeys(states))

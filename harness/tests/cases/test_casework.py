@@ -17,7 +17,6 @@ import pytest
 from harness.cases.attempts import Unobserved
 from harness.cases.casework import Casework, EnoughDone
 from harness.cases.examine import Observation
-from harness.cases.listing import enumerate_states
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
@@ -39,6 +38,7 @@ from harness.model import (
     Workload,
 )
 from harness.plan import Budget, Plan
+from harness.states import enumerate_states
 from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import CaseStatus, Coverage, How, JudgedState
@@ -703,7 +703,7 @@ def test_states_of_several_fault_models_come_once_each(tmp_path: Path) -> None:
     write_log(tmp_path / "log", steps)
     log = read_log(tmp_path / "log")
     recording = Recording(case_of("w"), PROFILE, cast(Any, None), tmp_path, tmp_path, log, History(()))
-    states = enumerate_states(["prefix", "drop", "torn", "prefix"], recording)
+    states = enumerate_states(["prefix", "drop", "torn", "prefix"], recording.write_log)
     assert len(states) == len(set(states)) == 3 + 1 + 14
     assert [str(s) for s in states[:4]] == ["@0", "@1", "@2", "@2-0"]
 
