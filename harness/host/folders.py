@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,16 +13,18 @@ from types import TracebackType
 from typing import Self
 
 LOCK_NAME = "owner.lock"
+_MAKER = re.compile(r"(\d+)-")
 
 
 class OwnedFolder:
     """A new temporary folder whose name begins with `prefix`, locked (flock(2)) as long as its owner lives:
-    the kernel releases the lock when the owner is killed. Making one removes those of dead owners.
+    the kernel releases the lock when the owner is killed. Making one removes those of dead owners. Its name
+    has the number of the process, for those that were killed before they had locked it.
     """
 
     def __init__(self, prefix: str) -> None:
         sweep(prefix)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
         unlocked = self.path / f"{LOCK_NAME}.new"  # renamed once it is locked: `sweep` sees no unlocked one
         self._lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -45,23 +48,25 @@ class OwnedFolder:
 
 def sweep(prefix: str) -> list[Path]:
     """Remove this user's folders with that prefix whose owners have ended, and return them. A folder without
-    a lock file is being made, or is somebody else's: it stays.
+    a lock file stays if its name has the number of a process that lives, which makes it, or of none: then it
+    is somebody else's.
     """
     gone = []
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not _abandoned(folder):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not _abandoned(folder, prefix):
                 continue
             shutil.rmtree(folder, ignore_errors=True)
             gone.append(folder)
     return gone
 
 
-def _abandoned(folder: Path) -> bool:
+def _abandoned(folder: Path, prefix: str) -> bool:
     try:
         lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        maker = _MAKER.match(folder.name.removeprefix(prefix))
+        return maker is not None and not Path("/proc", maker[1]).exists()
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -141,3 +141,15 @@ def test_a_folder_without_a_lock_is_not_swept(temporary: Path) -> None:
     assert sweep("powercut-test-") == []
     (new / LOCK_NAME).touch()
     assert sweep("powercut-test-") == [new]
+
+
+def test_a_folder_of_a_process_that_was_killed_before_it_had_locked_it_is_swept(temporary: Path) -> None:
+    """It stayed for ever: chaos found one on a busy host, where nothing is done in an instant."""
+    ended_one = subprocess.Popen(["true"])
+    ended_one.wait()
+    gone, making = (temporary / f"powercut-test-{pid}-x1y2" for pid in (ended_one.pid, os.getpid()))
+    gone.mkdir()
+    making.mkdir()
+    (gone / f"{LOCK_NAME}.new").touch()
+    assert sweep("powercut-test-") == [gone]
+    assert list(temporary.iterdir()) == [making]
