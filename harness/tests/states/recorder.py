@@ -107,14 +107,12 @@ def _ambiguous(flushes: list[TimedFlush]) -> list[TimedFlush]:
 def recorders(draw: st.DrawFn, *, ambiguous: bool = False, devices: int = 1) -> Recorder:
     """A few writes, flushes and marks, in flight together in every way, on so many devices."""
     made, operations, blocks = Recorder(ambiguous=ambiguous), 0, 0
+    steps = ["write", "write", "fua", "commit", "barrier", "flush", "complete", "complete", "mark"]
     if devices > 1:
         made.second = 2
+        steps += ["flush", "complete", "complete"]  # so that often a flush of one ends while the other waits
     for _ in range(draw(st.integers(1, 14))):
-        what = draw(
-            st.sampled_from(
-                ["write", "write", "fua", "commit", "barrier", "flush", "complete", "complete", "mark"]
-            )
-        )
+        what = draw(st.sampled_from(steps))
         if what == "complete" and made.open:
             made.complete(draw(st.sampled_from(sorted(made.open))))
         elif what == "mark":

@@ -56,12 +56,21 @@ def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
     return rule
 
 
-@given(recorders(ambiguous=True) | recorders() | recorders(devices=2) | recorders(ambiguous=True, devices=2))
+@given(recorders(ambiguous=True) | recorders())
 def test_the_moments_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
     """Contents, each with the strongest promise: whatever a cut at any event leaves is a state of a crash
     time at which as many operations had begun and at least as many were acknowledged. And each state of a
     crash time is legal.
     """
+    need_all_and_no_other(made)
+
+
+@given(recorders(devices=2) | recorders(ambiguous=True, devices=2))
+def test_the_crash_times_of_two_devices_show_all_that_any_event_can_and_nothing_else(made: Recorder) -> None:
+    need_all_and_no_other(made)
+
+
+def need_all_and_no_other(made: Recorder) -> None:
     legal = made.legal()
     told, rule = told_by(legal), ruled_by(legal)
     assert set(told) == set(rule)
