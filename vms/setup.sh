@@ -25,6 +25,7 @@ need git git
 if [ "${POWERCUT_REQUIRE_VM:-}" = 1 ]; then
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 	need chromium chromium # tests of the pages
+	need chromedriver chromium-driver
 fi
 need make make
 need gcc gcc

@@ -1,0 +1,105 @@
+"""report.html in a real browser: what a reader does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.report.explanation import write_explanation
+from harness.report.html import report_html
+from harness.summary import summarise
+from harness.tests.browser.driver import ESCAPE, Browser, browser
+from harness.tests.explain.test_explain import explanation
+from harness.tests.report.conftest import SOURCE
+from harness.tests.report.demo import demo_run
+
+pytestmark = pytest.mark.browser
+
+SHOWN = "return [...document.querySelectorAll('details.case:not([hidden]) h3')].map((h) => h.textContent)"
+FOCUS = "return document.activeElement.closest('.finding')?.id ?? document.activeElement.tagName"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo run's page, with one finding explained."""
+    folder = tmp_path_factory.mktemp("page")
+    with demo_run(folder / "run") as run:
+        summary = summarise(run)
+        explained = msgspec.structs.replace(explanation(), finding=summary.findings[0].id)
+        write_explanation(run.layout, explained)
+        (folder / "report.html").write_text(report_html(summary, run, SOURCE))
+    return folder / "report.html"
+
+
+def test_a_search_narrows_the_cases_and_is_in_the_link(chromium: Browser, page: Path) -> None:
+    chromium.open(page)
+    everything = chromium.run(SHOWN)
+    assert len(everything) > 2
+    mode = everything[0].partition("/")[0]
+    chromium.run(
+        f"const s = document.querySelector('select[name=mode]'); s.value = {mode!r};"
+        "s.dispatchEvent(new Event('input', {bubbles: true}));"
+    )
+    narrowed = chromium.run(SHOWN)
+    assert narrowed == [name for name in everything if name.startswith(f"{mode}/")]
+    assert len(narrowed) < len(everything)
+    link = chromium.run("return location.hash")
+    assert link == f"#?mode={mode}"
+    chromium.open(page, link)
+    assert chromium.run(SHOWN) == narrowed
+
+
+def test_the_keyboard_searches_clears_and_steps_through_findings(chromium: Browser, page: Path) -> None:
+    chromium.open(page)
+    chromium.keys("/")
+    assert chromium.run(FOCUS) == "INPUT"
+    chromium.keys("nothing has this")
+    assert chromium.run(SHOWN) == []
+    chromium.keys(ESCAPE)
+    assert len(chromium.run(SHOWN)) > 2
+    chromium.keys("j")
+    first = chromium.run(FOCUS)
+    chromium.keys("j")
+    second = chromium.run(FOCUS)
+    assert first.startswith("finding-")
+    assert second.startswith("finding-")
+    assert first != second
+    chromium.keys("k")
+    assert chromium.run(FOCUS) == first
+    assert chromium.run("return document.activeElement.closest('details').open")
+
+
+def test_a_link_to_a_finding_opens_it_although_a_search_hides_it(chromium: Browser, page: Path) -> None:
+    chromium.open(page)
+    target = chromium.run("return [...document.querySelectorAll('.finding[id]')].at(-1).id")
+    chromium.keys("/")
+    chromium.keys("nothing has this")
+    chromium.run(f"location.hash = '#{target}'")
+    visible = f"return document.getElementById('{target}').getClientRects().length > 0"
+    for _ in range(50):
+        if chromium.run(visible):
+            return
+    raise AssertionError(f"{target} is hidden")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_wider_than_a_phone(chromium: Browser, page: Path, dark: bool) -> None:
+    chromium.resize(400, 800)
+    chromium.dark(dark)
+    chromium.open(page)
+    chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert chromium.run("return document.documentElement.scrollWidth") <= 400
+    ladder = "return getComputedStyle(document.querySelector('.ladder text.bad')).fill"
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    assert chromium.run(ladder) != chromium.run(paper)
+    assert (chromium.run(ladder) == "rgb(255, 138, 128)") is dark
+    chromium.cdp("Emulation.clearDeviceMetricsOverride")
