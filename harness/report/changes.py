@@ -17,8 +17,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model import CaseId
 from harness.oracles import ORACLES
+from harness.report import page
 from harness.report.lines import reproduce, source_words
-from harness.report.pages import template
 from harness.report.reach import reach_of
 from harness.report.words import covered, enumerated, number, plural
 from harness.store import RunStore
@@ -227,11 +227,39 @@ _ABOUT = {
 
 def changes_html(found: Changes) -> str:
     """As one page that needs no network."""
-    return template("changes.html", number=number).render(
-        first=found.first,
-        second=found.second,
-        headline=found.headline,
-        found={str(c): found.of(c) for c in Change},
-        about=_ABOUT,
-        undecided=found.undecided,
-    )
+    new = any(c.change is Change.NEW for c in found.found)
+    sections = [
+        page.Section(
+            f"{change.value.capitalize()} ({number(len(entries))})",
+            _ABOUT[change.value],
+            findings=tuple(_finding(c) for c in entries),
+        )
+        for change in Change
+        if (entries := found.of(change))
+    ]
+    open_title = f"What could not be compared ({number(len(found.undecided))})"
+    return page.Page(
+        "two runs compared",
+        f"{found.first} → {found.second}",
+        found.headline,
+        "fail" if new else "unknown" if found.undecided else "pass",
+        (
+            *sections,
+            page.Section(open_title, lines=tuple(map(page.Line, found.undecided))),
+            page.Section("How", lines=(page.Line(_HOW),)),
+        ),
+    ).html()
+
+
+_HOW = (
+    "A finding is the same in both runs if its case, its oracle and what it says of the history are the "
+    "same; crash points belong to the recording of one run."
+)
+
+
+def _finding(c: Changed) -> page.Finding:
+    f = c.finding
+    expected = f"; expected: {f.expectation.reason}" if f.expectation else ""
+    kind = {Change.FIXED: "pass", Change.GONE: "unknown"}.get(c.change, "fail")
+    line = page.Line(f.summary, oracle=f.oracle, aside=f"{plural(f.states, 'state')} of {c.run}{expected}")
+    return page.Finding(str(f.case), (line,), commands=(f"reproduce: {c.reproduce}",), kind=kind)
