@@ -209,7 +209,7 @@ class Attempts:
         if known is not None and not self._memo.sampled(state):
             return known
         session.disk.image(session.image)
-        answer = FsckReads.of(self._recording.profile, session.image)
+        answer = FsckReads.of(self._recording.profile, session.image, session.servers)
         if known is not None:
             self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:

@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.cases.block_answers import BlockAnswers
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
+from harness.host.fork_server import TRACE_OUT, ForkServers
 from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, FsckResult
 
@@ -31,8 +32,8 @@ class FsckReads:
     blocks: tuple[int, ...] | None
 
     @classmethod
-    def of(cls, profile: Profile, image: Path) -> FsckReads:
-        """Run the profile's fsck on an image file."""
+    def of(cls, profile: Profile, image: Path, servers: ForkServers | None = None) -> FsckReads:
+        """Run the profile's fsck on an image file. `servers`: of this thread, for a program that bears it."""
         if profile.fsck is None:
             return cls(profile.check_filesystem(image), ())
         if profile.fsck.writes:
@@ -41,12 +42,13 @@ class FsckReads:
             environment = {
                 "LD_PRELOAD": str(find_library()),
                 "POWERCUT_TRACE_FILE": str(image.resolve()),
-                "POWERCUT_TRACE_OUT": trace.name,
+                TRACE_OUT: trace.name,
             }
             if profile.second:
                 tail = f"{profile.second_offset}:{file_for(image).resolve()}"
                 environment["POWERCUT_TRACE_TAIL"] = tail
-            result = profile.check_filesystem(image, environment)
+            served = (servers.run,) if servers and profile.fsck.forks else ()
+            result = profile.check_filesystem(image, environment, *served)
             return cls(result, parse_trace(Path(trace.name).read_text()))
 
 

@@ -26,6 +26,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
 from harness.filesystems.tracepoints import Tracepoints
+from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
 from harness.host.resources import resource
 from harness.model import FsckClass, FsckResult
@@ -44,6 +45,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
     output that report no error. `too_old`: those for parts of lines in which it says that it does not know
     the file system's features: a newer kernel may use some that this host's program has never heard of.
+    `forks`: a fork of it that has been loaded, but has not begun, is as good as another start of it.
     `suites`: where its package and the libraries it needs are fetched from if this host does not have it.
     """
 
@@ -57,6 +59,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chatter: list[str] = []
     too_old: list[str] = []
     suites: list[str] = []
+    forks: bool = False
 
     def unknown_features(self, output: str) -> str:
         """The line in which it says that it does not know the file system's features; empty if none."""
@@ -92,13 +95,21 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 fetch_program(self.program, self.package, self.suites)
 
     def run(
-        self, image: Path, more: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        image: Path,
+        more: Sequence[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        start: Start = start_anew,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run it on an image file; `stdout` of the result holds output and errors. Raises as `run_line`."""
-        return self.run_line([*self.arguments, *more, IMAGE], image, environment)
+        return self.run_line([*self.arguments, *more, IMAGE], image, environment, start)
 
     def run_line(
-        self, words: Sequence[str], image: Path, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        words: Sequence[str],
+        image: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        start: Start = start_anew,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run it with exactly these arguments, after filling in placeholders. Raises EnvironmentLacks if it
         is missing, ToolKilled if a signal ended it, or nothing did.
@@ -107,15 +118,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         filled = [w.replace(IMAGE, str(image)).replace(SECOND, second) for w in words]
         next_step = "see what kills it (dmesg tells if memory ran out), then try again"
         try:
-            done = subprocess.run(
-                [*command_of(Path(self.path())), *filled],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment, **environment},
-                timeout=TOOL_TIMEOUT_S,
-                check=False,
-            )
+            line = [*command_of(Path(self.path())), *filled]
+            done = start(line, {**os.environ, **self.environment, **environment}, TOOL_TIMEOUT_S)
         except subprocess.TimeoutExpired as e:
             raise ToolKilled(f"{self.program} did not end within {TOOL_TIMEOUT_S} s", next_step) from e
         if done.returncode < 0:
@@ -287,7 +291,10 @@ class Profile:
         join(image, second, self.second_offset, self.second.size_bytes)
 
     def check_filesystem(
-        self, image: Path, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        image: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        start: Start = start_anew,
     ) -> FsckResult:
         """Run the native fsck on an image file and decode its exit code."""
         if self.fsck is None:
@@ -295,7 +302,8 @@ class Profile:
         if self.second is not None:
             cut(image, self.second_offset)
         try:
-            done = self.fsck.run(image, self.second.fsck_arguments if self.second else (), environment)
+            more = self.second.fsck_arguments if self.second else ()
+            done = self.fsck.run(image, more, environment, start)
         except (EnvironmentLacks, ToolKilled) as e:
             return FsckResult(FsckClass.FAILED, -1, str(e))
         output = done.stdout.decode(errors="replace")

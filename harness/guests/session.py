@@ -34,6 +34,7 @@ from harness.guests.operations import check_results, to_wire
 from harness.guests.outcomes import KnownEntries, outcome_of, usability_of
 from harness.guests.recorded_log import finished_log, need_host_space
 from harness.host.cache import hold
+from harness.host.fork_server import ForkServers
 from harness.host.resources import built_part
 from harness.model import (
     Check,
@@ -132,6 +133,7 @@ class Session:
         self._shares = spec.machine.shares_disk(spec.kernel_image)
         self._recording = False
         self._spent = False
+        self.servers = ForkServers()
         self._known = KnownEntries()
         self._stopped = threading.Event()
         self.outputs: list[str] = []
@@ -150,6 +152,7 @@ class Session:
 
     def close(self) -> None:
         """End guest and disk. Their files stay."""
+        self.servers.close()
         guest, disk = self._guest, self._disk
         self._guest = self._disk = self._shown = None
         self._spent = False

@@ -100,6 +100,7 @@ class FakeSession:
     def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
         self.disk = FakeDisk()
         self.image = Path("image")
+        self.servers = None
         self.machine_name = "fake"
         self.outcomes = outcomes
         self.looked: list[int] = []
@@ -166,7 +167,7 @@ def memo_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: CLEAN))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image, *_: CLEAN))
 
 
 GOOD = Outcome(tree={"": ROOT})
@@ -415,7 +416,7 @@ def test_what_tells_two_outcomes_apart_is_what_oracles_judge(
 def answers_of_fsck(monkeypatch: pytest.MonkeyPatch, *answers: FsckReads) -> list[FsckReads]:
     """What fsck says, one time after the other; what is left of it."""
     left = list(answers)
-    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: left.pop(0)))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image, *_: left.pop(0)))
     return left
 
 
@@ -754,7 +755,7 @@ def test_reads_that_cannot_be_traced_turn_the_memo_off(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untraced = FsckReads(CLEAN.result, None)
-    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image: untraced))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image, *_: untraced))
     session = FakeSession({1: [GOOD], 3: [GOOD]})
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     observe(examiner, session, 1)
@@ -917,7 +918,7 @@ def test_a_bad_frame_that_got_past_the_channel_makes_its_state_unknown(recording
 def test_an_fsck_that_cannot_be_run_makes_its_state_unknown(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(cls: type, profile: object, image: Path) -> FsckReads:
+    def broken(cls: type, profile: object, image: Path, *_: object) -> FsckReads:
         raise FileNotFoundError(2, "No such file or directory", "e2fsck")
 
     monkeypatch.setattr(FsckReads, "of", classmethod(broken))

@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from harness.cases.fsck_reads import find_library, parse_trace
+from harness.host.fork_server import TRACE_OUT, ForkServers, Start, start_anew
 from harness.model import BLOCK_BYTES
 from harness.tests.needs import needed
 
 BLOCKS = 8
+Completed = subprocess.CompletedProcess[bytes]
 
 PREPARE = """
 import ctypes, os, sys
@@ -111,7 +114,24 @@ WIDE = {
 }
 
 
-def _run(tmp_path: Path, body: str, tail: str | None = None, blocks: int = BLOCKS) -> tuple[int, ...] | None:
+@pytest.fixture(params=["anew", "in a fork"])
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    """How the program is started; in the second fork of a server, where the first has left nothing."""
+    servers = ForkServers()
+
+    def twice(line: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed:
+        servers.run(line, environment, timeout_s)
+        os.truncate(environment[TRACE_OUT], 0)
+        assert all(servers._servers.values()), "it is served"
+        return servers.run(line, environment, timeout_s)
+
+    yield start_anew if request.param == "anew" else twice
+    servers.close()
+
+
+def _run(
+    tmp_path: Path, start: Start, body: str, tail: str | None = None, blocks: int = BLOCKS
+) -> tuple[int, ...] | None:
     with needed():
         library = find_library()
     image, second, out = tmp_path / "image", tmp_path / "second", tmp_path / "out"
@@ -121,44 +141,97 @@ def _run(tmp_path: Path, body: str, tail: str | None = None, blocks: int = BLOCK
     environment = {
         "LD_PRELOAD": str(library),
         "POWERCUT_TRACE_FILE": str(image),
-        "POWERCUT_TRACE_OUT": str(out),
+        TRACE_OUT: str(out),
         "POWERCUT_TRACE_TAIL": f"{6 * BLOCK_BYTES}:{second}" if tail is None else tail,
     }
-    subprocess.run(
-        [sys.executable, "-I", "-S", "-c", PREPARE + body, str(image), str(second)],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        check=True,
-        timeout=60,
-    )
+    line = [sys.executable, "-I", "-S", "-c", PREPARE + body, str(image), str(second)]
+    start(line, {**os.environ, **environment}, 60).check_returncode()
     return parse_trace(out.read_text())
 
 
 @pytest.mark.parametrize("how", SEEN)
-def test_reads_are_seen(tmp_path: Path, how: str) -> None:
+def test_reads_are_seen(tmp_path: Path, start: Start, how: str) -> None:
     body, blocks = SEEN[how]
-    assert _run(tmp_path, body) == blocks
+    assert _run(tmp_path, start, body) == blocks
 
 
 @pytest.mark.parametrize("how", WIDE)
-def test_of_a_wide_read_only_the_pages_that_were_looked_at_count(tmp_path: Path, how: str) -> None:
+def test_of_a_wide_read_only_the_pages_that_were_looked_at_count(
+    tmp_path: Path, start: Start, how: str
+) -> None:
     body, blocks = WIDE[how]
-    found = _run(tmp_path, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
+    found = _run(tmp_path, start, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
     assert found is not None
     assert (found if len(blocks) < WIDE_BLOCKS else tuple(sorted(found))) == blocks
 
 
-def test_a_crash_of_the_program_stays_one(tmp_path: Path) -> None:
+def test_a_crash_of_the_program_stays_one(tmp_path: Path, start: Start) -> None:
     with pytest.raises(subprocess.CalledProcessError, match="SIGSEGV"):
-        _run(tmp_path, PREPARE_WIDE + "read(fd); ctypes.string_at(0)", blocks=WIDE_BLOCKS)
+        _run(tmp_path, start, PREPARE_WIDE + "read(fd); ctypes.string_at(0)", blocks=WIDE_BLOCKS)
 
 
 @pytest.mark.parametrize("how", LOST)
-def test_what_is_not_followed_is_not_told_as_complete(tmp_path: Path, how: str) -> None:
-    assert _run(tmp_path, LOST[how]) is None
+def test_what_is_not_followed_is_not_told_as_complete(tmp_path: Path, start: Start, how: str) -> None:
+    assert _run(tmp_path, start, LOST[how]) is None
 
 
-def test_a_tail_that_is_not_there_is_not_told_as_complete(tmp_path: Path) -> None:
-    assert _run(tmp_path, "", tail=f"4096:{tmp_path / 'missing'}") is None
-    assert _run(tmp_path, "", tail="nonsense") is None
+def test_a_tail_that_is_not_there_is_not_told_as_complete(tmp_path: Path, start: Start) -> None:
+    assert _run(tmp_path, start, "", tail=f"4096:{tmp_path / 'missing'}") is None
+    assert _run(tmp_path, start, "", tail="nonsense") is None
+
+
+SAY = """
+import os, sys
+print("out", os.getppid()); print("err", file=sys.stderr)
+sys.exit(7)
+"""
+
+
+def _environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "out").touch()
+    library = str(find_library())
+    return {**os.environ, "LD_PRELOAD": library, TRACE_OUT: str(tmp_path / "out"), "POWERCUT_TRACE_FILE": "/"}
+
+
+def test_a_fork_says_and_ends_as_the_program_would(tmp_path: Path) -> None:
+    """Outputs and codes are those of the forks, which come from the server, not from a new start."""
+    line, environment = [sys.executable, "-c", SAY], _environment(tmp_path)
+    servers = ForkServers()
+    runs = [servers.run(line, environment, 60) for _ in range(3)]
+    (server,) = servers._servers.values()
+    assert server is not None
+    for done in runs:
+        assert sorted(done.stdout.decode().split()) == sorted(["err", "out", str(server._process.pid)])
+        assert done.returncode == 7
+    servers.close()
+    assert server._process.poll() is not None
+
+
+def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    """As by a host without memory: the check is made all the same."""
+    line, environment = [sys.executable, "-c", SAY], _environment(tmp_path)
+    servers = ForkServers()
+    servers.run(line, environment, 60)
+    (server,) = servers._servers.values()
+    assert server is not None
+    server._process.kill()
+    server._process.wait()
+    assert servers.run(line, environment, 60).returncode == 7
+    assert servers.run(line, environment, 60).returncode == 7
+    servers.close()
+
+
+def test_a_run_that_does_not_end_is_ended_with_its_server(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", "import time; time.sleep(600)"]
+    servers = ForkServers()
+    with pytest.raises(subprocess.TimeoutExpired):
+        servers.run(line, _environment(tmp_path), 0.5)
+    assert not servers._servers
+
+
+def test_a_program_that_cannot_be_served_is_started_anew(tmp_path: Path) -> None:
+    """One that is linked statically loads no library."""
+    environment = {k: v for k, v in _environment(tmp_path).items() if k != "LD_PRELOAD"}
+    servers = ForkServers()
+    assert servers.run([sys.executable, "-c", SAY], environment, 60).returncode == 7
+    assert list(servers._servers.values()) == [None]

@@ -16,7 +16,6 @@
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
 use std::fs::OpenOptions;
 use std::io::{Read as _, Seek, Write};
-use std::mem::transmute;
 use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
 use std::ptr::null_mut;
 use std::sync::{
@@ -27,6 +26,7 @@ use std::sync::{
 use libc::{dlsym, mode_t, off64_t, size_t, ssize_t, FILE, RTLD_NEXT};
 
 mod guard;
+pub mod server;
 
 /// Device and inode of a file.
 type Identity = (u64, u64);
@@ -242,6 +242,7 @@ fn lose(descriptor: c_int) {
 /// The next definition of a function. Use in an `unsafe` block: the type must be that of the C library's
 /// function of that name. Looked up once, or more than once by threads that race here: to wait for each other
 /// they would call `syscall`, which is looked up here too.
+#[macro_export]
 macro_rules! real {
     ($name:literal as $type:ty) => {{
         static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -251,7 +252,7 @@ macro_rules! real {
             assert!(!found.is_null(), "the C library has no {:?}", $name);
             REAL.store(found, Ordering::Relaxed);
         }
-        transmute::<*mut c_void, $type>(found)
+        std::mem::transmute::<*mut c_void, $type>(found)
     }};
 }
 
