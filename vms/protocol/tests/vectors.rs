@@ -159,7 +159,7 @@ fn words_limits_and_version_are_those_of_the_host() {
         ("FileKind", words(FileKind::ALL)),
         ("OperationFlag", words(OperationFlag::ALL)),
         ("OperationKind", words(OperationKind::ALL)),
-        ("RunKind", words(RunKind::ALL)),
+        ("ExtentKind", words(RunKind::ALL)),
     ];
     let ours = ours.map(|(name, words)| (name.to_owned(), words));
     assert_eq!(vectors.words, ours.into());
