@@ -10,19 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.cases.examine import Group
 from harness.cases.exploration import TimeCoverage, listed
-from harness.model import CrashState, History, OperationFlag, OperationKind
+from harness.model import CrashState, History
 from harness.plan import Budget
-
-_PERSIST = frozenset(
-    {
-        OperationKind.FSYNC,
-        OperationKind.FDATASYNC,
-        OperationKind.SYNC,
-        OperationKind.REMOUNT,
-        OperationKind.RUN,
-    }
-)
-_PERSIST_FLAGS = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFlag.SYNC_RANGE})
 
 
 def in_turn(groups: Sequence[Group], history: History, budget: Budget) -> list[TimeCoverage]:
@@ -46,7 +35,7 @@ def _at_persistence(history: History) -> set[int]:
     """The prefixes that end where an operation that makes something durable begins, and where it returns."""
     places = set()
     for step in history.steps:
-        if step.operation.kind in _PERSIST or _PERSIST_FLAGS & set(step.operation.flags):
+        if step.operation.persists:
             places |= {mark + 1 for mark in (step.begin, step.ack) if mark is not None}
     return places
 

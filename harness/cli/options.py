@@ -259,18 +259,18 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             callback=listed,
             metavar="NAME,...",
             help="Which crash states. exhaustive: all that a disk with a volatile cache may be left in, "
-            "block by block; sectors: the same, sector by sector; prefix: the log cut at every entry; drop: "
-            "each prefix less one write that no flush had made durable; torn: the last write of each prefix "
-            f"torn. Default: {states}.",
+            "block by block; sectors: the same, sector by sector; "
+            + "".join(f"{model.name}: {model.summary}; " for model in FAULT_MODELS.values())
+            + f"the default: {states}.",
         ),
         click.option(
             "--budget",
             default="",
             metavar="N,TIME",
             help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
-            "left. The simplest states are looked at in any case: with exhaustive and sectors, all lost and "
-            "all kept at every moment; with the others, those where an fsync or the like begins and returns. "
-            "What is known without a guest costs nothing. "
+            "left. The simplest states are covered in any case: with exhaustive and sectors, all lost and "
+            "all kept at every crash time; with the others, those where an fsync or the like begins and "
+            "returns. What is known without a guest costs nothing. "
             f"Default: {budget}.",
         ),
     ]

@@ -56,6 +56,20 @@ class OperationFlag(enum.StrEnum):
     ASYNC = "async"
 
 
+PERSISTS = frozenset(
+    {
+        OperationKind.FSYNC,
+        OperationKind.FDATASYNC,
+        OperationKind.SYNC,
+        OperationKind.REMOUNT,
+        OperationKind.RUN,
+    }
+)
+"""Kinds that may make something durable, in some mode; RUN, because nobody knows what a program does."""
+PERSISTS_IF = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFlag.SYNC_RANGE})
+"""Flags with which others do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step of a workload. Fields that its kind does not use are empty.
@@ -87,6 +101,11 @@ class Operation:
     value: bytes = b""
     flags: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
+
+    @property
+    def persists(self) -> bool:
+        """Whether it may make something durable."""
+        return self.kind in PERSISTS or not PERSISTS_IF.isdisjoint(self.flags)
 
     def __str__(self) -> str:
         k = OperationKind

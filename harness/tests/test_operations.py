@@ -105,7 +105,7 @@ def test_the_second_model_that_tests_the_oracles_has_it(kind: OperationKind) -> 
 
 @pytest.mark.parametrize("kind", OF_LISTS)
 def test_what_it_makes_durable_is_looked_at_whatever_the_budget(kind: OperationKind) -> None:
-    """`selection` has a list of its own."""
+    """The list had been in another room, where nobody thought of it."""
     (profile,) = select_profiles(["ext4/ordered"])
     for text in EXAMPLES[kind]:
         told = history([*BEFORE, *(["open f @h"] if text.startswith("close") else []), text])
