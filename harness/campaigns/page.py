@@ -14,9 +14,9 @@ from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import SCHEMA, Batch, CampaignPlan, Found, Ledger, Reached, Undecided, totals
 from harness.host.files import write_atomically
 from harness.host.text import one_line
-from harness.measurements.results import Series
+from harness.measurements.results import Curve
 from harness.report.lines import run_again, source_of
-from harness.report.page import Finding, Line, Page, Section, Table
+from harness.report.page import Finding, Line, Page, PageTable, Section
 from harness.report.plot import Plot, plots
 from harness.report.words import looked_at, number, plural, seconds, shown_path
 from harness.revisit.causes import Cause, Member
@@ -204,7 +204,7 @@ class Shown:
             return []
         return plots([s for s in (self._series("traits"), self._series("findings")) if s.points])
 
-    def _series(self, name: str) -> Series:
+    def _series(self, name: str) -> Curve:
         unit, name_of_it = (60, "minutes") if self.ledger.at < _LONG_S else (3600, "hours")
         total, points = 0, [(0.0, 0.0)]
         for _, done in self.ledger.done.items():
@@ -213,7 +213,7 @@ class Shown:
             points.append((done.at / unit, float(total)))
         if name == "findings" and not total:
             points = []
-        return Series(
+        return Curve(
             f"{name.capitalize()} over time", name, f"{name_of_it} of work", f"{name} so far", points
         )
 
@@ -336,7 +336,7 @@ def _known(told: Shown) -> Iterator[Line]:
         yield Line(f"not counted: {plural(told.expected, 'known failure')}")
 
 
-def _generators(told: Shown) -> Table:
+def _generators(told: Shown) -> PageTable:
     counted = ("batches", "workloads", "states", "time", "new traits", "findings")
     rows = tuple(
         (
@@ -351,12 +351,12 @@ def _generators(told: Shown) -> Table:
         )
         for g in told.generators
     )
-    return Table(("generator", "what it makes", *counted), rows, figures=2)
+    return PageTable(("generator", "what it makes", *counted), rows, figures=2)
 
 
-def _newest(told: Shown) -> Table:
+def _newest(told: Shown) -> PageTable:
     rows = tuple((seconds(d.at), r.configuration, r.workload, _traits(r)) for d, r in told.newest)
-    return Table(("after", "mode", "workload", "new"), rows, in_text=_NAMED)
+    return PageTable(("after", "mode", "workload", "new"), rows, in_text=_NAMED)
 
 
 def _for_programs(told: Shown) -> dict[str, object]:

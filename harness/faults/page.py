@@ -12,7 +12,7 @@ import msgspec
 from harness.errors import StoreError
 from harness.faults.results import Campaign, Row, Sighting, Status, score_of
 from harness.report.lines import source_of
-from harness.report.page import Cell, Finding, Line, Page, Section, Table
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import looked_at, number, plural, seconds, shown_path
 from harness.store.directory import read_info, read_plan
 
@@ -97,8 +97,8 @@ def _for_programs(campaign: Campaign) -> dict[str, object]:
     }
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    return Table(
+def _table(rows: Sequence[Row]) -> PageTable:
+    return PageTable(
         ("fault", "result", "found by", "oracles", "states", "took"),
         tuple(
             (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, ratio, spread_table
 from harness.measure.rig import InGuest, Rig
-from harness.measurements.results import Ratio, Results, Series
+from harness.measurements.results import Curve, Ratio, Results
 from harness.measurements.samples import Sample, Samples
 
 FULL_ENTRIES = 500_000
@@ -112,12 +112,12 @@ def _ratios(samples: Samples, entries: int) -> list[Ratio]:
     return found
 
 
-def _series(samples: Samples, points: Sequence[int]) -> list[Series]:
+def _series(samples: Samples, points: Sequence[int]) -> list[Curve]:
     found = []
     for phase, words in PHASES.items():
         for name in samples.configurations():
             spreads = [(p, samples.spread(name, f"{phase} {p}")) for p in points]
             line = [(float(p), s.median) for p, s in spreads if s]
             if line:
-                found.append(Series(f"Time to {words}", name, "entries", "seconds (median)", line))
+                found.append(Curve(f"Time to {words}", name, "entries", "seconds (median)", line))
     return found

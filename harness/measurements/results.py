@@ -70,7 +70,7 @@ class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buckets: list[Bucket]
 
 
-class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Curve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line in the plot named `plot`; lines of one plot share its axes. Points are in order of x."""
 
     plot: str
@@ -104,7 +104,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ratios: list[Ratio] = []
     tables: list[Table] = []
     histograms: list[Histogram] = []
-    series: list[Series] = []
+    series: list[Curve] = []
     notes: list[str] = []
     figures: list[str] = []
 
@@ -116,7 +116,7 @@ class Results:
     ratios: Sequence[Ratio] = ()
     tables: Sequence[Table] = ()
     histograms: Sequence[Histogram] = ()
-    series: Sequence[Series] = ()
+    series: Sequence[Curve] = ()
     notes: Sequence[str] = ()
     answer: str = ""
 

@@ -14,7 +14,7 @@ from harness.model import CaseId
 from harness.plan import LEGAL
 from harness.releases.results import SCHEMA, Answer, OnKernel, Study, story
 from harness.report.lines import full
-from harness.report.page import Cell, Finding, Line, Page, Section, Table
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, enumerated, number, plural
 from harness.summary import CaseVerdict
@@ -203,7 +203,7 @@ def _class(study: Study) -> str:
     return "pass" if study.decided and study.cases and not study.interrupted else "unknown"
 
 
-def _tables(study: Study) -> Iterator[Table]:
+def _tables(study: Study) -> Iterator[PageTable]:
     """Cases that did alike are a table. One case alone is a table of kernels."""
     members: dict[_Kind, list[CaseId]] = {}
     for case in study.cases:
@@ -215,10 +215,10 @@ def _tables(study: Study) -> Iterator[Table]:
         if len(study.cases) == 1:
             shown = [(k.title, _cell(k, cases[0])) for k in study.kernels]
             rows = tuple((name, replace(c, detail=""), c.detail) for name, c in shown)
-            yield Table(("kernel", "answer", "what was seen"), rows)
+            yield PageTable(("kernel", "answer", "what was seen"), rows)
             continue
         stories = ("when it came and went",) if kind is _Kind.CHANGED else ()
-        yield Table(
+        yield PageTable(
             ("case", *(k.title for k in study.kernels), *stories),
             tuple(
                 (

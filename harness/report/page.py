@@ -46,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Rows under columns, of which the first names the row, and those from `figures` on are numbers.
     `folded`: one line until it is opened; `in_text`: rows that the text shows.
     """
@@ -81,7 +81,7 @@ class Section:
 
     title: str
     about: str = ""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PageTable, ...] = ()
     plots: tuple[Plot, ...] = ()
     findings: tuple[Finding, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -149,7 +149,7 @@ def _section(section: Section) -> Iterator[str]:
     yield from map(str, section.lines)
 
 
-def _aligned(table: Table) -> Iterator[str]:
+def _aligned(table: PageTable) -> Iterator[str]:
     rows = [[one_line(str(cell)) for cell in row] for row in (table.columns, *table.rows[: table.in_text])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.measurements.results import Histogram, Ratio, Series, Spread
+from harness.measurements.results import Curve, Histogram, Ratio, Spread
 from harness.report.words import number
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 300
@@ -124,16 +124,16 @@ def histogram_rows(histogram: Histogram) -> list[HistogramRow]:
     ]
 
 
-def plots(series: Sequence[Series]) -> list[Plot]:
-    """Series grouped by `plot`, in order of first appearance."""
-    together: dict[str, list[Series]] = {}
+def plots(series: Sequence[Curve]) -> list[Plot]:
+    """Curves grouped by `plot`, in order of first appearance."""
+    together: dict[str, list[Curve]] = {}
     for s in series:
         if s.points:
             together.setdefault(s.plot, []).append(s)
     return [_plot(title, members) for title, members in together.items()]
 
 
-def _plot(title: str, members: Sequence[Series]) -> Plot:
+def _plot(title: str, members: Sequence[Curve]) -> Plot:
     xs = [x for s in members for x, _ in s.points]
     ys = [y for s in members for _, y in s.points]
     x_low = min(xs) if min(xs) > max(xs) / 2 or min(xs) < 0 else 0.0  # such as times far from zero
@@ -156,7 +156,7 @@ def _plot(title: str, members: Sequence[Series]) -> Plot:
     return Plot(title, members[0].x_title, members[0].y_title, lines, x_ticks, y_ticks, told)
 
 
-def _line(index: int, s: Series, at) -> Line:  # type: ignore[no-untyped-def]  # the scale of its plot
+def _line(index: int, s: Curve, at) -> Line:  # type: ignore[no-untyped-def]  # the scale of its plot
     stride = math.ceil(len(s.points) / _MAX_POINTS)
     points = [at(x, y) for x, y in s.points[::stride]]
     path = " ".join(f"{x:g},{y:g}" for x, y in points) if len(points) < _DOTS_FROM else ""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.measurements.results import Cell, Ratio, Results, Series, Spread, Table
+from harness.measurements.results import Cell, Curve, Ratio, Results, Spread, Table
 from harness.tracing.histogram import histogram
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, latencies_us
 
@@ -152,10 +152,10 @@ def _phase_table(modes: Sequence[Mode]) -> Table:
     return Table("Phases of a commit", columns, rows, note)
 
 
-def _series(modes: Sequence[Mode]) -> list[Series]:
+def _series(modes: Sequence[Mode]) -> list[Curve]:
     """Latency in the order of events; the time between rounds is left out."""
     return [
-        Series(f"Latency of each {what}", mode.name, f"{what} number", "ms", points)
+        Curve(f"Latency of each {what}", mode.name, f"{what} number", "ms", points)
         for mode in modes
         for what in dict.fromkeys((mode.what, "fsync"))
         if len(points := _points(mode, what)) > 1

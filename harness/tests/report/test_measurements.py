@@ -12,10 +12,10 @@ import pytest
 from harness.measurements.directory import FILE_NAME
 from harness.measurements.results import (
     Bucket,
+    Curve,
     Histogram,
     Measurement,
     Ratio,
-    Series,
     Spread,
     Table,
 )
@@ -52,8 +52,8 @@ MEASUREMENT = Measurement(
     ],
     histograms=[Histogram("commits", "usecs", [Bucket(0, 1, 0), Bucket(2, 3, 8), Bucket(4, 7, 2)])],
     series=[
-        Series("Growth", "with index", "entries", "seconds", [(1000.0, 1.0), (2000.0, 2.0)]),
-        Series("Growth", "without", "entries", "seconds", [(1000.0, 1.0), (2000.0, 4.0)]),
+        Curve("Growth", "with index", "entries", "seconds", [(1000.0, 1.0), (2000.0, 2.0)]),
+        Curve("Growth", "without", "entries", "seconds", [(1000.0, 1.0), (2000.0, 4.0)]),
     ],
     notes=["A note."],
     figures=["samples.jsonl"],

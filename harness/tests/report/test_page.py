@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from harness.report.page import Cell, Finding, Line, Page, Section, Table
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 
 FOREIGN = "<script>alert(1)</script> \x1b[31m\nreproduce: rm -rf /"
 
@@ -12,7 +12,9 @@ FOREIGN = "<script>alert(1)</script> \x1b[31m\nreproduce: rm -rf /"
 def page() -> Page:
     """Every place of a page with what a guest may say."""
     lines = (Line(FOREIGN, FOREIGN, FOREIGN, FOREIGN),)
-    table = Table(("case", "states"), (("a", Cell("7", "fail", FOREIGN)), (FOREIGN, "12,000")), FOREIGN, 1)
+    table = PageTable(
+        ("case", "states"), (("a", Cell("7", "fail", FOREIGN)), (FOREIGN, "12,000")), FOREIGN, 1
+    )
     found = Finding(FOREIGN, lines, (FOREIGN,), ("reproduce: powercut repro a@1",))
     sections = (
         Section("What was found", tables=(table,), findings=(found,), lines=lines),
@@ -45,6 +47,6 @@ def test_all_forms_tell_the_same() -> None:
 
 
 def test_figures_of_a_table_are_to_the_right() -> None:
-    table = Table(("case", "states"), (("a", "7"), ("long", "12,000")), figures=1)
+    table = PageTable(("case", "states"), (("a", "7"), ("long", "12,000")), figures=1)
     text = Page("t", "s", "h", "pass", (Section("S", tables=(table,)),)).text()
     assert text.splitlines()[-3:] == ["case  states", "a          7", "long  12,000"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measurements.results import Bucket, Histogram, Ratio, Series, Spread
+from harness.measurements.results import Bucket, Curve, Histogram, Ratio, Spread
 from harness.report import plot
 
 FIGURES = st.floats(1e-6, 1e9)
@@ -40,7 +40,7 @@ POINTS = st.lists(st.tuples(st.floats(0, 1e7), st.floats(0, 1e7)), min_size=1, m
 
 @given(st.lists(POINTS, min_size=1, max_size=3))
 def test_lines_lie_inside_their_plot(lines: list[list[tuple[float, float]]]) -> None:
-    series = [Series("p", str(i), "x", "y", sorted(points)) for i, points in enumerate(lines)]
+    series = [Curve("p", str(i), "x", "y", sorted(points)) for i, points in enumerate(lines)]
     (drawn,) = plot.plots(series)
     assert len(drawn.lines) == len(series)
     for line in drawn.lines:
@@ -52,15 +52,15 @@ def test_lines_lie_inside_their_plot(lines: list[list[tuple[float, float]]]) -> 
 
 def test_counts_have_no_halves_on_their_axis() -> None:
     """A plot of one finding had ticks at 0.2, 0.4, 0.6 and 0.8 findings."""
-    (drawn,) = plot.plots([Series("Findings", "findings", "hours", "findings", [(0.0, 0.0), (0.5, 1.0)])])
+    (drawn,) = plot.plots([Curve("Findings", "findings", "hours", "findings", [(0.0, 0.0), (0.5, 1.0)])])
     assert [t.text for t in drawn.y_ticks] == ["0", "1"]
-    (drawn,) = plot.plots([Series("Latency", "ms", "n", "ms", [(0.0, 0.0), (1.0, 0.5)])])
+    (drawn,) = plot.plots([Curve("Latency", "ms", "n", "ms", [(0.0, 0.0), (1.0, 0.5)])])
     assert "0.1" in [t.text for t in drawn.y_ticks]
 
 
 def test_series_of_one_plot_share_their_axes() -> None:
-    one, two = Series("a", "1", "x", "y", [(0, 1), (1, 2)]), Series("a", "2", "x", "y", [(0, 9)])
-    other = Series("b", "3", "x", "y", [(0, 1)])
+    one, two = Curve("a", "1", "x", "y", [(0, 1), (1, 2)]), Curve("a", "2", "x", "y", [(0, 9)])
+    other = Curve("b", "3", "x", "y", [(0, 1)])
     assert [len(p.lines) for p in plot.plots([one, other, two])] == [2, 1]
 
 
