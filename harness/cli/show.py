@@ -10,6 +10,7 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded, say_error
 from harness.cli.options import (
+    NewFile,
     accel_option,
     named_here,
     open_run,
@@ -37,7 +38,7 @@ from harness.trust import Named
 @click.option("--all", "every", is_flag=True, help="One finding of each symptom and mode.")
 @click.option("--again", is_flag=True, help="Visit the states again, although an explanation is kept.")
 @click.option(
-    "--svg", "svg", type=click.Path(path_type=Path), metavar="FILE", help="Write the ladder as an SVG."
+    "--svg", "svg", type=NewFile(), metavar="FILE", help="Write the ladder as an SVG."
 )
 @click.option("--ladder/--no-ladder", default=True, show_default=True, help="Show the events as a ladder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
