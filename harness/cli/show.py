@@ -37,9 +37,7 @@ from harness.trust import Named
 @accel_option
 @click.option("--all", "every", is_flag=True, help="One finding of each symptom and mode.")
 @click.option("--again", is_flag=True, help="Visit the states again, although an explanation is kept.")
-@click.option(
-    "--svg", "svg", type=NewFile(), metavar="FILE", help="Write the ladder as an SVG."
-)
+@click.option("--svg", "svg", type=NewFile(), metavar="FILE", help="Write the ladder as an SVG.")
 @click.option("--ladder/--no-ladder", default=True, show_default=True, help="Show the events as a ladder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
