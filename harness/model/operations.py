@@ -70,6 +70,42 @@ PERSISTS_IF = frozenset({OperationFlag.SYNC, OperationFlag.DSYNC, OperationFlag.
 """Flags with which others do."""
 
 
+ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
+    OperationKind.CREATE: ("path",),
+    OperationKind.TMPFILE: ("path", "length"),
+    OperationKind.OPEN: ("path", "handle"),
+    OperationKind.OPEN_TMPFILE: ("path", "handle"),
+    OperationKind.CLOSE: ("handle",),
+    OperationKind.WRITE: ("path", "offset", "length", "flags*"),
+    OperationKind.APPEND: ("path", "length", "flags*"),
+    OperationKind.MMAP_WRITE: ("path", "offset", "length", "flags*"),
+    OperationKind.TRUNCATE: ("path", "length"),
+    OperationKind.FALLOCATE: ("path", "offset", "length", "flags*"),
+    OperationKind.LINK: ("path", "target"),
+    OperationKind.SYMLINK: ("path", "target"),
+    OperationKind.RENAME: ("path", "target"),
+    OperationKind.EXCHANGE: ("path", "target"),
+    OperationKind.UNLINK: ("path",),
+    OperationKind.MKDIR: ("path",),
+    OperationKind.RMDIR: ("path",),
+    OperationKind.MKFIFO: ("path",),
+    OperationKind.MKNOD: ("path",),
+    OperationKind.SETXATTR: ("path", "name", "value"),
+    OperationKind.REMOVEXATTR: ("path", "name"),
+    OperationKind.CHMOD: ("path", "length"),
+    OperationKind.CHOWN: ("path", "user", "group"),
+    OperationKind.CLONE: ("path", "target"),
+    OperationKind.FSYNC: ("path",),
+    OperationKind.FDATASYNC: ("path",),
+    OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
+    OperationKind.SYNC: (),
+    OperationKind.DROP_CACHES: (),
+    OperationKind.REMOUNT: (),
+}
+"""The words after an operation's kind; one that ends in "*" takes the rest as flags. RUN stands in no list.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step of a workload. Fields that its kind does not use are empty.
@@ -108,30 +144,26 @@ class Operation:
         return self.kind in PERSISTS or not PERSISTS_IF.isdisjoint(self.flags)
 
     def __str__(self) -> str:
-        k = OperationKind
-        path = self.path or "."
-        match self.kind:
-            case k.WRITE | k.MMAP_WRITE | k.FALLOCATE | k.SYNC_FILE_RANGE | k.CHOWN:
-                words = [path, str(self.offset), str(self.length), *self.flags]
-            case k.APPEND:
-                words = [path, str(self.length), *self.flags]
-            case k.TRUNCATE | k.TMPFILE:
-                words = [path, str(self.length)]
-            case k.CHMOD:
-                words = [path, f"{self.length:o}"]
-            case k.LINK | k.SYMLINK | k.RENAME | k.EXCHANGE | k.CLONE | k.OPEN | k.OPEN_TMPFILE:
-                words = [path, self.target]
-            case k.SETXATTR:
-                words = [path, self.name, self.value.decode("utf-8", "backslashreplace")]
-            case k.REMOVEXATTR:
-                words = [path, self.name]
-            case k.RUN:
-                words = list(self.argv)
-            case k.SYNC | k.DROP_CACHES | k.REMOUNT:
-                words = []
+        if self.kind is OperationKind.RUN:
+            return " ".join([self.kind.value, *self.argv])
+        words = [self._word(name) for name in ARGUMENTS[self.kind] if not name.endswith("*")]
+        return " ".join([self.kind.value, *words, *self.flags])
+
+    def _word(self, name: str) -> str:
+        """An argument as it is written."""
+        match name:
+            case "path":
+                return self.path or "."
+            case "handle":
+                return self.path if self.kind is OperationKind.CLOSE else self.target
+            case "length" if self.kind is OperationKind.CHMOD:
+                return f"{self.length:o}"
+            case "user" | "group":
+                return str(self.offset if name == "user" else self.length)
+            case "value":
+                return self.value.decode("utf-8", "backslashreplace")
             case _:
-                words = [path]
-        return " ".join([self.kind.value, *words])
+                return str(getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

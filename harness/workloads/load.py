@@ -19,6 +19,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
+from harness.model.operations import ARGUMENTS
 from harness.oracles.replay import need_possible
 from harness.workloads.applications import is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -36,39 +37,6 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
 }
 
-# The words after an operation's kind; one that ends in "*" takes the rest as flags.
-_ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
-    OperationKind.CREATE: ("path",),
-    OperationKind.TMPFILE: ("path", "length"),
-    OperationKind.OPEN: ("path", "handle"),
-    OperationKind.OPEN_TMPFILE: ("path", "handle"),
-    OperationKind.CLOSE: ("handle",),
-    OperationKind.WRITE: ("path", "offset", "length", "flags*"),
-    OperationKind.APPEND: ("path", "length", "flags*"),
-    OperationKind.MMAP_WRITE: ("path", "offset", "length", "flags*"),
-    OperationKind.TRUNCATE: ("path", "length"),
-    OperationKind.FALLOCATE: ("path", "offset", "length", "flags*"),
-    OperationKind.LINK: ("path", "target"),
-    OperationKind.SYMLINK: ("path", "target"),
-    OperationKind.RENAME: ("path", "target"),
-    OperationKind.EXCHANGE: ("path", "target"),
-    OperationKind.UNLINK: ("path",),
-    OperationKind.MKDIR: ("path",),
-    OperationKind.RMDIR: ("path",),
-    OperationKind.MKFIFO: ("path",),
-    OperationKind.MKNOD: ("path",),
-    OperationKind.SETXATTR: ("path", "name", "value"),
-    OperationKind.REMOVEXATTR: ("path", "name"),
-    OperationKind.CHMOD: ("path", "length"),
-    OperationKind.CHOWN: ("path", "user", "group"),
-    OperationKind.CLONE: ("path", "target"),
-    OperationKind.FSYNC: ("path",),
-    OperationKind.FDATASYNC: ("path",),
-    OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
-    OperationKind.SYNC: (),
-    OperationKind.DROP_CACHES: (),
-    OperationKind.REMOUNT: (),
-}
 # Operations whose path may be a handle.
 BY_HANDLE = frozenset(
     {
@@ -119,12 +87,12 @@ def parse_operation(text: str) -> Operation:
     kind_word, *words = text.split() or [""]
     try:
         kind = OperationKind(kind_word)
-        names = _ARGUMENTS[kind]
+        names = ARGUMENTS[kind]
     except (ValueError, KeyError):
-        near = difflib.get_close_matches(kind_word, [str(k) for k in _ARGUMENTS], n=3)
+        near = difflib.get_close_matches(kind_word, [str(k) for k in ARGUMENTS], n=3)
         raise UsageError(
             f"operation {text!r}: unknown kind {kind_word!r}",
-            f"try one of: {', '.join(near or map(str, _ARGUMENTS))}",
+            f"try one of: {', '.join(near or map(str, ARGUMENTS))}",
         ) from None
     plain = [n for n in names if not n.endswith("*")]
     rest = words[len(plain) :]
@@ -137,7 +105,7 @@ def parse_operation(text: str) -> Operation:
         fields |= {"offset": fields.pop("user"), "length": fields.pop("group")}
     if rest:
         fields["flags"] = _flags(text, kind, rest)
-    return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from _ARGUMENTS
+    return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from ARGUMENTS
 
 
 def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
