@@ -51,6 +51,8 @@ pub struct User<'a> {
     deadline: Instant,
     /// Whether the file system says that it has room.
     has_room: &'a dyn Fn(&str) -> bool,
+    /// write(2).
+    put: &'a dyn Fn(&OwnedFd, &[u8]) -> Result<usize, Errno>,
     errors: Vec<CallError>,
     differences: Vec<Difference>,
     finished: bool,
@@ -70,6 +72,7 @@ impl<'a> User<'a> {
             keep,
             deadline,
             has_room: &says_it_has_room,
+            put: &|file, data| write(file, data),
             errors: Vec::new(),
             differences: Vec::new(),
             finished: true,
@@ -181,7 +184,8 @@ impl<'a> User<'a> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let made = openat(directory, name, flags, Mode::from_raw_mode(0o644));
         let file = self.check_at(Call::Openat, path, name, made)?;
-        let whole = self.write_block(path, name, fill, |data| write(&file, data));
+        let put = self.put;
+        let whole = self.write_block(path, name, fill, |data| put(&file, data));
         Some((file, whole))
     }
 
@@ -582,6 +586,18 @@ mod tests {
         let mut left = [Ok(3000), Err(Errno::NOSPC)].into_iter();
         assert!(!user.write_block(&mut Vec::new(), c"f", b'x', |_| left.next().unwrap()));
         assert!(!user.write_block(&mut Vec::new(), c"f", b'x', |_| Ok(0)));
+        let used = user.end();
+        assert_eq!((used.errors, used.differences), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_full_disk_is_not_held_against_what_it_refused() {
+        let scratch = Scratch::new("full");
+        let mut user = scratch.user();
+        user.has_room = &|_| false;
+        user.put = &|_, _| Err(Errno::NOSPC);
+        assert!(user.write_and_remove());
+        user.read_back();
         let used = user.end();
         assert_eq!((used.errors, used.differences), (vec![], vec![]));
     }
