@@ -497,10 +497,17 @@ def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pyt
     assert (session.looked, session.used, session.disk.noted) == ([1, 2], [1], [1, 2, 7, 1, 2, 7])
 
 
-def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(recording: Recording) -> None:
+@pytest.mark.parametrize(
+    "late",
+    [Usability(mount_errno=errno.ENOMEM), Usability(remount_errno=errno.ENOMEM)],
+    ids=["mount", "again"],
+)
+def test_a_second_mount_that_found_no_memory_is_the_answer_for_no_other_state(
+    recording: Recording, late: Usability
+) -> None:
     """It was a violation, and as it had read nothing, one of every later state of the case."""
     session = FakeSession({1: [GOOD], 2: [GOOD]})
-    session.uses = {1: [Usability(mount_errno=errno.ENOMEM)]}
+    session.uses = {1: [late]}
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     verdicts = [examiner.judge(CrashState(p), observe(examiner, session, p)).verdict for p in (1, 2)]
     assert verdicts == [Verdict.UNKNOWN, Verdict.PASS]

@@ -43,6 +43,12 @@ def test_only_volatile_writes_are_dropped(tmp_path: Path) -> None:
     assert _names(log, "drop") == ["@2-0", "@5-3", "@6-3", "@7-3"]
 
 
+def test_a_flush_makes_nothing_durable_that_is_on_the_other_device(tmp_path: Path) -> None:
+    """Each device has its own cache: a journal's flush is none of the data's device."""
+    log = _log(tmp_path, MarkText("devices 8,0+0 8,16+100"), W1, Write(100, b"2" * S), Flush(), W2)
+    assert _names(log, "drop") == ["@3-1", "@4-2", "@5-2"]
+
+
 def test_a_flush_that_carries_data_makes_durable_what_is_before_it_and_not_itself(tmp_path: Path) -> None:
     log = _log(tmp_path, W1, Write(1, b"2" * S, EntryFlag.FLUSH), W3)
     assert _names(log, "drop") == ["@3-1"]

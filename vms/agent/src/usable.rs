@@ -44,6 +44,8 @@ pub struct Used {
     pub finished: bool,
 }
 
+type Put = dyn Fn(&OwnedFd, &[u8]) -> Result<usize, Errno>;
+
 /// A user of the file system at `root`, in which the names in `keep` stay.
 pub struct User<'a> {
     root: &'a str,
@@ -52,7 +54,7 @@ pub struct User<'a> {
     /// Whether the file system says that it has room.
     has_room: &'a dyn Fn(&str) -> bool,
     /// write(2).
-    put: &'a dyn Fn(&OwnedFd, &[u8]) -> Result<usize, Errno>,
+    put: &'a Put,
     errors: Vec<CallError>,
     differences: Vec<Difference>,
     finished: bool,
