@@ -105,6 +105,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     accel: str = "auto"
     jobs: int = 1
     fault_models: tuple[str, ...] = ("prefix",)  # or LEGAL's, alone
+    again: int = 0  # how often recovery is cut as well
     budget: Budget = Budget()
     memo: bool = True
     sample_rate: float = SAMPLE_RATE

@@ -83,7 +83,16 @@ class CaseSummary:
         explored = self.info.coverage
         if explored is not None and explored.moments and explored.losses is not None and explored.losses < 0:
             return f"not even the simplest legal states were all looked at: {explored.why}"
-        return "" if counts.checked else "no state was checked"
+        return self._uncut if counts.checked else "no state was checked"
+
+    @property
+    def _uncut(self) -> str:
+        """Which recoveries were not cut."""
+        if uncut := sum(cut.uncut for cut in self.info.again):
+            return f"{uncut:,} recoveries could not be cut"
+        if any(cut.coverage.losses is not None and cut.coverage.losses < 0 for cut in self.info.again):
+            return "not even the simplest states that cut recoveries leave were all covered"
+        return ""
 
     @property
     def was_not_run(self) -> bool:

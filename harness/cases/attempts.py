@@ -5,6 +5,7 @@ attempt that succeeds counts.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 import traceback
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from pathlib import Path
 from harness.cases.fsck_reads import FsckAnswers, FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
+from harness.cases.recoveries import RecoveryLog
 from harness.cases.repair import repaired
 from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
-from harness.guests.disk import Reads
+from harness.guests.disk import BLOCK_SECTORS, Reads
 from harness.guests.session import Ask, Session, Target
 from harness.model import CrashState, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
@@ -37,11 +39,12 @@ class Unobserved:
 @dataclass(frozen=True, slots=True)
 class Visited:
     """What came of a visit. `reads`: what the outcome depends on, so that other states may have it as well;
-    None where that is not known, or nobody may rely on it.
+    None where that is not known, or nobody may rely on it. `recovery`: what it wrote, if that was noted.
     """
 
     outcome: Outcome | Unobserved
     reads: Reads | None = None
+    recovery: RecoveryLog | None = None
 
 
 class _LostInUse(Exception):
@@ -109,8 +112,11 @@ class Attempts:
        could be tried.
     """
 
-    def __init__(self, recording: Recording, memo: OutcomeMemo) -> None:
+    def __init__(self, recording: Recording, memo: OutcomeMemo, again: int = 0) -> None:
+        """`again`: how often recovery is to be cut; what it writes is noted so often."""
         self._recording = recording
+        self._again = again
+        self._numbers = itertools.count()
         self._memo = memo
         self._fsck = FsckAnswers()
         self._use = UseAnswers()
@@ -148,11 +154,12 @@ class Attempts:
         return losses[-1].outcome
 
     def _visit(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
-        target, shown = self._recording.target, self._recording.on_disk(state)
+        target, shown = self._recording.shown(state)
         repair = self._recording.profile.repair
         if repair is not None:
             target, shown = repaired(session, target, shown, repair), UNTOUCHED
-        recovery = session.recover(target, shown, ask)
+        cut_again = len(state.again) < self._again and repair is None
+        recovery = session.recover(target, shown, ask, note=cut_again)
         _need_no_stall(recovery.outcome.kernel_log)
         fsck = self._check(session, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
@@ -166,8 +173,21 @@ class Attempts:
         except PowercutError as e:
             return Visited(dataclasses.replace(outcome, usable=Usability(undecided=e.what)))
         return Visited(
-            dataclasses.replace(outcome, usable=used.result), self._reads(session, fsck, used.blocks)
+            dataclasses.replace(outcome, usable=used.result),
+            self._reads(session, fsck, used.blocks),
+            self._recovery_of(session, state, target) if cut_again else None,
         )
+
+    def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
+        """What the recovery of `state` wrote; None if that is more than a disk keeps."""
+        recording = self._recording
+        log = recording.log.with_name(f"{recording.log.name}.again-{next(self._numbers)}")
+        told = session.disk.log_writes(log)
+        if not told.complete:
+            log.unlink()
+            return None
+        unit = recording.legal.unit_sectors if recording.legal else BLOCK_SECTORS
+        return RecoveryLog.of_log(state, target, log, told.state, unit)
 
     def _reads(self, session: Session, fsck: FsckReads, used: Sequence[int] | None = ()) -> Reads | None:
         """What guest and fsck read of the state that the session's disk shows. `used`: what was read while it

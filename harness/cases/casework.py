@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
 from harness.cases.examine import Examiner, Group
-from harness.cases.exploration import Exploration, TimeCoverage, legal_times
+from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
 from harness.cases.listing import groups_of
@@ -37,16 +37,17 @@ from harness.cases.recording import (
     make_base,
     record,
 )
+from harness.cases.recoveries import keep
 from harness.cases.selection import in_turn
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.session import Session
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Workload
+from harness.model import CaseId, CrashState, Verdict, Workload
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout, RunLayout
-from harness.store.records import CaseStatus
+from harness.store.records import CaseStatus, Coverage, CutAgain
 
 WAIT_S = 0.5
 """How long results of a task that still runs may wait to be stored."""
@@ -62,7 +63,9 @@ class _Work:
     share.
 
     `seconds`: spent on it by all stations. `stations`: that explore it. `confirming`: tasks that confirm
-    findings of it. `confirmed`: findings that were. `failure`: why it could not be explored to its end.
+    findings of it. `confirmed`: findings that were. `machine`: that visits. `earlier`: explorations that came
+    to their end, of which the recoveries are now cut again. `failure`: why it could not be explored to its
+    end.
     """
 
     ledger: Ledger
@@ -72,6 +75,8 @@ class _Work:
     stations: int = 0
     confirming: int = 0
     confirmed: set[Key] = field(default_factory=set)
+    machine: str = ""
+    earlier: list[Exploration] = field(default_factory=list)
     explored: bool = False
     failure: str = ""
 
@@ -273,7 +278,7 @@ class Casework:
 
     def _examiner(self, case: PlannedCase, recording: Recording) -> Examiner:
         # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
-        every = recording.legal is not None and not self._plan.memo
+        every = (recording.legal is not None or bool(self._plan.again)) and not self._plan.memo
         return Examiner(
             recording,
             memo=self._plan.memo or every,
@@ -281,6 +286,7 @@ class Casework:
             mismatch=case.mismatch,
             on_mismatch=lambda mismatch: self._store.set_case_mismatch(case.id, mismatch),
             oracles=self._plan.oracles,
+            again=self._plan.again,
         )
 
     def _not_recorded(self, pool: Pool, case: PlannedCase, status: CaseStatus, reason: str) -> None:
@@ -302,32 +308,37 @@ class Casework:
             return
         times = self._times(work, groups, why_not_legal)
         if times:
-            work.exploration = Exploration(
-                work.examiner,
-                times,
-                machine,
-                Budget() if why_not_legal else self._plan.budget,
-                pool.stop,
-                lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
-            )
-            self._add_station(pool, work)
+            work.machine = machine
+            self._begin(pool, work, times, Budget() if why_not_legal else self._plan.budget)
         else:
             work.explored = True
             self._go_on(pool, work)
 
+    def _begin(self, pool: Pool, work: _Work, times: Sequence[TimeCoverage], budget: Budget) -> None:
+        work.exploration = Exploration(
+            work.examiner,
+            times,
+            work.machine,
+            budget,
+            pool.stop,
+            lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
+        )
+        self._add_station(pool, work)
+
     def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[TimeCoverage]:
         """The crash times to cover; none if an earlier part of the run decided all of them. Of legal
-        states, what it left unfinished begins anew.
+        states, and where recoveries are cut, what it left unfinished begins anew.
         """
         ledger, recording = work.ledger, work.examiner.recording
         if ledger.is_final:
             ledger.resume_final()
             return []
+        anew = recording.legal is not None or bool(self._plan.again)
         if recording.legal is not None:
             ledger.begin(expected=0, anew=True)
             return legal_times(recording.legal)
-        left = ledger.left(groups)
-        ledger.begin(expected=sum(len(g.states) for g in left), anew=False)
+        left = groups if anew else ledger.left(groups)
+        ledger.begin(expected=sum(len(g.states) for g in left), anew=anew)
         budget = Budget() if why_not_legal else self._plan.budget
         return in_turn(left, recording.history, budget)
 
@@ -380,9 +391,41 @@ class Casework:
         if work.failure:
             self._close(pool, work, work.failure)
             return
-        work.explored = True
-        work.ledger.put_coverage(exploration.coverage())
-        self._go_on(pool, work)
+        self._put_coverage(work, exploration)
+        if not self._next_exploration(pool, work, exploration):
+            work.explored = True
+            self._go_on(pool, work)
+
+    def _put_coverage(self, work: _Work, exploration: Exploration) -> None:
+        coverage = exploration.coverage()
+        if not work.earlier:
+            work.ledger.put_coverage(coverage)
+            work.ledger.count()
+        elif exploration not in work.earlier and coverage is not None:
+            last = work.earlier[-1]
+            cut = CutAgain(len(work.earlier), len(last.recoveries), last.uncut, coverage)
+            work.ledger.put_again(cut)
+
+    def _next_exploration(self, pool: Pool, work: _Work, exploration: Exploration) -> bool:
+        """Visit again what a mismatched memo had answered in any exploration; else cut the recoveries of this
+        one. False: nothing is left to do.
+        """
+        for earlier in work.earlier:
+            if earlier.reopen():
+                work.exploration = earlier
+                self._add_station(pool, work)
+                return True
+        depth = len(work.earlier)
+        if exploration in work.earlier or depth >= self._plan.again:
+            return False
+        if not exploration.recoveries:
+            if exploration.uncut:
+                nothing = Coverage(0, None, 0, 0)
+                work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
+            return False
+        work.earlier.append(exploration)
+        self._begin(pool, work, cut_again(exploration.recoveries), self._plan.budget)
+        return True
 
     # --- confirm: findings once more, on the machine that people run ----------------------------
 
@@ -441,12 +484,28 @@ class Casework:
         self._limits.ended(self._store, work.id)
         self._close(pool, work)
 
+    def _keep_recoveries(self, work: _Work) -> None:
+        """Keep what recoveries wrote in whose cuts something was found or left undecided."""
+        recording, kept = work.examiner.recording, self._store.layout.case(work.id)
+        needed: set[CrashState] = set()
+        for row in self._store.iter_verdicts(work.id):
+            state = row.state
+            while state.again and row.verdict is not Verdict.PASS:
+                state = state.recovered
+                needed.add(state)
+        for state in needed:
+            keep(recording.recoveries[state], kept.recovery(state))
+
     def _close(self, pool: Pool, work: _Work, failure: str = "") -> None:
         """Let go of the case, and begin the next recording."""
         if failure:
             work.ledger.give_up(failure)
         self._open.pop(work.id, None)
         work.examiner.close()
-        work.examiner.recording.log.unlink(missing_ok=True)
+        recording = work.examiner.recording
+        if recording.recoveries:
+            self._keep_recoveries(work)
+        for log in (recording.log, *(r.log for r in recording.recoveries.values())):
+            log.unlink(missing_ok=True)
         self._on_done(work.id)
         self._next_recording(pool)

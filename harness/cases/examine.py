@@ -20,6 +20,7 @@ from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
+from harness.cases.recoveries import RecoveryLog
 from harness.guests.disk import Reads
 from harness.guests.session import Session
 from harness.model import CheckResult, CrashState, Judgement, Outcome, Position
@@ -32,13 +33,14 @@ from harness.store.records import How, JudgedState
 class Observation:
     """What is known of a content, and whether it came from the memo. `number`: the outcome's in the memo;
     None where the memo does not own it. `reads`: what it depends on, for the memo to learn; None where that
-    is not known, or nobody may rely on it.
+    is not known, or nobody may rely on it. `recovery`: what it wrote, if that was noted.
     """
 
     outcome: Outcome | Unobserved
     recalled: bool = False
     number: int | None = None
     reads: Reads | None = None
+    recovery: RecoveryLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Examiner:
     but are recovered in a guest anyway, to test the memo. `mismatch`: of the memo, from an earlier part of
     the run; it turns the memo off. `on_mismatch`: stores a new mismatch; it is called in the thread in which
     the mismatch is found, before any result that depends on it is returned. `oracles`: judge by these alone,
-    by name; by all if there are none.
+    by name; by all if there are none. `again`: how often recovery is to be cut.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Examiner:
         mismatch: str = "",
         on_mismatch: Callable[[str], None] = _ignore,
         oracles: Sequence[str] = (),
+        again: int = 0,
     ) -> None:
         self.recording = recording
         profile = recording.profile
@@ -95,7 +98,8 @@ class Examiner:
         )
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
             self.memo.turn_off()
-        self._attempts = Attempts(recording, self.memo)
+        self._attempts = Attempts(recording, self.memo, again)
+        self._undisturbed: dict[CrashState, int] = {}
         self._checks = Checks(recording)
         self._judge = Judge(
             profile.contract,
@@ -105,8 +109,8 @@ class Examiner:
             oracles={name: oracle for name, oracle in ORACLES.items() if not oracles or name in oracles},
         )
         self._checked: dict[tuple[int, tuple[CheckResult, ...]], int] = {}
-        self._judgements: dict[tuple[Position, int], Judgement] = {}
-        self._passed: dict[tuple[tuple[int, ...], int], int] = {}
+        self._judgements: dict[tuple[Position, int, int | None], Judgement] = {}
+        self._passed: dict[tuple[tuple[int, ...], int, int | None], int] = {}
 
     def close(self) -> None:
         """End what the memo runs. Whoever still visits a state starts it again."""
@@ -149,7 +153,8 @@ class Examiner:
         if isinstance(visited.outcome, Unobserved):
             return Observation(visited.outcome)
         outcome = self._checks.trusted(visited.outcome)
-        return Observation(outcome, number=self.memo.keep(outcome), reads=visited.reads)
+        number = self.memo.keep(outcome)
+        return Observation(outcome, number=number, reads=visited.reads, recovery=visited.recovery)
 
     def learn(self, state: CrashState, observation: Observation, expected: int | None = None) -> int | None:
         """Let the memo learn what a visit to this state showed, if anybody may rely on it. `expected`: the
@@ -184,6 +189,12 @@ class Examiner:
         number = self._checked[key]
         return Observation(self.memo.outcome(number), recalled=True, number=number)
 
+    def adopt(self, recovery: RecoveryLog, observation: Observation) -> None:
+        """From now on, states of this recovery may be looked at, and are held against what it came to."""
+        self.recording.recoveries[recovery.of] = recovery
+        if observation.number is not None and not recovery.of.again:
+            self._undisturbed[recovery.of] = observation.number
+
     # --- judgement ----------------------------------------------------------------------------
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
@@ -192,15 +203,19 @@ class Examiner:
         if isinstance(observed, Unobserved):
             return Judgement(unknown=(observed.reason,))
         position = self.recording.position(state)
+        whole = self._undisturbed.get(state.first) if state.again else None
+        undisturbed = None if whole is None else self.memo.outcome(whole)
+        if state.again and undisturbed is None:
+            return Judgement(unknown=(f"what {state.first} comes to if recovery is not cut is not known",))
         if number is None:
-            return self._judge.judge(position, observed)
-        epoch = (self._judge.epoch(position), number)
+            return self._judge.judge(position, observed, undisturbed)
+        epoch = (self._judge.epoch(position), number, whole)
         if self._passed.get(epoch, position.begun + 1) <= position.begun:
             return _PASSED
-        key = (position, number)
+        key = (position, number, whole)
         known = self._judgements.get(key)
         if known is None:
-            known = self._judgements[key] = self._judge.judge(position, observed)
+            known = self._judgements[key] = self._judge.judge(position, observed, undisturbed)
             if known == _PASSED:
                 self._passed[epoch] = position.begun
         return known

@@ -15,10 +15,15 @@ A crash time may have more states than can ever be visited: XFS at unmount has s
 recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
 all of DRAWN states that are drawn at random have it as well, the crash time counts as *sampled, no difference
 found*, and is left.
+
+A cut in a recovery is a crash time like any other. What the visits of one exploration wrote while they
+recovered (`recoveries`) gives the crash times of the next one (`cut_again`), over the same memo: so a state
+that a cut recovery left is visited only if it differs, in what is read, from all that were visited before.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -26,9 +31,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
+from harness.cases.recoveries import RecoveryLog
 from harness.guests.disk import Explored, KnownOutcome
-from harness.guests.session import Session
+from harness.guests.session import Session, Target
 from harness.model import CrashState
 from harness.plan import Budget
 from harness.states import Choices, CrashTime, LegalStates
@@ -58,6 +65,7 @@ Report = Callable[[Sequence[JudgedGroup]], None]
 class TimeCoverage:
     """How far the states of a crash time are known. `ask`: its states, as the disk takes them; one state
     where nothing is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
+    `recovery`: the one in which it is, if it is in one.
 
     Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `blind`:
     states that were visited and told nothing of others, so that what lies behind them is not known.
@@ -69,12 +77,18 @@ class TimeCoverage:
     group: Group | None = None
     crash_time: CrashTime | None = None
     begins: int = 0
+    recovery: RecoveryLog | None = None
     unexplored: int = 1
     blind: int = 0
     sampled: bool = False
     reported: bool = False
     outcomes: set[int] = field(default_factory=set)
     visited: set[CrashState] = field(default_factory=set)
+
+    @property
+    def target(self) -> Target | None:
+        """What a disk shows for its states, if not the recording."""
+        return self.recovery.target if self.recovery else None
 
 
 def listed(groups: Iterable[Group], begins: int = 0) -> list[TimeCoverage]:
@@ -87,6 +101,13 @@ def listed(groups: Iterable[Group], begins: int = 0) -> list[TimeCoverage]:
 def legal_times(legal: LegalStates) -> list[TimeCoverage]:
     """The crash times of all legal states."""
     return [TimeCoverage(crash_time.choices, crash_time=crash_time) for crash_time in legal.crash_times]
+
+
+def cut_again(recoveries: Iterable[RecoveryLog]) -> list[TimeCoverage]:
+    """The crash times of recoveries: all legal states of each."""
+    return [
+        TimeCoverage(r.choices(m), crash_time=m, recovery=r) for r in recoveries for m in r.legal.crash_times
+    ]
 
 
 @dataclass(slots=True)
@@ -158,6 +179,8 @@ class Exploration:
         self._ended = self._failed = False
         self._complete = False
         self._why = ""
+        self.recoveries: list[RecoveryLog] = []
+        self.uncut = 0
 
     # --- stations -----------------------------------------------------------------------------
 
@@ -241,6 +264,18 @@ class Exploration:
             self._visits_reported += 1
         if number is not None:
             time_.outcomes.add(number)
+        self._keep_recovery(result.observation)
+
+    def _keep_recovery(self, observation: Observation) -> None:
+        """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back
+        whole fails already, and is not cut.
+        """
+        if observation.recovery is not None and observation.reads is not None:
+            self._examiner.adopt(observation.recovery, observation)
+            if observation.recovery.legal.order:
+                self.recoveries.append(observation.recovery)
+        elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
+            self.uncut += 1
 
     # --- planning -----------------------------------------------------------------------------
 
@@ -294,11 +329,15 @@ class Exploration:
         if self._is_late():
             self._end_by_budget()
             return
-        window, room = self._left[:WINDOW], self._room()
+        window, room = self._window(), self._room()
         found: list[_Found] = []
         done: set[int] = set()
         answers = self._examiner.memo.explore(
-            [t.ask for t in window], losses=self._pass, separate_data=self._separate, wanted_max=max(1, room)
+            [t.ask for t in window],
+            window[0].target,
+            losses=self._pass,
+            separate_data=self._separate,
+            wanted_max=max(1, room),
         )
         for one, explored in zip(window, answers, strict=True):
             known, unknown = list(self._known(one, explored.known)), list(self._unknown(one, explored))
@@ -307,10 +346,15 @@ class Exploration:
             if not unknown and not explored.waits:
                 done.add(id(one))
         done -= self._go_to(found, max(1, room))
-        self._left = [t for t in window if id(t) not in done] + self._left[WINDOW:]
+        self._left = [t for t in window if id(t) not in done] + self._left[len(window) :]
         if self._batch and not room:
             self._left += [v.time for v in self._batch]
             self._end_by_budget()
+
+    def _window(self) -> list[TimeCoverage]:
+        """The first crash times that one disk can show."""
+        first = self._left[0].recovery
+        return list(itertools.takewhile(lambda t: t.recovery is first, self._left[:WINDOW]))
 
     def _known(self, one: TimeCoverage, outcomes: Sequence[KnownOutcome]) -> Iterator[_Found]:
         """The outcomes of a crash time that were not reported for it yet."""
@@ -334,6 +378,8 @@ class Exploration:
         if one.group is not None:
             return one.group.states
         assert one.crash_time is not None  # noqa: S101 - the one or the other, see `TimeCoverage`; tells mypy
+        if one.recovery is not None:
+            return (one.recovery.name(one.crash_time, shown),)
         return (self._legal.name(one.crash_time, shown.dropped),)
 
     @property
@@ -348,8 +394,7 @@ class Exploration:
         """
         later = set()
         unhashed = [f for f in found if f.time.group is None]
-        hashes = self._examiner.memo.hashes([f.shown for f in unhashed]) if unhashed else []
-        contents = {id(f): content for f, content in zip(unhashed, hashes, strict=True)}
+        contents = {id(f): content for f, content in zip(unhashed, self._hashes(unhashed), strict=True)}
         recalled: list[JudgedGroup] = []
         for one in found:
             group = one.time.group or Group(contents[id(one)], one.states)
@@ -365,6 +410,14 @@ class Exploration:
         if recalled:
             self._report(recalled)
         return later
+
+    def _hashes(self, found: Sequence[_Found]) -> list[str]:
+        """Of the contents of states."""
+        hashes: list[str] = []
+        for _, same in itertools.groupby(found, lambda f: id(f.time.recovery)):
+            shown = list(same)
+            hashes += self._examiner.memo.hashes([f.shown for f in shown], shown[0].time.target)
+        return hashes
 
     # --- passes, and what is drawn ------------------------------------------------------------
 
@@ -400,16 +453,16 @@ class Exploration:
     def _draw(self, one: TimeCoverage) -> list[TimeCoverage]:
         """States of a crash time drawn at random, the same in every run, as crash times without choices."""
         assert one.crash_time is not None  # noqa: S101 - it has choices; tells mypy
-        choices, chance = one.crash_time.choices, random.Random(one.crash_time.entry)  # noqa: S311  # no secret
-        names = []
+        assert not isinstance(one.ask, CrashState)  # noqa: S101 - it has choices; tells mypy
+        choices, chance = one.ask, random.Random(one.crash_time.entry)  # noqa: S311  # no secret
+        drawn = []
         for _ in range(DRAWN):
             lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
-            names.append(self._legal.name(one.crash_time, (*choices.absent, *lost)))
-        shown = [self._legal.on_disk(name) for name in names]
-        hashes = self._examiner.memo.hashes(shown)
+            state = CrashState(choices.prefix, tuple(sorted((*choices.absent, *lost))))
+            drawn.append(_Found(one, self._names(one, state), state))
         return [
-            TimeCoverage(state, Group(content, (name,)))
-            for name, state, content in zip(names, shown, hashes, strict=True)
+            TimeCoverage(f.shown, Group(content, f.states), recovery=one.recovery)
+            for f, content in zip(drawn, self._hashes(drawn), strict=True)
         ]
 
     def _no_difference(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
@@ -449,7 +502,7 @@ class Exploration:
                 defaults = dict.fromkeys([one.ask.state(False), one.ask.state(True)])
                 named = [_Found(one, self._names(one, shown), shown) for shown in defaults]
                 found += [f for f in named if f.states[0] not in one.visited]
-        hashes = self._examiner.memo.hashes([f.shown for f in found]) if found else []
+        hashes = self._hashes(found)
         contents: dict[str, dict[CrashState, _Found]] = {}
         for one_, content in zip(found, hashes, strict=True):
             contents.setdefault(content, {}).update(dict.fromkeys(one_.states, one_))
@@ -477,13 +530,19 @@ class Exploration:
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))
-        sampled, ambiguous = sum(t.sampled for t in self._times), self._legal.ambiguous
+        sampled, ambiguous = sum(t.sampled for t in self._times), self._ambiguous
         losses = None if self._complete and not ambiguous else self._pass - 1
         if sampled:
             losses = PAIRS if losses is None else min(losses, PAIRS)
         left = sum(t.unexplored + t.blind for t in self._times) + ambiguous
         why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
         return Coverage(len(self._times), losses, left, self._visits, why, sampled, sampled * DRAWN)
+
+    @property
+    def _ambiguous(self) -> int:
+        recoveries = {id(t.recovery): t.recovery for t in self._times if t.recovery}
+        own = [r.legal for r in recoveries.values()] or [self._legal]
+        return sum(legal.ambiguous for legal in own)
 
     def _of_defaults(self, left: int) -> Coverage:
         volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)

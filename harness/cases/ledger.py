@@ -33,7 +33,9 @@ from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
     CaseStatus,
+    Counts,
     Coverage,
+    CutAgain,
     Evidence,
     Finding,
     How,
@@ -86,6 +88,7 @@ class Ledger:
         self._mismatch = case.mismatch
         self._provisional: list[Group] = []
         self._expected = 0
+        self._counted = Counts()
         self.smallest: dict[Key, CrashState] = {}
 
     @property
@@ -248,6 +251,26 @@ class Ledger:
                 timeline=self._store.timeline(self.id),
             )
         )
+
+    def put_again(self, cut: CutAgain) -> None:
+        """Store how far recoveries were cut at one more depth; what was looked at before is stored."""
+        record = self._store.case(self.id)
+        assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
+        before, counts, info = self._counted, self._store.counts(self.id), record.info
+        self._counted = counts
+        self._store.add_case(
+            replace(
+                info,
+                generated=info.generated + counts.checked - before.checked,
+                distinct=info.distinct + counts.contents - before.contents,
+                again=(*info.again, cut),
+                timeline=self._store.timeline(self.id),
+            )
+        )
+
+    def count(self) -> None:
+        """What is stored from now on belongs to cuts in recoveries."""
+        self._counted = self._store.counts(self.id)
 
     def finish(self, seconds: float) -> None:
         """Close the case. `seconds`: spent on it by all stations."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 from harness.cases.recording import Recording
 from harness.errors import DiskError
 from harness.guests.disk import Disk, Explored, Reads
+from harness.guests.session import Target
 from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
 from harness.states import Choices
 
@@ -53,7 +54,8 @@ class OutcomeMemo:
         self._sample_rate = sample_rate
         self._errors = [re.compile(p) for p in recording.profile.console.errors]
         self._outcomes: list[Outcome] = []
-        self._learned: list[tuple[CrashState, Reads, int]] = []
+        self._learned: list[tuple[Target, CrashState, Reads, int]] = []
+        self._shown: Target | None = None
         self._adding = threading.Lock()
         self._asking = threading.Lock()
         self._disk: Disk | None = None
@@ -107,10 +109,10 @@ class OutcomeMemo:
         the number of the outcome that they have: another one, if that was known before. The two are compared.
         Raises DiskError.
         """
-        shown = self._recording.on_disk(state)
-        earlier = self._ask(lambda disk: disk.learn(shown, reads, number))
+        target, shown = self._recording.shown(state)
+        earlier = self._ask(lambda disk: disk.learn(shown, reads, number), target)
         if earlier is None or earlier == number:
-            self._learned.append((shown, reads, number))
+            self._learned.append((target, shown, reads, number))
             return number
         self.compare(state, self.outcome(earlier), self.outcome(number))
         return earlier
@@ -118,50 +120,62 @@ class OutcomeMemo:
     def explore(
         self,
         crash_times: Sequence[Choices | CrashState],
+        target: Target | None = None,
         *,
         losses: int,
         separate_data: bool,
         wanted_max: int,
     ) -> list[Explored]:
-        """As `Disk.explore`; states are named as the disk takes them."""
+        """As `Disk.explore`; states are named as the disk takes them. `target`: what it shows for them, if
+        not the recording.
+        """
         return self._ask(
             lambda disk: disk.explore(
                 crash_times, losses=losses, separate_data=separate_data, wanted_max=wanted_max
-            )
+            ),
+            target,
         )
 
     def recall(self, state: CrashState) -> int | None:
         """The outcome of an earlier state that agrees with this one in every block read there, if any."""
         if not self._recalls:
             return None
-        shown = self._recording.on_disk(state)
-        (number,) = self._ask(lambda disk: disk.recall([shown]))
+        target, shown = self._recording.shown(state)
+        (number,) = self._ask(lambda disk: disk.recall([shown]), target)
         return number
 
-    def hashes(self, states: Sequence[CrashState]) -> list[str]:
-        """Of the contents of states, named as the disk takes them."""
-        return self._ask(lambda disk: disk.hashes(states))
+    def hashes(self, states: Sequence[CrashState], target: Target | None = None) -> list[str]:
+        """Of the contents of states, named as the disk takes them. `target`: as for `explore`."""
+        return self._ask(lambda disk: disk.hashes(states), target)
 
-    def _ask(self, question: Callable[[Disk], T]) -> T:
-        """Ask the disk; another one, should it be lost. Raises DiskError when that did not help."""
+    def _ask(self, question: Callable[[Disk], T], target: Target | None = None) -> T:
+        """Ask the disk while it shows `target`; another one, should it be lost. Raises DiskError when that
+        did not help.
+        """
         with self._asking:
             for left in reversed(range(RESTARTS)):
                 try:
-                    return question(self._the_disk())
+                    return question(self._showing(target or self._recording.target))
                 except DiskError:
                     self._end_disk()
                     if not left:
                         raise
             raise AssertionError("the loop returns or raises")
 
-    def _the_disk(self) -> Disk:
+    def _showing(self, target: Target) -> Disk:
         if self._disk is None:
-            self._disk = Disk()
-            target = self._recording.target
-            self._disk.open(target.base, target.log, target.order)
-            for shown, reads, number in self._learned:
+            self._disk, self._shown = Disk(), None
+            for learned, shown, reads, number in self._learned:
+                self._show(self._disk, learned)
                 self._disk.learn(shown, reads, number)
+        self._show(self._disk, target)
         return self._disk
+
+    def _show(self, disk: Disk, target: Target) -> None:
+        """The tree stays: all targets of a recording have one base."""
+        if self._shown != target:
+            disk.open(target.base, target.log, target.order, keep_memo=True)
+            self._shown = target
 
     def _end_disk(self) -> None:
         disk, self._disk = self._disk, None

@@ -111,7 +111,7 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
         return Station(session(specs.recorder, f"recorder-{number}"), judge)
 
     def session(spec: GuestSpec, name: str) -> Session:
-        return Session(spec, scratch / name, plan.log_bytes, plan.completions)
+        return Session(spec, scratch / name, plan.log_bytes, plan.completions, notes=bool(plan.again))
 
     return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from harness.cases.recoveries import RecoveryLog
 from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import Order
@@ -61,7 +62,8 @@ class Recording:
     """What a case is judged on. `base` and `log` are uncompressed working copies; `files`: SHA-256 of the
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
-    their submission; without it, states of the log's own order.
+    their submission; without it, states of the log's own order. `recoveries`: those that
+    were noted, by the state that was recovered; it only grows.
     """
 
     case: CaseId
@@ -75,6 +77,7 @@ class Recording:
     times: Times | None = None
     no_times: str = ""
     legal: LegalStates | None = None
+    recoveries: dict[CrashState, RecoveryLog] = field(default_factory=dict)
 
     @property
     def end(self) -> CrashState:
@@ -84,13 +87,25 @@ class Recording:
 
     def position(self, state: CrashState) -> Position:
         """Where in the history the power fails. Raises UsageError for a state of the other kind."""
+        state = state.first
         if self.legal is None or state == UNTOUCHED:
             return self.history.position(state.prefix)
         return self.legal.position(state)
 
+    def shown(self, state: CrashState) -> tuple[Target, CrashState]:
+        """What a disk shows, and the state as it takes it; see `on_disk`. Raises UsageError for a cut in a
+        recovery that was not noted.
+        """
+        if not state.again:
+            return self.target, self.on_disk(state)
+        recovery = self.recoveries.get(state.recovered)
+        if recovery is None:
+            raise UsageError(f"{state}: what the recovery of {state.recovered} wrote is not known")
+        return recovery.target, recovery.on_disk(state.again[-1])
+
     def on_disk(self, state: CrashState) -> CrashState:
-        """The state as the disk takes it; see `LegalStates.on_disk`. Raises UsageError for one that cannot
-        be.
+        """A state without a cut in a recovery, as the disk takes it; see `LegalStates.on_disk`. Raises
+        UsageError for one that cannot be.
         """
         if self.legal is not None and state != UNTOUCHED:
             return self.legal.on_disk(state)

@@ -164,6 +164,7 @@ def _options(plan: Plan, typed: AbstractSet[str]) -> list[str]:
     ]
     shown += [
         ("fault_models", "--states", plan.fault_models),
+        ("again", "--again", plan.again),
         ("budget", "--budget", plan.budget.option),
         ("oracles", "--oracle", plan.oracles),
         ("shard", "--shard", plan.shard),

@@ -142,6 +142,14 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="Judge the recordings of RUN on this kernel and machine, instead of making new ones.",
 )
 @click.option(
+    "--again",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Cut recovery as well: mount, walk and unmount of each state that was visited, in all legal states, "
+    "N cuts deep at most. What is then recovered must be what an undisturbed recovery comes to. Default: 0.",
+)
+@click.option(
     "--memo/--no-memo",
     default=True,
     show_default=True,
@@ -284,6 +292,8 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
         raise UsageError(
             "--all-logs is for runs on a cluster", "a run on this host keeps every recording anyway"
         )
+    if address and given["again"]:
+        raise UsageError("--again works on this host alone", "leave out --cluster")
     if address:
         need_cluster(address)
         if warning := warning_of(address):
@@ -341,6 +351,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         jobs=given["jobs"],
         require_all=_required(given["require_all"], configurations),
         fault_models=asked_states(given["fault_models"]),
+        again=given["again"],
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),

@@ -325,6 +325,16 @@ class Disk:
         hashes = self._ask(wire.BlockHashes(blocks=list(blocks)), wire.BlocksHashed).hashes
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
+    def note_writes(self) -> None:
+        """Note what the guest writes and flushes from here on, until the next `switch`; not in forks."""
+        self._ask(wire.NoteWrites(), wire.Noted)
+
+    def log_writes(self, path: Path) -> wire.Logged:
+        """Write a log in the format of dm-log-writes to the file at `path`: first each block in which the
+        state differs from the base, then what was noted of the guest, in order, less what changed nothing.
+        """
+        return self._ask(wire.LogWrites(path=str(path.absolute())), wire.Logged)
+
     def snapshot(self) -> None:
         """Keep the device as it is now, and note from here on what the guest reads of that."""
         self._ask(wire.Fork(), wire.Noted)

@@ -112,7 +112,9 @@ CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 class Session:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
     while it records. `outputs`: what each operation of the last recording printed; `log`: its log, which is
-    on the log device, or beside it if it was merged from those of two devices.
+    on the log device, or beside it if it was merged from those of two devices. `notes`: what recovery writes
+    may be asked for; then its guests reach the disk by requests, since shared memory keeps only the last
+    contents.
     """
 
     def __init__(
@@ -121,6 +123,8 @@ class Session:
         directory: Path,
         log_bytes: int = LOG_BYTES,
         completions: Completions = Completions.HOLD,
+        *,
+        notes: bool = False,
     ) -> None:
         self._spec = spec
         self._completions = completions
@@ -130,7 +134,7 @@ class Session:
         self._guest: Guest | None = None
         self._shown: tuple[Path, Path | None, Order | None] | None = None
         self._size_bytes = 0
-        self._shares = spec.machine.shares_disk(spec.kernel_image)
+        self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
         self._recording = False
         self._spent = False
         self.servers = ForkServers()
@@ -356,8 +360,11 @@ class Session:
 
     # --- recover ------------------------------------------------------------------------------
 
-    def recover(self, target: Target, state: CrashState, ask: Ask | None = None) -> Recovery:
-        """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount.
+    def recover(
+        self, target: Target, state: CrashState, ask: Ask | None = None, *, note: bool = False
+    ) -> Recovery:
+        """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount. `note`: what
+        that writes, for `self.disk.log_writes`.
 
         The recovered device is then available from `self.disk.image`. Raises GuestLost, also for a guest that
         did not let go of the file system, cannot have read this state, or sent something that is not a tree;
@@ -368,6 +375,8 @@ class Session:
             disk = self.show(target)
             guest = self.guest()
             disk.switch(state)
+            if note:
+                disk.note_writes()
             request = wire.Recover(
                 device=self._spec.machine.data_device,
                 mount=target.mount,

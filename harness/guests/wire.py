@@ -412,6 +412,14 @@ class Rewind(_Message, tag="rewind"):
     pass
 
 
+class NoteWrites(_Message, tag="note_writes"):
+    pass
+
+
+class LogWrites(_Message, tag="log_writes"):
+    path: str
+
+
 class Reads(_Message, tag="reads"):
     pass
 
@@ -447,6 +455,8 @@ DiskRequest: TypeAlias = (
     | BlockHashes
     | Fork
     | Rewind
+    | NoteWrites
+    | LogWrites
     | Explore
 )
 
@@ -508,6 +518,12 @@ class Rewound(_Message, tag="rewound"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
+class Logged(_Message, tag="logged"):
+    state: U64
+    entries: U64
+    complete: bool
+
+
 class WereRead(_Message, tag="were_read"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
     data: Annotated[list[U64], _up_to("BLOCKS")]
@@ -536,6 +552,7 @@ DiskReply: TypeAlias = (
     | Recalled
     | BlocksHashed
     | Rewound
+    | Logged
     | Explored
     | DiskFailed
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class EntryFlag(enum.IntFlag):
@@ -83,14 +83,21 @@ class CrashState:
     which the guest saw its writes complete; `persisted` tells what the cache had written by then. Written
     `@t417` (all that was submitted), `@t417-402,405.1` (all but these), `@t417=402` (only this), `@t417=`
     (only what was durable). See `harness.states.legal`.
+
+    `again`: cuts in recoveries, each a state by times. The first is one of what the recovery of this state
+    without them wrote, whose entries are numbered from 0; the next is one of the recovery of that; and so on.
+    Written behind it, `@t417-402@t12-3`. The other fields are those of the first cut.
     """
 
     prefix: int
     dropped: tuple[int, ...] = ()
     torn_sectors: int | None = None
     persisted: Persisted | None = None
+    again: tuple[CrashState, ...] = ()
 
     def __post_init__(self) -> None:
+        if any(cut.persisted is None or cut.again for cut in self.again):
+            raise ValueError("a cut in a recovery is a state by times, such as @t12-3")
         if self.prefix < 0 or any(not 0 <= d < self.prefix for d in self.dropped):
             raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
         if list(self.dropped) != sorted(set(self.dropped)):
@@ -102,7 +109,23 @@ class CrashState:
         if list(self.persisted.parts) != sorted(set(self.persisted.parts), key=_part_order):
             raise ValueError(f"the writes in {self.persisted} must ascend without repeats")
 
+    @property
+    def first(self) -> CrashState:
+        """The state that the first cut left."""
+        return replace(self, again=()) if self.again else self
+
+    @property
+    def recovered(self) -> CrashState:
+        """The state in whose recovery the last of several cuts was made."""
+        return replace(self, again=self.again[:-1])
+
+    def cut_at(self, cut: CrashState) -> CrashState:
+        """The state that `cut` leaves in the recovery of this one."""
+        return replace(self, again=(*self.again, cut))
+
     def __str__(self) -> str:
+        if self.again:
+            return "".join(map(str, (self.first, *self.again)))
         if self.persisted is not None:
             return f"@t{self.prefix}{self.persisted}"
         text = f"@{self.prefix}"
@@ -115,6 +138,9 @@ class CrashState:
     @classmethod
     def parse(cls, text: str) -> CrashState:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
+        if text.count("@") > 1:
+            first, *cuts = (cls.parse(f"@{one}") for one in text.removeprefix("@").split("@"))
+            return replace(first, again=tuple(cuts))
         if timed := re.fullmatch(rf"@t(\d+)(?:(-)({_PARTS})|(=)({_PARTS})?)?", text, re.ASCII):
             parts = tuple(Part.parse(p) for p in (timed[3] or timed[5] or "").split(",") if p)
             return cls(int(timed[1]), persisted=Persisted(parts, only=timed[4] is not None))
@@ -122,7 +148,7 @@ class CrashState:
         if not m:
             raise ValueError(
                 f"crash state {text!r} is none of the forms @417, @417-402,405, @417/t3, @t417-402,405.1, "
-                "@t417=402"
+                "@t417=402, nor one followed by cuts in recoveries, @t417@t12-3"
             )
         dropped = tuple(int(d) for d in m[2].split(",")) if m[2] else ()
         return cls(int(m[1]), dropped, int(m[3]) if m[3] else None)

@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Violation
 from harness.oracles import surface
 from harness.oracles.case import Case, Oracle
+from harness.oracles.confluence import confluence
 from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
 from harness.oracles.replay import replay
@@ -54,6 +55,7 @@ ORACLES: Mapping[str, Oracle] = {
     "size": _of_the_model("size"),
     "contents": _of_the_model("contents"),
     "program": surface.program,
+    "confluence": confluence,
 }
 """Every oracle by name, in the order of reporting: what explains the most comes first."""
 
@@ -93,13 +95,21 @@ class Judge:
             return (position.begun, position.acked, position.app_acks)
         return (epochs[position.begun], epochs[position.acked])
 
-    def judge(self, position: Position, outcome: Outcome) -> Judgement:
+    def judge(self, position: Position, outcome: Outcome, undisturbed: Outcome | None = None) -> Judgement:
         """The verdict on one recovered crash state, with its violations. `position`: where the power failed.
+        `undisturbed`: of the recovery in which it failed once more, the outcome had it not.
 
         An oracle that raises has judged nothing, so the state is UNKNOWN unless another oracle fails it.
         """
         case = Case(
-            self.contract, self.timeline, self._contents, self._checks, self._errors, position, outcome
+            self.contract,
+            self.timeline,
+            self._contents,
+            self._checks,
+            self._errors,
+            position,
+            outcome,
+            undisturbed,
         )
         violations: list[Violation] = []
         unknown: list[str] = []

@@ -19,7 +19,8 @@ from harness.oracles.undecided import Undecided
 @dataclass(frozen=True)
 class Case:
     """The input of every oracle. `errors`: matches lines of the kernel log that report an error; None where
-    the file system has no such patterns.
+    the file system has no such patterns. `undisturbed`: the outcome of the recovery in which
+    the power was cut again, had it not been.
     """
 
     contract: Contract
@@ -29,6 +30,7 @@ class Case:
     errors: re.Pattern[str] | None
     position: Position
     outcome: Outcome
+    undisturbed: Outcome | None = None
 
     @property
     def mounted(self) -> bool:

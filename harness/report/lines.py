@@ -104,6 +104,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += [option, value] if value != "auto" else []
     if plan.fault_models != ("prefix",):
         words += ["--states", ",".join(plan.fault_models)]
+    if plan.again:
+        words += ["--again", str(plan.again)]
     if plan.budget != Budget():
         words += ["--budget", plan.budget.option]
     if plan.completions is not Completions.HOLD:

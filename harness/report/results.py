@@ -77,6 +77,7 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
             "unknown": counts.unknown,
         },
         "coverage": msgspec.to_builtins(c.info.coverage) if c.info.coverage else None,
+        **({"again": msgspec.to_builtins(c.info.again)} if c.info.again else {}),
         "how": {how.value: count for how, count in c.by_how.items()},
         "unknown_reasons": [
             {"reason": r.reason, "states": r.states, "example": f"{c.case}{r.example}"}

@@ -31,6 +31,7 @@ from harness.report.words import (
     pace,
     pieces,
     plural,
+    recoveries_cut,
     together,
     where,
     xpass,
@@ -101,6 +102,8 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     yield Text(f"{machine_name(summary.info)}, {_checked(summary)}", style="dim")
     if summary.checked:
         yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
+    if again := recoveries_cut(c.info for c in summary.cases):
+        yield Text(again, style="dim")
     yield Text()
     yield from _tables(summary, width)
     yield from _unexpected(summary, source, limits)

@@ -398,6 +398,27 @@ def covered(coverage: Coverage) -> str:
     return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
 
 
+def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
+    """How far recoveries were cut again in several cases, in a line; empty where that was not asked for."""
+    cuts = [cut for case in cases for cut in case.again]
+    if not cuts:
+        return ""
+    times = sum(cut.coverage.moments for cut in cuts)
+    visits = sum(cut.coverage.visits for cut in cuts)
+    left = sum(cut.coverage.open for cut in cuts)
+    uncut = sum(cut.uncut for cut in cuts)
+    return ", ".join(
+        [
+            f"cut again, {max(cut.depth for cut in cuts)} deep: "
+            f"{plural(sum(cut.recoveries for cut in cuts), 'recovery', 'recoveries')}",
+            f"{plural(times, 'crash time')} in them",
+            f"{plural(visits, 'visit')} to what none before had read",
+            f"{plural(left, 'choice')} unexplored" if left else "every legal state",
+            *([f"{plural(uncut, 'recovery', 'recoveries')} not cut"] if uncut else []),
+        ]
+    )
+
+
 def covered_briefly(coverage: Coverage | None) -> str:
     """What follows the number of states in one line: `all legal ones`, `103 choices unexplored`."""
     if coverage is None:

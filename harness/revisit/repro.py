@@ -14,8 +14,10 @@ import msgspec
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
+from harness.cases.recoveries import load
 from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
+from harness.guests.disk import Disk
 from harness.guests.guest_specs import make_specs, recording_machine
 from harness.guests.initramfs import find_program
 from harness.guests.machine import Boot, profile_of
@@ -135,6 +137,7 @@ def repro_context(
             recording = _by_times(point, recording, plan)
         else:
             need_possible(point, recording.write_log.entries)
+        _stack(store, point, recording, plan)
         asked = GuestChoice(machine, accel, plan.log_bytes)
         carrying = replace(workload, programs=(*workload.programs, *tools))
         specs = make_specs(asked, found, [profile], [carrying], recording.base, directory)
@@ -190,6 +193,26 @@ def _by_times(point: CrashPoint, recording: Recording, plan: Plan) -> Recording:
     return legal
 
 
+def _stack(store: RunStore, point: CrashPoint, recording: Recording, plan: Plan) -> None:
+    """Unpack what recoveries wrote that are cut at this point. Raises StoreError for what was not kept or is
+    not what the run had; UsageError for a cut that no disk that honours flushes could leave.
+    """
+    state, kept = point.state, store.layout.case(point.case)
+    for depth in range(len(state.again)):
+        earlier = replace(state, again=state.again[:depth])
+        shown, _ = recording.shown(earlier)
+        log = recording.log.with_name(f"{recording.log.name}.again-{depth}")
+        unit = plan.unit_sectors or BLOCK_SECTORS
+        recording.recoveries[earlier] = load(earlier, shown, kept.recovery(earlier), log, unit)
+    target, on_disk = recording.shown(state)
+    known = next((v for v in store.iter_verdicts(point.case) if v.state == state), None)
+    if state.again and known is not None:
+        with Disk() as disk:
+            disk.open(target.base, target.log, target.order)
+            if disk.hashes([on_disk]) != [known.content_hash]:
+                raise StoreError(f"{point} is not what the run had", "its files were changed")
+
+
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:
     """Raises UsageError for a state that no disk that honours flushes can be in: its verdict would accuse a
     file system wrongly.
@@ -224,6 +247,9 @@ def reproduce(shown: ReproContext) -> Reproduction:
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     state = shown.point.state
     with Session(shown.spec, shown.directory / "session") as session:
+        if state.again:
+            whole = examiner.visit(session, [state.first], threading.Event())
+            examiner.adopt(shown.recording.recoveries[state.first], whole)
         observation = examiner.visit(session, [state], threading.Event())
     return Reproduction(
         shown.point,
@@ -241,8 +267,9 @@ def export(shown: ReproContext, file: Path) -> None:
     if file.exists():
         raise UsageError(f"{file} already exists", "name a file that does not")
     with Session(shown.spec, shown.directory / "session") as session:
-        disk = session.show(shown.recording.target)
-        disk.switch(shown.recording.on_disk(shown.point.state))
+        target, state = shown.recording.shown(shown.point.state)
+        disk = session.show(target)
+        disk.switch(state)
         disk.image(file)
 
 
@@ -251,8 +278,9 @@ def shell(shown: ReproContext) -> int:
     discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
     """
     with Session(shown.spec, shown.directory / "session") as session:
-        disk = session.show(shown.recording.target)
-        disk.switch(shown.recording.on_disk(shown.point.state))
+        target, state = shown.recording.shown(shown.point.state)
+        disk = session.show(target)
+        disk.switch(state)
         session.log_device.touch()
         with session.log_device.open("r+b") as f:
             f.truncate(1 << 20)

@@ -9,6 +9,7 @@ reports/runs/<date>-<name>/
     lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
     cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json, own-base.img.zst
+    cases/<fs>-<mode>/<workload>/recoveries/<hash16>.zst    what recoveries wrote that were cut, with findings
     findings/<hash12>/      written by `harness.report`, like the reports
     explained/<hash12>.json why a finding failed (`harness.report.explanation`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
@@ -18,11 +19,12 @@ reports/runs/<date>-<name>/
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.host.trees import need_plain
-from harness.model import CaseId
+from harness.model import CaseId, CrashState
 
 RUN = "run.json"
 PLAN = "plan.json"
@@ -53,7 +55,9 @@ def latest(reports: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class CaseLayout:
-    """The files of one case's recording. `history` is written last: it marks the recording as complete."""
+    """The files of one case's recording, and of recoveries. `history` is written last: it marks the recording
+    as complete.
+    """
 
     base: Path
     folder: Path
@@ -79,6 +83,11 @@ class CaseLayout:
     @property
     def history(self) -> Path:
         return self.folder / "history.json"
+
+    def recovery(self, state: CrashState) -> Path:
+        """What the recovery of a state wrote, where something was found in a cut of that."""
+        name = hashlib.blake2b(str(state).encode(), digest_size=8).hexdigest()
+        return self.folder / "recoveries" / f"{name}.zst"
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -159,14 +159,28 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class CutAgain:
+    """How far recoveries were cut. `depth`: 1 for those of crash states, 2 for those of what a cut in these
+    had left, and so on. `recoveries`: that were cut; `uncut`: that could not be, since nobody saw them to
+    their end, or since they wrote more than a disk keeps. `coverage`: its crash times are those at which they
+    were cut, its visits came to states that differ from all before in what is read.
+    """
+
+    depth: int
+    recoveries: int
+    uncut: int
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
 class CaseInfo:
     """A case without its verdicts.
 
     `generated`, `distinct`: number of crash states enumerated, and of different contents among them.
     `log_hash`: hash of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the
     recording's files, by name. `steps`, `timeline`: from `steps_of` and `timeline_of`. `coverage`: of all
-    legal crash states, where those were explored. `left_at`: the worker of a cluster where the recording
-    stayed; then the run directory has none, and `files` is empty.
+    legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `left_at`: the
+    worker of a cluster where the recording stayed; then the run directory has none, and `files` is empty.
     """
 
     case: CaseId
@@ -181,6 +195,7 @@ class CaseInfo:
     timeline: tuple[DrawnEntry, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     coverage: Coverage | None = None
+    again: tuple[CutAgain, ...] = ()
     left_at: str = ""
 
 
@@ -323,15 +338,18 @@ def weight(state: CrashState) -> int:
     """How far a crash state is from a simple one: the number of dropped writes, plus one for a torn write;
     by times, the number of writes, or parts of writes, that differ from "all lost" or "all kept".
     """
+    if state.again:
+        return weight(state.first) + sum(map(weight, state.again))
     if state.persisted is not None:
         return len(state.persisted.parts)
     return len(state.dropped) + (state.torn_sectors is not None)
 
 
-def state_order(state: CrashState) -> tuple[int, int, tuple[int, ...], int, str]:
-    """Sort key: simplest crash states first."""
+def state_order(state: CrashState) -> tuple[object, ...]:
+    """Sort key: simplest crash states first, and those without a cut in a recovery before all others."""
     torn = -1 if state.torn_sectors is None else state.torn_sectors
-    return (weight(state), state.prefix, state.dropped, torn, str(state.persisted))
+    own = (weight(state), state.prefix, state.dropped, torn, str(state.persisted))
+    return (len(state.again), *own, *map(state_order, state.again))
 
 
 def finding_order(finding: Finding) -> tuple[object, ...]:

@@ -104,10 +104,12 @@ class FakeMemo:
         self.script, self.mismatch, self.recalls = script, mismatch, not mismatch
         self.learned = set(script.recalled)
 
-    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+    def hashes(self, states: Sequence[CrashState], target: object = None) -> list[str]:
         return [f"{self.script.holds(s.prefix)}" for s in states]
 
-    def explore(self, crash_times: Sequence[CrashState], *, wanted_max: int, **_: object) -> list[Explored]:
+    def explore(
+        self, crash_times: Sequence[CrashState], target: object = None, *, wanted_max: int, **_: object
+    ) -> list[Explored]:
         found = []
         for state in crash_times:
             if state.prefix in self.learned:

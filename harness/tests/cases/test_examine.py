@@ -59,7 +59,7 @@ class MemoDisk:
     def __init__(self) -> None:
         self.memo: dict[int, int] = {}
 
-    def open(self, *_: object) -> None: ...
+    def open(self, *_: object, **__: object) -> None: ...
 
     def close(self) -> None: ...
 
@@ -118,7 +118,8 @@ class FakeSession:
     def close(self) -> None:
         self.closed = True
 
-    def recover(self, _: object, state: CrashState, ask: Ask | None) -> Recovery:
+    def recover(self, _: object, state: CrashState, ask: Ask | None, *, note: bool) -> Recovery:
+        assert not note, "nobody asked for cuts in recoveries"
         self.looked.append(state.prefix)
         self.disk.state = state
         answers = self.outcomes[state.prefix]
@@ -1195,11 +1196,11 @@ def test_two_threads_that_begin_together_run_the_controls_once(
     other = threading.Thread(target=observe, args=(examiner, second, 3))
     recover = first.recover
 
-    def slowly(target: object, state: CrashState, ask: Ask | None) -> Recovery:
+    def slowly(target: object, state: CrashState, ask: Ask | None, *, note: bool) -> Recovery:
         if state.prefix == 2:
             other.start()
             other.join(0.2)  # what does not wait has run its own by now
-        return recover(target, state, ask)
+        return recover(target, state, ask, note=note)
 
     monkeypatch.setattr(first, "recover", slowly)
     observe(examiner, first, 3)

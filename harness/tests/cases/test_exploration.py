@@ -70,11 +70,13 @@ class Guest:
     def memo(self) -> Guest:
         return self
 
-    def explore(self, crash_times: Sequence[Choices | CrashState], **how: Any) -> list[Explored]:
+    def explore(
+        self, crash_times: Sequence[Choices | CrashState], target: object = None, **how: Any
+    ) -> list[Explored]:
         with self.lock:
             return self.disk.explore(crash_times, **how)
 
-    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+    def hashes(self, states: Sequence[CrashState], target: object = None) -> list[str]:
         with self.lock:
             return self.disk.hashes(states)
 

@@ -34,8 +34,9 @@ def test_a_disk_that_does_not_answer_holds_up_no_end() -> None:
     """SIGTERM to a run whose memo's disk was stopped did nothing for a minute, and said nothing."""
     memo: Any = OutcomeMemo.__new__(OutcomeMemo)
     disk = _Stopped()
-    memo._asking, memo._disk, memo._the_disk = threading.Lock(), disk, lambda: disk
-    station = threading.Thread(target=memo.hashes, args=([],))
+    memo._asking, memo._disk, memo._showing = threading.Lock(), disk, lambda target: disk
+    target: Any = object()  # of the recording, which this memo does not have
+    station = threading.Thread(target=memo.hashes, args=([], target))
     station.start()
     assert disk.asked.wait(10)
     memo.close()

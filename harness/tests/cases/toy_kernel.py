@@ -8,6 +8,9 @@ Its file system has a flag in each of three blocks: a block is *written* or as m
 the blocks 0 and 1, and block 2 only if block 1 was written; what it read is a *word*, `10` or `110`. What
 becomes of a state depends on its word alone: `Kernel.kind` happens where the word is `Kernel.at`, all others
 are fine.
+
+A *program* gives recovery something to do: each of some blocks holds a value from 0 to 3, and each step
+writes to one of them the value of another plus a number, or flushes. The values in the end show in the tree.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import errno
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +55,39 @@ FLAGS = (0, 1, 2)
 UNREAD, REPLAYED, SCRATCH = 4, 5, 6
 """Blocks: that no visit reads; that recovery writes; that is written to afterwards."""
 PANIC = "Kernel panic - not syncing: toy"
+
+
+VALUES = (0, 1, 2, 7)
+"""Blocks that hold values for a program."""
+VALUE_COUNT = 4
+
+
+@dataclass(frozen=True)
+class Put:
+    """A step of a program: block `to` gets the value of block `of` plus `more`."""
+
+    to: int
+    of: int
+    more: int
+
+
+Program = tuple[Put | None, ...]
+"""Steps of a recovery; None flushes."""
+
+
+def value_of(block: bytes) -> int:
+    """0 as mkfs left it; the workload's first operation writes 1, 2 and 3 into the three flags."""
+    return 0 if block == BASE else (block[0] - ord("A") + 1) % VALUE_COUNT
+
+
+def holding(value: int) -> bytes:
+    """A block of that value."""
+    return bytes([ord("A") + value - 1]) * BLOCK_BYTES if value else BASE
+
+
+def told(values: Sequence[int]) -> int:
+    """The root's number of links where the blocks have these values."""
+    return 2 + sum(value << 2 * place for place, value in enumerate(values))
 
 
 class Kind(enum.StrEnum):
@@ -105,12 +141,14 @@ LOST_IN_USE = frozenset({Kind.DIES_IN_USE, Kind.HANGS_IN_USE, Kind.REFUSED_IN_US
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
+    `program`: what recovery does.
     """
 
     kind: Kind = Kind.FINE
     at: str = "110"
     on_visit: Callable[[str], None] = lambda word: None
     meanwhile: Callable[[], None] = lambda: None
+    program: Program = ()
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -178,6 +216,7 @@ class ToyGuest:
         good = wire.Recovered(0, [_directory(b"", 8)], [], 0, ["toy: mounted"], True, 1, 1, 1)
         if kind is Kind.NOT_MOUNTED:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
+        good.entries[0] = msgspec.structs.replace(good.entries[0], links=self._run_program())
         self._disk.write(REPLAYED * SECTORS, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
@@ -188,6 +227,17 @@ class ToyGuest:
             Kind.WAVERS: {"entries": [_directory(b"", 8 * times)]},
         }
         return msgspec.structs.replace(good, **changes.get(kind, {}))
+
+    def _run_program(self) -> int:
+        """Returns the root's links."""
+        program = self._kernel.program
+        for step in program:
+            if step is None:
+                self._disk.flush()
+            else:
+                value = (value_of(self._read(step.of)) + step.more) % VALUE_COUNT
+                self._disk.write(step.to * SECTORS, holding(value))
+        return told([value_of(self._read(block)) for block in VALUES]) if program else 2
 
     def _use(self) -> wire.Used:
         kernel, word = self._kernel, read_word(self._read)

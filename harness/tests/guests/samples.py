@@ -251,6 +251,8 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
     ("fork", "DiskRequest", wire.Fork()),
     ("rewind", "DiskRequest", wire.Rewind()),
+    ("note-writes", "DiskRequest", wire.NoteWrites()),
+    ("log-writes", "DiskRequest", wire.LogWrites(path="recovery.log")),
     (
         "explore",
         "DiskRequest",
@@ -282,6 +284,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("were read", "DiskReply", wire.WereRead(blocks=[0, 16_383], data=[16_383])),
     ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
     ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
+    ("logged", "DiskReply", wire.Logged(state=12, entries=417, complete=True)),
     ("rewound", "DiskReply", wire.Rewound(blocks=[0, 16_383, 1 << 33])),
     (
         "explored",

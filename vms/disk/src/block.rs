@@ -97,7 +97,7 @@ pub fn execute(
             VIRTIO_BLK_T_IN => read(device, sector, into, room),
             VIRTIO_BLK_T_OUT => write(device, sector, out, data_bytes),
             VIRTIO_BLK_T_FLUSH => {
-                device.stats.flushes += 1;
+                device.flush();
                 Ok(VIRTIO_BLK_S_OK)
             }
             VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => zero(device, out, data_bytes),

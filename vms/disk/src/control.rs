@@ -51,6 +51,9 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
     let mut window = shared.window();
     if let Some(window) = window.as_mut() {
         window.take(device);
+        if matches!(request, DiskRequest::NoteWrites {}) {
+            return Err(DiskError::SharedWrites);
+        }
     }
     let shows = matches!(request, DiskRequest::Switch { .. } | DiskRequest::Rewind {});
     let reply = carry_out(device, request)?;
@@ -102,6 +105,18 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
         DiskRequest::Rewind {} => Ok(DiskReply::Rewound {
             blocks: device.rewind()?,
         }),
+        DiskRequest::NoteWrites {} => {
+            device.note_writes();
+            Ok(DiskReply::Noted {})
+        }
+        DiskRequest::LogWrites { path } => {
+            let logged = device.log_writes(Path::new(&path))?;
+            Ok(DiskReply::Logged {
+                state: logged.state,
+                entries: logged.entries,
+                complete: logged.complete,
+            })
+        }
         DiskRequest::Remember { outcome } => {
             let earlier = device.remember(outcome)?;
             Ok(DiskReply::Remembered { earlier })

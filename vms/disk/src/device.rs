@@ -8,6 +8,7 @@ use crate::{
     error::DiskError,
     explore::{self, Bounds},
     fork::Fork,
+    guest_log::{GuestLog, Logged},
     image::Images,
     log::Order,
     memo::{Memo, Read, ReadSet},
@@ -25,6 +26,8 @@ pub struct Device {
     /// Whether the guest reads files' contents at the moment; see [`Device::next_phase`].
     in_data: bool,
     fork: Option<Fork>,
+    /// What the guest changed, if that was asked for since the last switch.
+    guest_log: Option<GuestLog>,
     memo: Memo,
     pub stats: Stats,
 }
@@ -42,6 +45,7 @@ impl Device {
             looked_at: false,
             in_data: false,
             fork: None,
+            guest_log: None,
             memo: Memo::default(),
             view,
             stats: Stats::default(),
@@ -71,6 +75,7 @@ impl Device {
         self.looked_at = false;
         self.in_data = false;
         self.fork = None;
+        self.guest_log = None;
         self.stats = Stats::default();
         Ok(())
     }
@@ -240,6 +245,9 @@ impl Device {
 
     /// Write the guest's `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
+        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+            log.write(&self.view, sector, data);
+        }
         self.view.overlay.write(sector, data);
         self.overwritten(sector, (data.len() / SECTOR_BYTES) as u64);
     }
@@ -258,8 +266,33 @@ impl Device {
 
     /// Make `count` sectors from `sector` read as zeros.
     pub fn zero(&mut self, sector: u64, count: u64) {
+        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+            log.zero(&self.view, sector, count);
+        }
         self.view.overlay.zero(sector, count);
         self.overwritten(sector, count);
+    }
+
+    /// All that the guest has written is durable.
+    pub fn flush(&mut self) {
+        self.stats.flushes += 1;
+        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+            log.flush();
+        }
+    }
+
+    /// From here on, note what the guest writes and flushes, until the next switch; not in forks.
+    pub fn note_writes(&mut self) {
+        self.guest_log = Some(GuestLog::default());
+    }
+
+    /// Write the state and what was noted of the guest to a log; see [`GuestLog::log`].
+    ///
+    /// # Errors
+    /// If nothing was noted, or the file cannot be written.
+    pub fn log_writes(&self, path: &Path) -> Answer<Logged> {
+        let log = self.guest_log.as_ref().ok_or(DiskError::NotNoted)?;
+        log.log(&self.view, path)
     }
 
     /// Content hash of `state`, without the guest's writes.

@@ -51,6 +51,10 @@ pub enum DiskError {
     NothingReadYet,
     #[error("there was no fork since the last switch")]
     NotForked,
+    #[error("what the guest wrote was not noted since the last switch")]
+    NotNoted,
+    #[error("of a guest that shares memory, only the last contents of a block are known")]
+    SharedWrites,
     #[error("{} is the base image or the write log itself", .0.display())]
     OwnSource(PathBuf),
     #[error("cannot look for data of the base image from byte {at} on")]

@@ -13,6 +13,7 @@ pub mod explore;
 #[cfg(test)]
 mod explore_properties;
 pub mod fork;
+pub mod guest_log;
 pub mod hash;
 pub mod hold;
 pub mod image;

@@ -12,10 +12,31 @@ use crate::{
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
 const ENTRY_HEADER_BYTES: u64 = 32;
-const FLAG_DISCARD: u64 = 4;
+pub const FLAG_FLUSH: u64 = 1;
+pub const FLAG_DISCARD: u64 = 4;
 const FLAG_MARK: u64 = 8;
 /// The kernel writes a header within one page, so a file with a larger unit is not a log.
 const MAX_UNIT_BYTES: u64 = 65536;
+
+/// The superblock of a log of so many entries, in units of 512 bytes.
+#[must_use]
+pub fn super_block(entries: u64) -> [u8; SECTOR_BYTES] {
+    words([MAGIC, VERSION, entries, SECTOR_BYTES as u64])
+}
+
+/// The header of an entry without text, in units of 512 bytes.
+#[must_use]
+pub fn entry_header(sector: u64, sectors: u64, flags: u64) -> [u8; SECTOR_BYTES] {
+    words([sector, sectors, flags, 0])
+}
+
+fn words(words: [u64; 4]) -> [u8; SECTOR_BYTES] {
+    let mut unit = [0; SECTOR_BYTES];
+    for (place, word) in unit.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    unit
+}
 
 /// One entry. `sector` and `sectors` are in units of 512 bytes, whatever the log's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

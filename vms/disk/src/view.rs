@@ -176,6 +176,25 @@ impl View {
         hash
     }
 
+    /// Blocks in which the state differs from the base, whatever the guest wrote, ascending.
+    #[must_use]
+    pub fn state_blocks(&self) -> Vec<u64> {
+        let differs = |block: &u64| self.index.content(&self.recipe, *block) != 0;
+        let mut blocks: Vec<u64> = self.index.blocks().filter(differs).collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
+    /// The first sector of a block, and the block's content in the state, whatever the guest wrote. The last block of
+    /// a device may be shorter than others.
+    #[must_use]
+    pub fn state_block(&self, block: u64) -> (u64, Vec<u8>) {
+        let first = block * BLOCK_SECTORS;
+        let sectors = first..self.sectors().min(first + BLOCK_SECTORS);
+        let content = sectors.map(|s| self.index.sector(&self.recipe, &self.base, s));
+        (first, content.collect::<Vec<_>>().concat())
+    }
+
     /// Blocks that differ from the base, or may, ascending.
     #[must_use]
     pub fn changed_blocks(&self) -> Vec<u64> {

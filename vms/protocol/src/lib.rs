@@ -404,6 +404,12 @@ pub enum DiskRequest {
     Fork {},
     /// Show the device again as it was at the `Fork`.
     Rewind {},
+    /// Note what the guest writes and flushes from here on, until the next `Switch`; not in forks.
+    NoteWrites {},
+    /// Write a log to the file at `path`, in the format of dm-log-writes: first each block in which the state shown
+    /// differs from the base, then what was noted of the guest, in order, less what changed nothing. Refused if
+    /// nothing was noted since the `Switch`.
+    LogWrites { path: String },
     /// Explore the states of moments by what visits have read so far. Needs a device with an order, unless nothing
     /// is volatile: then a moment is one state.
     ///
@@ -479,6 +485,13 @@ pub enum DiskReply {
     Rewound {
         /// The 4 KiB blocks that were read since the `Fork` before they had been overwritten, in that order.
         blocks: Vec<u64>,
+    },
+    /// `state`: the entries that make up the state; the guest's follow. `complete`: whether none is missing because
+    /// there were too many.
+    Logged {
+        state: u64,
+        entries: u64,
+        complete: bool,
     },
     /// The same for the same request and the same remembered visits.
     Explored {

@@ -1,0 +1,119 @@
+"""What recovery wrote: the log in which it is cut again.
+
+Mount, walk and unmount write and flush like any workload. The disk notes that in order, and puts it behind
+the blocks of the state that was recovered, into a log over the same base image (`vms/disk/src/guest_log.rs`).
+So the states that a cut in a recovery may leave are legal states like all others, and their contents compare
+with those of every other state of the case.
+
+What the disk saw complete before it saw a flush counts as durable after it. So each state is one that this
+very disk could have left. A kernel that does not wait for a write before its flush is caught here only if
+another order of the two shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.errors import StoreError
+from harness.guests.disk import Order
+from harness.guests.session import Target
+from harness.host.packed import pack, unpack
+from harness.model import CrashState, EntryFlag, LogEntry
+from harness.states import Choices, CrashTime, LegalStates
+from harness.writelog import WriteLog, read_log
+from harness.writelog.log import changes
+from harness.writelog.times import TimedFlush, TimedWrite, Times
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryLog:
+    """The recovery of the state `of`. `target`: what a disk shows to have its states; the first `made_of`
+    chunks of that are the state itself. `legal`: the states that a cut may leave, in which entries and chunks
+    are numbered from 0.
+    """
+
+    of: CrashState
+    target: Target
+    legal: LegalStates
+    made_of: int
+    state_entries: int
+
+    @classmethod
+    def of_log(cls, of: CrashState, shown: Target, log: Path, state_entries: int, unit: int) -> RecoveryLog:
+        """`log`: as the disk wrote it; its first `state_entries` entries are the state. `unit`: the sectors
+        that a disk writes as a whole. Raises WriteLogError.
+        """
+        whole = read_log(log)
+        entries = [replace(e, index=i) for i, e in enumerate(whole.entries[state_entries:])]
+        own = WriteLog(log, whole.unit_bytes, tuple(entries), whole.used_bytes)
+        legal = LegalStates(own, times_of(entries), unit)
+        state = whole.entries[:state_entries]
+        order = (*(e.index for e in state), *(state_entries + n for n in legal.order))
+        made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
+        target = replace(shown, log=log, order=Order(order, unit))
+        return cls(of, target, legal, made_of, state_entries)
+
+    @property
+    def log(self) -> Path:
+        """The file that `target` shows."""
+        assert self.target.log is not None  # noqa: S101 - see `of_log`; tells mypy
+        return self.target.log
+
+    def choices(self, crash_time: CrashTime) -> Choices:
+        """The choices of one of its crash times, as the disk takes them."""
+        told, shift = crash_time.choices, self.made_of
+        return Choices(
+            shift + told.prefix,
+            tuple(shift + n for n in told.absent),
+            tuple(shift + n for n in told.volatile),
+        )
+
+    def name(self, crash_time: CrashTime, shown: CrashState) -> CrashState:
+        """The name of a state of that crash time that the disk told."""
+        lost = [n - self.made_of for n in shown.dropped]
+        return self.of.cut_at(self.legal.name(crash_time, lost))
+
+    def on_disk(self, cut: CrashState) -> CrashState:
+        """A state that a cut leaves, as the disk takes it. Raises UsageError for one that cannot be."""
+        shown = self.legal.on_disk(cut)
+        return CrashState(self.made_of + shown.prefix, tuple(self.made_of + n for n in shown.dropped))
+
+
+def times_of(entries: Sequence[LogEntry]) -> Times:
+    """The times of a recovery's entries: each was submitted when the one before it had completed."""
+    writes = [TimedWrite(e.index, 2 * e.index, 2 * e.index + 1) for e in entries if changes(e)]
+    flushes = [
+        TimedFlush(e.index, 2 * e.index, 2 * e.index + 1) for e in entries if EntryFlag.FLUSH in e.flags
+    ]
+    return Times(tuple(writes), tuple(flushes), (), 2 * len(entries))
+
+
+def keep(recovery: RecoveryLog, kept: Path) -> None:
+    """Pack what a recovery wrote, for `load`."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    marked = recovery.log.with_suffix(".kept")
+    header = recovery.state_entries.to_bytes(_HEADER_BYTES, "little")
+    marked.write_bytes(header + recovery.log.read_bytes())
+    pack(marked, kept)
+    marked.unlink()
+
+
+def load(of: CrashState, shown: Target, kept: Path, log: Path, unit: int) -> RecoveryLog:
+    """What was kept of the recovery of `of`, unpacked to `log`. Raises StoreError for a file that is not
+    there or is damaged, WriteLogError.
+    """
+    if not kept.is_file():
+        raise StoreError(
+            f"what the recovery of {of} wrote was not kept",
+            "it is where something was found in one of its cuts: name a state that the report names",
+        )
+    data = unpack(kept, log, LOG_BYTES_MAX).read_bytes()
+    log.write_bytes(data[_HEADER_BYTES:])
+    return RecoveryLog.of_log(of, shown, log, int.from_bytes(data[:_HEADER_BYTES], "little"), unit)
+
+
+_HEADER_BYTES = 8
+LOG_BYTES_MAX = 4 << 30
+"""Of a recovery's log: more than a disk keeps, with a state of that size."""

@@ -1,0 +1,292 @@
+"""Recoveries that are cut again, with everything real but the guest (`toy_kernel`).
+
+The reference is written without the engine: it runs the toy's recovery in a dict, and cuts what that wrote at
+every place, in every subset that no flush forbids.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cases.recoveries import times_of
+from harness.errors import ExitCode, UsageError
+from harness.guests.disk import find_binary
+from harness.model import CrashState, EntryFlag, LogEntry, Verdict
+from harness.plan import Budget
+from harness.store import RunStore
+from harness.summary import CaseVerdict, exit_code, summarise
+from harness.tests.cases.toy_kernel import (
+    VALUE_COUNT,
+    VALUES,
+    VERDICTS,
+    Bench,
+    Kernel,
+    Kind,
+    Program,
+    Put,
+    told,
+)
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+STABLE = [kind for kind in Kind if kind is not Kind.WAVERS and "IN_USE" not in kind.name]
+ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
+"""Counts one up on disk before it has noted that it did: block 7 is 1 for a while."""
+WRITES_MAX = 12
+
+Disk = dict[int, int]
+"""The value of each block."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with bench_in(tmp_path) as made:
+        yield made
+
+
+class bench_in:  # noqa: N801 - used like a function
+    """A bench for the time of a block."""
+
+    def __init__(self, folder: Path) -> None:
+        with needed():
+            find_binary()
+        self._store = RunStore.create(folder / "reports", "t", INFO, durable=False)
+        self._folder = folder
+
+    def __enter__(self) -> Bench:
+        return Bench(self._store.__enter__(), self._folder)
+
+    def __exit__(self, *error: object) -> None:
+        self._store.close()
+
+
+# --- the reference ---------------------------------------------------------------------------
+
+
+def crashed() -> list[Disk]:
+    """What prefixes of the toy's log leave: its flags, written in order."""
+    flags = [{block: block + 1 for block in range(count)} for count in range(4)]
+    return [{block: values.get(block, 0) for block in VALUES} for values in flags]
+
+
+def recover(program: Program, disk: Disk) -> list[Disk | None]:
+    """Recover `disk`. Returns what was written, a write at a time; None: a flush."""
+    log: list[Disk | None] = []
+    for step in program:
+        if step is None:
+            log.append(None)
+            continue
+        value = (disk[step.of] + step.more) % VALUE_COUNT
+        if disk[step.to] != value:
+            log.append({step.to: value})
+        disk[step.to] = value
+    return log
+
+
+def links(program: Program, disk: Disk) -> int:
+    """What a recovery of this disk to its end comes to."""
+    done = dict(disk)
+    recover(program, done)
+    return told([done[block] for block in VALUES])
+
+
+def cuts(disk: Disk, log: Sequence[Disk | None]) -> Iterator[Disk]:
+    """Every disk that a cut of this recovery may leave: what was flushed, and any part of what was not."""
+    for end in range(len(log) + 1):
+        before = log[:end]
+        flush = max((i for i, entry in enumerate(before) if entry is None), default=-1)
+        sure = [entry for entry in before[: flush + 1] if entry is not None]
+        free = [entry for entry in before[flush + 1 :] if entry is not None]
+        for kept in itertools.product((False, True), repeat=len(free)):
+            cut = dict(disk)
+            for entry in [*sure, *(e for e, keep in zip(free, kept, strict=True) if keep)]:
+                cut |= entry
+            yield cut
+
+
+def differences(program: Program, depth: int) -> set[tuple[int, int]]:
+    """What undisturbed recoveries come to, with what they come to otherwise if they are cut."""
+    found: set[tuple[int, int]] = set()
+    for first in crashed():
+        whole, disks = links(program, first), [first]
+        for _ in range(depth):
+            logs = [(disk, recover(program, dict(disk))) for disk in disks]
+            disks = [cut for disk, log in logs for cut in cuts(disk, log)]
+            disks = [dict(one) for one in {tuple(sorted(disk.items())) for disk in disks}]
+            found |= {(whole, links(program, disk)) for disk in disks}
+    return {(whole, other) for whole, other in found if whole != other}
+
+
+# --- against the reference -------------------------------------------------------------------
+
+
+def seen(bench: Bench) -> set[tuple[int, int]]:
+    """The same pairs, as the store has them."""
+    rows = bench.store.rows_of(bench.case)
+    return {
+        (int(v.expected), int(v.found))
+        for row in rows.judged
+        for v in row.judgement.violations
+        if v.oracle == "confluence"
+    }
+
+
+steps = st.one_of(
+    st.none(),
+    st.builds(Put, st.sampled_from(VALUES), st.sampled_from(VALUES), st.integers(0, VALUE_COUNT - 1)),
+)
+
+
+def connected(pairs: set[tuple[int, int]]) -> set[frozenset[int]]:
+    """Outcomes that pairs connect. A node that two crashes lead to is cut once: what it then differs in is
+    told of one of them, and the other differs from that.
+    """
+    groups: list[set[int]] = []
+    for pair in pairs:
+        met = [group for group in groups if group & set(pair)]
+        groups = [g for g in groups if g not in met] + [set(pair).union(*met)]
+    return set(map(frozenset, groups))
+
+
+def hold(folder: Path, depth: int, program: Program) -> None:
+    """The graph of a program against the reference."""
+    with bench_in(folder) as bench:
+        bench.run(Kernel(program=program), "prefix", again=depth, oracles=("confluence",))
+        found, expected = seen(bench), differences(program, depth)
+        (case,) = bench.store.cases()
+    assert all(cut.coverage.exhaustive and not cut.uncut for cut in case.info.again)
+    assert differences(program, 1) <= found <= expected
+    assert connected(found) == connected(expected)
+
+
+TWELVE = (
+    *(Put(to, of, 1) for to, of in ((7, 0), (2, 1), (1, 7), (0, 2))),
+    None,
+    *(Put(to, of, 2) for to, of in ((7, 1), (0, 7), (2, 0), (1, 2), (7, 7), (0, 0), (1, 1), (2, 2))),
+)
+"""Four writes, a flush, eight writes."""
+IN_FLIGHT = tuple(Put(VALUES[i % 4], VALUES[(i * i + 1) % 4], 1 + i % 3) for i in range(WRITES_MAX))
+"""Twelve writes, of which any part may be lost."""
+
+
+@pytest.mark.parametrize("program", [TWELVE, IN_FLIGHT], ids=["flushed", "in-flight"])
+def test_the_graph_has_what_every_prefix_and_every_subset_of_the_log_has(
+    tmp_path: Path, program: Program
+) -> None:
+    hold(tmp_path, 1, program)
+
+
+steps = st.one_of(
+    st.none(),
+    st.builds(Put, st.sampled_from(VALUES), st.sampled_from(VALUES), st.integers(0, VALUE_COUNT - 1)),
+)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@settings(max_examples=4, deadline=None, database=None)
+@given(program=st.lists(steps, min_size=2, max_size=6).map(tuple))
+def test_the_graph_of_any_recovery_is_that_of_the_reference(
+    tmp_path_factory: pytest.TempPathFactory, depth: int, program: Program
+) -> None:
+    hold(tmp_path_factory.mktemp("again"), depth, program)
+
+
+# --- one story each --------------------------------------------------------------------------
+
+
+def test_a_recovery_that_is_not_idempotent_is_found_by_cutting_it(bench: Bench) -> None:
+    bench.run(Kernel(program=ADDS), "exhaustive", again=1)
+    case = summarise(bench.store).cases[0]
+    assert {f.oracle for f in case.findings} == {"confluence"}
+    assert all(f.state.again for f in case.findings)
+    assert case.verdict is CaseVerdict.FAIL
+
+
+def test_and_missed_without(bench: Bench) -> None:
+    bench.run(Kernel(program=ADDS), "exhaustive")
+    assert summarise(bench.store).cases[0].verdict is CaseVerdict.PASS
+
+
+# What is written to afterwards is alike in every generation: the word is that of a whole recovery again.
+BREAKS = (Put(0, 7, 0), None, Put(0, 7, 1), None)
+"""Takes flag 0 away and sets it again. The word 010 is seen only by who recovers again in between."""
+
+
+@pytest.mark.parametrize("kind", STABLE, ids=lambda kind: kind.name)
+def test_what_becomes_of_a_guest_in_a_second_recovery_is_reported_like_in_the_first(
+    bench: Bench, kind: Kind
+) -> None:
+    """Lost guests, hangs and all that leaves a state undecided."""
+    kernel = Kernel(kind, at="010", program=BREAKS)
+    bench.run(kernel, "prefix", again=1)
+    assert "010" in kernel.visits
+    bench.store.finish()
+    summary = summarise(bench.store)
+    expected = {
+        Verdict.PASS: (CaseVerdict.PASS, ExitCode.CONSISTENT),
+        Verdict.FAIL: (CaseVerdict.FAIL, ExitCode.INCONSISTENT),
+        Verdict.UNKNOWN: (CaseVerdict.UNKNOWN, ExitCode.UNDECIDED),
+    }[VERDICTS[kind]]
+    assert (summary.cases[0].verdict, exit_code(summary)) == expected
+    rows = [v for v in bench.store.iter_verdicts(bench.case) if v.verdict is not Verdict.PASS]
+    assert all(row.state.again for row in rows)
+    assert bool(rows) == (VERDICTS[kind] is not Verdict.PASS)
+
+
+def test_what_a_budget_leaves_out_is_said(bench: Bench) -> None:
+    bench.run(Kernel(program=(*ADDS, *BREAKS)), "exhaustive", again=1, budget=Budget(visits=7))
+    (case,) = bench.store.cases()
+    (cut,) = case.info.again
+    assert cut.coverage.open
+    assert "budget" in cut.coverage.why
+
+
+def test_it_does_not_depend_on_the_number_of_stations(tmp_path: Path) -> None:
+    found = []
+    for jobs in (1, 3):
+        with bench_in(tmp_path / f"{jobs}") as bench:
+            bench.run(Kernel(program=ADDS), "exhaustive", jobs=jobs, again=2)
+            found.append(
+                {(v.state, v.content_hash, v.verdict) for v in bench.store.iter_verdicts(bench.case)}
+            )
+    assert found[0] == found[1]
+
+
+def test_what_a_killed_run_left_is_begun_anew(bench: Bench) -> None:
+    """Of states that had been decided no recovery was there to be cut: the resumed run said all were."""
+    bench.run(Kernel(program=ADDS), "prefix", stop_at=3, again=1)
+    bench.run(Kernel(program=ADDS), "prefix", again=1)
+    (case,) = bench.store.cases()
+    assert case.info.again[0].recoveries == 4
+    assert summarise(bench.store).cases[0].verdict is CaseVerdict.FAIL
+
+
+def test_cuts_in_recoveries_have_names_that_nest() -> None:
+    for text in ("@417@t3", "@t417-402@t12-3", "@417-402/t3@t4=1,2.0@t0="):
+        state = CrashState.parse(text)
+        assert str(state) == text
+        assert str(state.recovered.cut_at(state.again[-1])) == text
+    assert CrashState.parse("@t417@t3").first == CrashState.parse("@t417")
+    with pytest.raises(ValueError, match="a cut in a recovery is a state by times"):
+        CrashState.parse("@t417@3")
+
+
+def test_a_state_of_an_unknown_recovery_is_no_state(bench: Bench) -> None:
+    """It was shown as if recovery had not been cut."""
+    bench.run(Kernel(), "exhaustive")
+    recording = bench.recording("exhaustive")
+    with pytest.raises(UsageError, match="what the recovery of @t3 wrote is not known"):
+        recording.shown(CrashState.parse("@t3@t1"))
+
+
+def test_what_is_durable_after_a_flush_was_complete_before_it() -> None:
+    entries = [LogEntry(i, 8 * i, 8 if i != 1 else 0, EntryFlag(int(i == 1)), 0) for i in range(3)]
+    times = times_of(entries)
+    assert [(w.entry, w.submitted, w.completed) for w in times.writes] == [(0, 0, 1), (2, 4, 5)]
+    assert [(f.submitted, f.completed) for f in times.flushes] == [(2, 3)]
