@@ -63,12 +63,25 @@ def test_a_kernel_that_only_the_run_directory_names_is_refused(elf: Path) -> Non
     assert caught.value.next_step.endswith(f"--kernel {elf}")
 
 
-def test_a_kernel_that_the_cache_holds_is_taken_from_the_cache(elf: Path, cache: Path) -> None:
-    """Not from where the run directory says: that file may become another."""
+def in_cache(cache: Path, image: bytes) -> Path:
+    """A kernel built before."""
     kept = cache / "kernels" / "built-x"
     kept.mkdir(parents=True)
-    (kept / "image").write_bytes(elf.read_bytes())
+    (kept / "image").write_bytes(image)
     (kept / "built.json").write_bytes(msgspec.json.encode(Built("uml", "s", "1", "6.12", "key")))
+    return kept
+
+
+def test_a_kernel_as_large_as_one_in_the_cache_is_another(elf: Path, cache: Path) -> None:
+    in_cache(cache, elf.read_bytes()[:-1] + b"x")
+    for refuses in (vouched, resumable):
+        with pytest.raises(UsageError, match="come from somebody else"):
+            refuses(plan_of(elf), Named())
+
+
+def test_a_kernel_that_the_cache_holds_is_taken_from_the_cache(elf: Path, cache: Path) -> None:
+    """Not from where the run directory says: that file may become another."""
+    kept = in_cache(cache, elf.read_bytes())
     assert chosen_kernel(plan_of(elf), str(elf), Named()).image == kept / "image"
     resumable(plan_of(elf), Named())
 
@@ -129,14 +142,15 @@ def test_the_commands_refuse_it(command: list[str], elf: Path, tmp_path: Path) -
 # --- what else a plan names --------------------------------------------------------------------
 
 
-def test_the_cluster_of_a_directory_is_not_connected_to() -> None:
+@pytest.mark.parametrize("address", ["tcp://evil:8786", "local:4.evil:8786"])
+def test_the_cluster_of_a_directory_is_not_connected_to(address: str) -> None:
     """`run --resume DIR` unpickled what the scheduler that DIR named had sent."""
-    plan = msgspec.structs.replace(plan_of("debian-6.12"), cluster="tcp://evil:8786")
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), cluster=address)
     for refuses in (vouched, resumable):
         with pytest.raises(UsageError, match="no host") as caught:
             refuses(plan, Named())
-        assert caught.value.next_step.endswith("--cluster tcp://evil:8786")
-    assert resumable(plan, Named(cluster="tcp://evil:8786")).cluster == "tcp://evil:8786"
+        assert caught.value.next_step.endswith(f"--cluster {address}")
+    assert resumable(plan, Named(cluster=address)).cluster == address
     assert resumable(plan, Named(cluster="")).cluster == ""
     ours = msgspec.structs.replace(plan, cluster="local:4")
     assert resumable(ours, Named()) == ours
