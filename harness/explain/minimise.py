@@ -15,7 +15,7 @@ from harness.revisit.ddmin import ddmin
 from harness.states.legal import LegalStates
 
 VISITS = 120
-"""States recovered for one finding at most: some 10 s under UML."""
+"""States recovered for one finding at most: some 10 s at native speed."""
 _EARLIER = 30
 _LATER = 20
 _BEFORE = 3
