@@ -200,7 +200,8 @@ def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> Ex
 
 
 def _again(plan: StudyPlan, path: Path) -> str:
-    return resume_study(plan.argv[0], plan.kernels, plan.plan.workloads, plan.of_run, shown_path(path))
+    command = "history" if plan.argv[:1] == ["history"] else "matrix"  # the plan may be anybody's
+    return resume_study(command, plan.kernels, plan.plan.workloads, plan.of_run, shown_path(path))
 
 
 def _add_strip(study: Study) -> None:

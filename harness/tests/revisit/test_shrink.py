@@ -122,7 +122,7 @@ class Memo:
 
     recalls, mismatch = False, ""
 
-    def hashes(self, states: Sequence[CrashState]) -> list[str]:
+    def hashes(self, states: Sequence[CrashState], target: object = None) -> list[str]:
         return [str(s) for s in states]
 
 

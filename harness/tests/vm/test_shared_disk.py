@@ -46,7 +46,7 @@ class ByMessages(Uml):
 class Seen:
     """All that the disk and the guest tell of one visit, but how many flushes there were, as the block layer
     makes one of two that wait at the same time, and with answers at once none waits; and what the kernel says
-    for information, of which btrfs drops what is more than 100 lines in five seconds: a faster guest drops more.
+    for information, of which btrfs drops what is more than 100 lines in five seconds.
     """
 
     outcome: Outcome
