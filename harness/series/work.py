@@ -19,6 +19,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ class Item:
     key: str = ""
 
 
-class Series(Generic[DoneT]):
+class Series(ABC, Generic[DoneT]):
     """What a command says about its series, and what is known of one. To add a command, derive from it.
 
     `done`: what is kept of an item. `folder`: of the items' run directories. `results`: the file for
@@ -89,31 +90,31 @@ class Series(Generic[DoneT]):
         """What a directory has come to that was begun before there were journals. Raises StoreError."""
         return ()
 
+    @abstractmethod
     def items(self, work: Work[DoneT]) -> Iterable[Item]:
         """What is to be run, in order; a sequence where all of it is known. Items that are decided are left
         out by the engine.
         """
-        raise NotImplementedError
 
     def begun(self, item: Item, at: float) -> Begun:
         """The line that an item's turn begins with."""
         return Begun(item=item.name, at=at)
 
+    @abstractmethod
     def keep(self, item: Item, store: RunStore, summary: Summary) -> DoneT:
         """What to keep of a run, also of an interrupted one. Raises PowercutError if nothing came of it."""
-        raise NotImplementedError
 
     def keeps_run(self, done: DoneT) -> bool:
         """Whether the run directory of an item stays."""
         return True
 
+    @abstractmethod
     def words(self, done: DoneT) -> str:
         """What came of an item, in one line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def page(self) -> Page:
         """All that is known, for people and programs."""
-        raise NotImplementedError
 
     def place(self, item: str) -> Path:
         """The folder of an item: of a name with slashes, such as a kernel's file, below that of the series

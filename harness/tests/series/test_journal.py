@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from harness.report.page import Page
 from harness.series.journal import JOURNAL, Begun, Done, End, Ended, Journal, Known, Started
-from harness.series.work import Series
+from harness.series.work import Item, Series, Work
+from harness.store import RunStore
+from harness.summary import Summary
+
+
+class Empty(Series[Done]):
+    """Of no items."""
+
+    done = Done
+
+    def items(self, work: Work[Done]) -> Iterable[Item]:
+        return ()
+
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> Done:
+        return Done(item=item.name)
+
+    def words(self, done: Done) -> str:
+        return done.item
+
+    def page(self) -> Page:
+        return Page("series", "of nothing", "no items", "pass", ())
 
 
 def read(path: Path) -> Known[Done]:
@@ -59,10 +81,6 @@ def test_a_journal_of_somebody_else_names_no_directory_of_this_host(tmp_path: Pa
 @pytest.mark.parametrize("item", ["..", ".", "", "/", "../../etc", "/boot/vmlinuz", "a/../../b"])
 def test_the_folder_of_an_item_is_below_that_of_the_series(tmp_path: Path, item: str) -> None:
     """What is not kept of an item is deleted: an item that was called `..` would have been the directory."""
-
-    class Any(Series[Done]):
-        done = Done
-
-    series = Any(tmp_path, [])
+    series = Empty(tmp_path, [])
     assert series.place(item).parent == tmp_path / "items"
     assert ".." not in series.place(item).parts
