@@ -1,7 +1,7 @@
 """Symptoms: what an oracle says was lost, without the names and numbers of one workload. Pure.
 
 What one defect leaves behind has other names, offsets and operations in every workload; its symptom is the
-same. The same symptom alone proves no common cause: see `harness.revisit.causes`.
+same. The same symptom alone proves no common cause: see `harness.findings.causes`.
 """
 
 from __future__ import annotations

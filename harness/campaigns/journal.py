@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from harness.expectations import Expectation
+from harness.findings.causes import Cause, Member, by_cause
 from harness.plan import Plan
-from harness.revisit.causes import Cause, Member, by_cause
 from harness.series import journal
 from harness.symptoms import Symptom
 from harness.workloads.generate import is_generated

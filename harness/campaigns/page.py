@@ -12,6 +12,8 @@ import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import SCHEMA, Batch, CampaignPlan, Found, Ledger, Reached, Undecided, totals
+from harness.findings.causes import Cause, Member
+from harness.findings.triage import workload_of
 from harness.host.files import write_atomically
 from harness.host.text import one_line
 from harness.measurements.results import Curve
@@ -19,8 +21,6 @@ from harness.report.lines import run_again, source_of
 from harness.report.page import Finding, Line, Page, PageTable, Section
 from harness.report.plot import Plot, plots
 from harness.report.words import looked_at, number, plural, seconds, shown_path
-from harness.revisit.causes import Cause, Member
-from harness.revisit.triage import workload_of
 
 _NEWEST = 40
 """Cases that reached something new, of which the page tells; all are in the journal."""

@@ -28,14 +28,14 @@ from harness.campaigns.page import page_of
 from harness.campaigns.traits import numberless, traits_of
 from harness.errors import EnvironmentLacks, GuestLost, StoreError
 from harness.filesystems.profiles import select_profiles
+from harness.findings.causes import Member, contains
+from harness.findings.simplify import Operations
+from harness.findings.triage import Experiment, Laboratory, Suspect, Tester, examined, suspects_of
 from harness.host.progress import Quiet
 from harness.kernels.find import look_up_chosen
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural, seconds
-from harness.revisit.causes import Member, contains
-from harness.revisit.simplify import Operations
-from harness.revisit.triage import Experiment, Laboratory, Suspect, Tester, examined, suspects_of
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.summary import CaseSummary, Summary

@@ -37,7 +37,7 @@ _NOT_JUDGING = (
     "measure",
     "releases",
     "report",
-    "revisit",
+    "findings",
     "series",
     "tracing",
 )

@@ -16,10 +16,10 @@ from click.shell_completion import CompletionItem
 
 from harness.campaigns.generators import GENERATORS
 from harness.cli.options import REPORTS, RunDirectory
-from harness.dossiers.folder import dossiers, findings_folder
 from harness.errors import PowercutError
 from harness.faults.catalogue import faults
 from harness.filesystems.profiles import profiles
+from harness.findings.bug_report import dossiers, findings_folder
 from harness.kernels.pins import pins
 from harness.measure.registry import COMPARISONS
 from harness.oracles import ORACLES

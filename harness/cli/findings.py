@@ -10,15 +10,15 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import Folder, listed, open_run, own_workloads_option, source_option
-from harness.dossiers.draft import draft, slug_of
-from harness.dossiers.folder import Dossier, StatedRun, findings_folder, select_dossiers
-from harness.dossiers.rerun import Rerun, rerun, write_evidence
 from harness.errors import ExitCode, UsageError
+from harness.findings.bug_report import Dossier, StatedRun, findings_folder, select_dossiers
+from harness.findings.draft import draft, slug_of
+from harness.findings.rerun import Rerun, rerun, write_evidence
+from harness.findings.shrink import finding_to_shrink
 from harness.host.progress import Progress, progress_for
 from harness.kernels.find import look_up_pc_kernel
 from harness.report.lines import full
 from harness.report.words import shown_path
-from harness.revisit.shrink import finding_to_shrink
 from harness.trust import Named
 
 

@@ -27,6 +27,7 @@ from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
+from harness.findings.shrink import finding_to_shrink
 from harness.plan import Plan
 from harness.releases.page import strip_of
 from harness.releases.results import Study, StudyPlan
@@ -35,7 +36,6 @@ from harness.report import write_reports as write_run_reports
 from harness.report.lines import resume_study
 from harness.report.strip import write_strip
 from harness.report.words import plural, shown_path
-from harness.revisit.shrink import finding_to_shrink
 from harness.series.journal import End
 from harness.states import FAULT_MODELS
 from harness.store import RunStore

@@ -14,13 +14,13 @@ from harness.cli.options import REPORTS, NewFile, RunDirectory, is_typed, open_r
 from harness.errors import ExitCode, UsageError
 from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
+from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_bytes, write_atomically
 from harness.kernels.pins import pins
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
-from harness.revisit.compare import Comparison, compare, same_recordings
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import RUN, runs
 from harness.summary import shell_code, summarise

@@ -20,11 +20,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode, UsageError
-from harness.host.files import json_bytes, write_atomically
-from harness.report import shown_path
-from harness.report.lines import run_again
-from harness.report.words import device_of, state_words
-from harness.revisit.repro import (
+from harness.findings.repro import (
     Reproduction,
     export,
     find_point,
@@ -33,7 +29,11 @@ from harness.revisit.repro import (
     shell,
     tools_for_shell,
 )
-from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
+from harness.findings.shrink import finding_to_shrink, shrink, workload_file
+from harness.host.files import json_bytes, write_atomically
+from harness.report import shown_path
+from harness.report.lines import run_again
+from harness.report.words import device_of, state_words
 
 
 @click.command("repro")

@@ -20,11 +20,11 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
+from harness.findings.repro import repro_context
 from harness.host.files import json_bytes
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.report.lines import source_words
-from harness.revisit.repro import repro_context
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.trust import Named

@@ -22,13 +22,13 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode
+from harness.findings.causes import Cause, Member
+from harness.findings.triage import Triage, plan_of, triage, workload_of
 from harness.host.files import write_atomically
 from harness.host.progress import progress_for
 from harness.host.text import one_line
 from harness.report.lines import run_again, source_words
 from harness.report.words import plural, shown_path
-from harness.revisit.causes import Cause, Member
-from harness.revisit.triage import Triage, plan_of, triage, workload_of
 from harness.store import RunStore
 
 _SHOWN = 6

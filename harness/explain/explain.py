@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.explain.facts import Facts
 from harness.explain.mechanism import mechanism_of
 from harness.explain.minimise import Minimal, Trial, minimise
+from harness.findings.repro import ReproContext
 from harness.guests.session import Session
 from harness.model import (
     SECTOR_BYTES,
@@ -27,7 +28,6 @@ from harness.model import (
 from harness.oracles import Judge
 from harness.report.explanation import Difference, Explanation, Fate, Rung
 from harness.report.lines import reproduce
-from harness.revisit.repro import ReproContext
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
 from harness.symptoms import Symptom, paths_of, symptom_of

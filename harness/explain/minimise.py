@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.findings.ddmin import ddmin
 from harness.model import CrashState
-from harness.revisit.ddmin import ddmin
 from harness.states.legal import LegalStates
 
 VISITS = 120

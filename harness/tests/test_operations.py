@@ -12,9 +12,9 @@ import pytest
 
 from harness.cases.examine import Group
 from harness.cases.selection import in_turn
-from harness.dossiers.shell import shell_line
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
+from harness.findings.shell import shell_line
 from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
 from harness.oracles.replay import replay
 from harness.plan import Budget
@@ -65,7 +65,7 @@ NO_SHELL_LINE = {
     OperationKind.REMOUNT,
     OperationKind.RUN,
 }
-"""`dossiers.shell` says that these are written by hand."""
+"""`findings.shell` says that these are written by hand."""
 OF_LISTS = [kind for kind in OperationKind if kind is not OperationKind.RUN]
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from harness.campaigns.journal import Batch, CampaignPlan, Ledger
 from harness.campaigns.work import CampaignSeries, load_plan
 from harness.filesystems.profiles import select_profiles
+from harness.findings.simplify import Operations
+from harness.findings.triage import Experiment
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
-from harness.revisit.simplify import Operations
-from harness.revisit.triage import Experiment
 from harness.series.journal import End, Journal, Line
 from harness.series.work import carry_out
 from harness.store import RunStore

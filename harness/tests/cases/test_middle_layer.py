@@ -21,10 +21,10 @@ from harness.cases.examine import Examiner, JudgedGroup, Observation
 from harness.cases.ledger import Ledger
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
+from harness.findings.repro import find_point
 from harness.guests.disk import find_binary
 from harness.model import CrashState, Judgement, Verdict
 from harness.plan import Budget
-from harness.revisit.repro import find_point
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, JudgedState
 from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise

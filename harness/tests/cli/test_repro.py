@@ -11,9 +11,9 @@ import pytest
 
 from harness.cli import repro
 from harness.errors import ExitCode
+from harness.findings.repro import Reproduction
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
-from harness.revisit.repro import Reproduction
 from harness.store import RunStore
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode
+from harness.findings.repro import repro_context, reproduce
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Plan
-from harness.revisit.repro import repro_context, reproduce
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from harness.cluster.worker_pool import need_cluster
 from harness.errors import StoreError
+from harness.findings.repro import repro_context, reproduce
 from harness.host.progress import Lines
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
-from harness.revisit.repro import repro_context, reproduce
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus

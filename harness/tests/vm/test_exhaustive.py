@@ -10,13 +10,13 @@ from rich.console import Console
 
 from harness.cases.recording import load_recording
 from harness.filesystems.profiles import select_profiles
+from harness.findings.repro import repro_context, reproduce
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session
 from harness.host.progress import Lines
 from harness.kernels.find import find_chosen
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Budget, Plan
-from harness.revisit.repro import repro_context, reproduce
 from harness.run import execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, state_order

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from harness.dossiers.folder import findings_folder, load
-from harness.dossiers.rerun import rerun
+from harness.findings.bug_report import findings_folder, load
+from harness.findings.rerun import rerun
 from harness.host.progress import Lines
 from harness.tests.needs import needed
 from harness.toolbox.rootfs import root_image

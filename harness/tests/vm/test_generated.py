@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from harness.errors import ExitCode
+from harness.findings.shrink import finding_to_shrink, shrink, workload_file
+from harness.findings.triage import triage
 from harness.host.progress import Lines
 from harness.plan import Plan
-from harness.revisit.shrink import finding_to_shrink, shrink, workload_file
-from harness.revisit.triage import triage
 from harness.store import RunStore
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 from harness.tests.vm.conftest import run_plan

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.findings.compare import compare
 from harness.host.progress import Lines
 from harness.plan import Plan
-from harness.revisit.compare import compare
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.summary import CaseVerdict

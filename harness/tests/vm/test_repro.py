@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode, UsageError
+from harness.findings.repro import export, find_point, repro_context, reproduce
 from harness.model import CrashPoint, CrashState, Verdict
-from harness.revisit.repro import export, find_point, repro_context, reproduce
 from harness.states import replay
 from harness.store import RunStore
 from harness.summary import Summary

@@ -17,13 +17,13 @@ from rich.console import Console
 
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import ExitCode
+from harness.findings.repro import repro_context, reproduce
 from harness.guests import qemu
 from harness.host.progress import Lines
 from harness.kernels.find import find_kernel
 from harness.kernels.module_files import read_module, resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
-from harness.revisit.repro import repro_context, reproduce
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How

@@ -17,14 +17,14 @@ from harness.cli.triage import text_of
 from harness.errors import ExitCode, GuestLost
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
+from harness.findings import triage as module
+from harness.findings.causes import SAME_WORKLOAD
+from harness.findings.experiment import Violated
+from harness.findings.simplify import Operations
+from harness.findings.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
 from harness.host.progress import Lines
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
-from harness.revisit import triage as module
-from harness.revisit.causes import SAME_WORKLOAD
-from harness.revisit.experiment import Violated
-from harness.revisit.simplify import Operations
-from harness.revisit.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.symptoms import Symptom, paths_of, symptom_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.dossiers.folder import dossiers, findings_folder, load, select_dossiers
 from harness.errors import UsageError
+from harness.findings.bug_report import dossiers, findings_folder, load, select_dossiers
 from harness.kernels.find import look_up_pc_kernel
 
 WHOLE = """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.dossiers.folder import EVIDENCE, SCRIPT, Dossier, StatedRun
 from harness.errors import PowercutError
+from harness.findings.bug_report import EVIDENCE, SCRIPT, Dossier, StatedRun
 from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress

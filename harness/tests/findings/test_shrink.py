@@ -14,11 +14,11 @@ from harness.cases.examine import Observation
 from harness.cases.recording import Recording
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
+from harness.findings.experiment import Bench
+from harness.findings.shrink import Shrunk, finding_to_shrink, shrink, workload_file
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
 from harness.plan import Plan
-from harness.revisit.experiment import Bench
-from harness.revisit.shrink import Shrunk, finding_to_shrink, shrink, workload_file
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.runner import powercut
@@ -162,10 +162,10 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
             yield Bench(plan, session, session, tmp_path, tmp_path)
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
-        monkeypatch.setattr("harness.revisit.experiment.record", record)
-        monkeypatch.setattr("harness.revisit.experiment.Examiner", Judges)
-        monkeypatch.setattr("harness.revisit.shrink.open_bench", bench)
-        monkeypatch.setattr("harness.revisit.shrink.vouched_workload", lambda *_: whole)
+        monkeypatch.setattr("harness.findings.experiment.record", record)
+        monkeypatch.setattr("harness.findings.experiment.Examiner", Judges)
+        monkeypatch.setattr("harness.findings.shrink.open_bench", bench)
+        monkeypatch.setattr("harness.findings.shrink.vouched_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")
         finding = Finding(case, "durability", "gone", state=CrashState(1), violations=(), states=1)
         said: list[str] = []

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.dossiers.folder import EVIDENCE, SCRIPT
-from harness.dossiers.shell import shell_line
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.findings.bug_report import EVIDENCE, SCRIPT
+from harness.findings.shell import shell_line
 from harness.host.files import file_hash, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.revisit.causes import (
+from harness.findings.causes import (
     CONTAINED,
     NOT_SHRUNK,
     OTHER_MODE,

@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from harness.findings.ddmin import ddmin
 from harness.model import BLOCK_BYTES, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.replay import fitting
-from harness.revisit.ddmin import ddmin
 from harness.symptoms import paths_of
 
 K = OperationKind

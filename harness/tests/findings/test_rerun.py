@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.findings import exit_code, line, summary
-from harness.dossiers.folder import Dossier, StatedRun
-from harness.dossiers.rerun import Rerun, command, last_word, write_evidence
 from harness.errors import ExitCode
+from harness.findings.bug_report import Dossier, StatedRun
+from harness.findings.rerun import Rerun, command, last_word, write_evidence
 from harness.toolbox.guest import Ran
 
 BROKEN = StatedRun(kernel="debian-7.3", says="BROKEN")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.filesystems.profiles import select_profiles
-from harness.revisit.simplify import Operations, canonical, minimal
+from harness.findings.simplify import Operations, canonical, minimal
 from harness.symptoms import paths_of
 from harness.workloads.generate import generate
 from harness.workloads.load import parse_operation

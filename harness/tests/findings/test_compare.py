@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.findings.compare import Comparison, compare
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.revisit.compare import Comparison, compare
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.tests.store.samples import CASE, INFO, OTHER

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.dossiers.draft import draft, log_excerpt, script, slug_of
-from harness.dossiers.folder import load
-from harness.dossiers.shell import shell_line
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
+from harness.findings.bug_report import load
+from harness.findings.draft import draft, log_excerpt, script, slug_of
+from harness.findings.shell import shell_line
+from harness.findings.shrink import Shrunk, workload_file
 from harness.host.files import file_hash
 from harness.host.resources import resource
 from harness.model import CaseId, Operation, OperationKind, Workload
 from harness.plan import Plan
 from harness.report.strip import Strip, StripCell, write_strip
-from harness.revisit.shrink import Shrunk, workload_file
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.summary import CaseVerdict

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.findings.experiment import Bench, open_bench, violations
+from harness.findings.simplify import shortest
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
-from harness.revisit.experiment import Bench, open_bench, violations
-from harness.revisit.simplify import shortest
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.symptoms import Symptom, paths_of, symptom_of

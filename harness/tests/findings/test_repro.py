@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.findings import repro
+from harness.findings.repro import find_point, machine_for, need_possible, tools_for_shell
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
 from harness.plan import Plan
-from harness.revisit import repro
-from harness.revisit.repro import find_point, machine_for, need_possible, tools_for_shell
 from harness.states import FAULT_MODELS
 from harness.tests.report.demo import demo_run
 from harness.tests.states.logs import logs

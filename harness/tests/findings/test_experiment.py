@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from harness.filesystems.profiles import profiles
+from harness.findings import experiment
 from harness.model import Workload
 from harness.plan import Plan
-from harness.revisit import experiment
 from harness.store.layout import RunLayout
 from harness.trust import Named
 

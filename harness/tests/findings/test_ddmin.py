@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
+from harness.findings.ddmin import ddmin
 from harness.model import Operation, OperationKind
 from harness.oracles.replay import fitting, replay
-from harness.revisit.ddmin import ddmin
 from harness.tests.oracles.cases import ORDERED, history
 from harness.workloads.generate import generate
 from harness.workloads.generate.chance import name_of

@@ -21,6 +21,11 @@ import msgspec
 from harness.cases.pins import source_hash
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.findings import experiment
+from harness.findings.causes import Cause, Member, by_cause
+from harness.findings.experiment import Bench, Violated, open_bench, violations
+from harness.findings.shrink import Shrunk, workload_file
+from harness.findings.simplify import Operations, minimal
 from harness.guests.disk import find_binary
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
@@ -29,11 +34,6 @@ from harness.host.progress import Progress
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import plural, shown_path
-from harness.revisit import experiment
-from harness.revisit.causes import Cause, Member, by_cause
-from harness.revisit.experiment import Bench, Violated, open_bench, violations
-from harness.revisit.shrink import Shrunk, workload_file
-from harness.revisit.simplify import Operations, minimal
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
 from harness.symptoms import Symptom, paths_of, symptom_of

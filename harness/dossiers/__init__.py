@@ -1,1 +1,0 @@
-"""Bugs of unmodified kernels as folders that one can send: `reports/findings/SLUG`."""

@@ -1,1 +1,0 @@
-"""Work on a finished run: repro, shrink, compare."""
