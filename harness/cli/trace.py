@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -18,10 +19,11 @@ from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress, progress_for
 from harness.kernels.find import find_kernel, look_up_pc_kernel
-from harness.measurements.directory import make_directory, write_measurements
+from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement, Spread, Table
 from harness.report import shown_path
 from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
+from harness.store.directory import make_directory
 from harness.tracing.rounds import (
     WORKLOAD,
     Overhead,
@@ -118,7 +120,7 @@ def trace_command(
         progress_for(console) as progress,
         tracing(plan, kernel, profiles, folder.path, progress) as t,
     ):
-        run = make_directory(out, "overhead" if want_overhead else "trace")
+        run = make_directory(out, "overhead" if want_overhead else "trace", datetime.now(UTC))
         m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress)
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)

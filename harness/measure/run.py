@@ -27,11 +27,12 @@ from harness.host.progress import Progress
 from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
 from harness.measure.registry import COMPARISONS
-from harness.measurements.directory import make_directory, read_measurements, write_measurements
+from harness.measurements.directory import read_measurements, write_measurements
 from harness.measurements.results import Cell, Measurement, Table
 from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
+from harness.store.directory import make_directory
 from harness.store.layout import need_plain_run
 
 SURROUNDINGS_NAME = "surroundings.json"
@@ -88,8 +89,9 @@ def create(plan: MeasurePlan, out: Path) -> Path:
     list(_configurations(comparison(plan.name), plan))
     _beside(plan)
     look_up_pc_kernel(plan.kernel, Path(plan.modules) if plan.modules else None)
-    path = make_directory(out, f"measure-{plan.name}")
-    begun = msgspec.structs.replace(plan, started=datetime.now(UTC))
+    started = datetime.now(UTC)
+    path = make_directory(out, f"measure-{plan.name}", started)
+    begun = msgspec.structs.replace(plan, started=started)
     write_atomically(path / "plan.json", msgspec.json.encode(begun))
     return path
 

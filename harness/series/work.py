@@ -33,13 +33,13 @@ from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreErr
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.host.progress import Progress, Quiet
-from harness.measurements.directory import make_directory
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
 from harness.run import create_run, execute
 from harness.series.journal import Begun, DoneT, End, Ended, Journal, Known, Line, Started
 from harness.store import RunStore
+from harness.store.directory import make_directory
 from harness.store.layout import LOCK, PLAN, RUN, latest, need_plain_run
 from harness.store.lock import locked
 from harness.summary import Summary
@@ -133,7 +133,7 @@ class Series(ABC, Generic[DoneT]):
 
 def begin(plan: msgspec.Struct, out: Path, name: str) -> Path:
     """Make the directory of a series. Raises StoreError, and UsageError for a name that cannot be one."""
-    path = make_directory(out, name)
+    path = make_directory(out, name, datetime.now(UTC))
     write_atomically(path / PLAN, msgspec.json.format(json_bytes(plan), indent=1))
     return path
 

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
+import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from harness.host.files import json_bytes, json_text, write_atomically
 from harness.plan import Plan
 from harness.store.database import damaged, other_schema, read_from
 from harness.store.digests import digest_of_bytes
-from harness.store.layout import PLAN, RUN, RunLayout, latest, runs
+from harness.store.layout import PLAN, RUN, latest, runs
 from harness.store.records import SCHEMA, RunInfo
 
 
 def make_directory(root: Path, name: str, started: datetime) -> Path:
-    """Create `root/runs/<date>-<name>`, with a number appended if that exists. Raises OSError."""
-    path = _unique_directory(runs(root), f"{started:%Y%m%d-%H%M%S}-{name}")
-    for folder in (RunLayout(path).cases, RunLayout(path).findings):
-        folder.mkdir()
-    return path
+    """Make `root/runs/<date>-<name>`, of a run, a series or a measurement; with a number behind it where that
+    is taken. Raises UsageError for a name that is not a valid file name, StoreError if it cannot be made.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+        raise UsageError(f"{name!r} cannot name a run", "use letters, digits and . _ + -")
+    with making_run(root):
+        runs(root).mkdir(parents=True, exist_ok=True)
+        path = first = runs(root) / f"{started:%Y%m%d-%H%M%S}-{name}"
+        for number in itertools.count(2):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                break
+            path = first.with_name(f"{first.name}.{number}")
+        return path.resolve()
 
 
-def _unique_directory(parent: Path, name: str) -> Path:
-    parent.mkdir(parents=True, exist_ok=True)
-    path, number = parent / name, 1
-    while True:
-        try:
-            path.mkdir()
-            return path.resolve()
-        except FileExistsError:
-            number += 1
-            path = parent / f"{name}.{number}"
+@contextlib.contextmanager
+def making_run(root: Path) -> Iterator[None]:
+    """What the file system or SQLite refuses becomes a StoreError."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"cannot make a run directory in {root}: {error}", "choose another directory for the runs"
+        ) from error
 
 
 def point_latest(root: Path, run: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import sqlite3
 from collections import defaultdict
@@ -26,6 +25,7 @@ from harness.store.digests import NOTHING, digest
 from harness.store.directory import (
     linked,
     make_directory,
+    making_run,
     point_back,
     point_latest,
     read_info,
@@ -88,19 +88,15 @@ class RunStore:
         Raises UsageError for a name that is not a valid file name, StoreError if the directory cannot be
         made.
         """
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-            raise UsageError(f"{name!r} cannot name a run", "use letters, digits and . _ + -")
         info = replace(info, name=name, schema=SCHEMA)
-        try:
-            before = linked(root)
-            path = make_directory(root, name, info.started)
+        before = linked(root)
+        path = make_directory(root, name, info.started)
+        with making_run(root):
+            for folder in (RunLayout(path).cases, RunLayout(path).findings):
+                folder.mkdir()
             database = Database.create(path / DATABASE, durable=durable)
             info = write_info(path, info)
             point_latest(root, path)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(
-                f"cannot make a run directory in {root}: {error}", "choose another directory for the runs"
-            ) from error
         return cls(path, info, database, before)
 
     @classmethod

@@ -13,6 +13,7 @@ import pytest
 
 from harness.errors import StoreError, UsageError
 from harness.store import RunStore
+from harness.store.directory import make_directory
 from harness.tests.store.samples import INFO
 
 
@@ -32,9 +33,12 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_a_place_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
+    """Measurements and series ended with the bare error of the system call."""
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(StoreError, match="cannot make a run directory"):
         RunStore.create(tmp_path, "t", INFO)
+    with pytest.raises(StoreError, match="cannot make a run directory"):
+        make_directory(tmp_path, "measure-t", INFO.started)
 
 
 def test_run_json_comes_back_through_the_latest_link(tmp_path: Path, store: RunStore) -> None:
