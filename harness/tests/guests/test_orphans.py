@@ -130,6 +130,32 @@ def test_a_killed_uml_leaves_no_helper() -> None:
     assert ended([helper])
 
 
+UML_THAT_STARTS = """
+import ctypes, os, signal, time
+library = ctypes.CDLL(None)
+child = library.fork()
+if child == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+os.waitpid(child, os.WUNTRACED)
+print(child, flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_uml_that_is_killed_while_it_starts_leaves_no_child() -> None:
+    """It tries ptrace on a child that stops itself, which then waited for ever: chaos found one."""
+    with needed():
+        environment = {**os.environ, "LD_PRELOAD": str(find_shim())}
+    argv = [sys.executable, "-c", UML_THAT_STARTS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as uml:
+        assert uml.stdout is not None
+        child = int(uml.stdout.readline())
+        assert not has_ended(child)
+        uml.kill()
+    assert ended([child])
+
+
 def test_a_folder_whose_owner_lives_is_not_swept(temporary: Path) -> None:
     with OwnedFolder("powercut-test-") as owned, OwnedFolder("powercut-test-") as another:
         assert sweep("powercut-test-") == []

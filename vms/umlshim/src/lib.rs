@@ -7,8 +7,8 @@
 //! `arch/x86/kernel/fpu/regset.c`: EFAULT), so that UML panics before its first process runs. A set that is
 //! shorter than the host's state is completed with the process's current state. What UML does not know (AMX
 //! tiles, protection keys) therefore stays as it is, even across switches between its processes: nothing in
-//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and the helpers
-//! that it clones for its devices (PR_SET_PDEATHSIG).
+//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and so do the
+//! helpers that it clones for its devices and the children that it forks while it starts (PR_SET_PDEATHSIG).
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -90,6 +90,40 @@ pub unsafe extern "C" fn ptrace(
     }
 }
 
+/// fork(2). UML forks while it starts, to learn what the host's ptrace can do (`check_ptrace`,
+/// `arch/um/os-Linux/start_up.c`). That child stops itself and waits to be traced: it would wait for ever if UML
+/// were killed at that time.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn fork() -> pid_t {
+    type Fork = unsafe extern "C" fn() -> pid_t;
+    let parent = std::process::id().cast_signed();
+    // SAFETY: the name is a C string, and the C library's fork takes no arguments; what the child calls is
+    // safe to call after a fork (signal-safety(7)).
+    unsafe {
+        let next = dlsym(RTLD_NEXT, c"fork".as_ptr());
+        assert!(!next.is_null(), "the C library has no fork");
+        let child = transmute::<*mut c_void, Fork>(next)();
+        if child == 0 {
+            die_with(parent);
+        }
+        child
+    }
+}
+
+/// In a child: be killed when the parent ends, or end now if it has.
+fn die_with(parent: pid_t) {
+    // SAFETY: plain system calls.
+    unsafe {
+        libc::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(1); // UML died before the signal was asked for
+        }
+    }
+}
+
 type Child = extern "C" fn(*mut c_void) -> c_int;
 type Clone = unsafe extern "C" fn(
     Child,
@@ -126,10 +160,7 @@ extern "C" fn begin(helper: *mut c_void) -> c_int {
     // UML's memory, and with it an allocator that UML is just using.
     unsafe {
         let helper = &*helper.cast::<Helper>();
-        libc::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if libc::getppid() != helper.parent {
-            libc::_exit(1); // UML died before the signal was asked for
-        }
+        die_with(helper.parent);
         (helper.child)(helper.argument)
     }
 }
