@@ -15,7 +15,7 @@ from harness.cli.complete import attach
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
-from harness.cli.findings import dossier_command, findings_command
+from harness.cli.findings import bugreport_command, findings_command
 from harness.cli.gc import gc_command
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
@@ -51,7 +51,7 @@ COMMANDS: tuple[click.Command, ...] = (
     history_command,
     matrix_command,
     findings_command,
-    dossier_command,
+    bugreport_command,
     faults_command,
     trace_command,
     measure_command,
@@ -64,8 +64,18 @@ COMMANDS: tuple[click.Command, ...] = (
 )
 
 
+_RENAMED = {"dossier": "bugreport"}
+"""Commands by their names of before, which are taken for a release and shown nowhere."""
+
+
 class _Group(click.Group):
     """Lists its commands with the whole first sentence of each; click would cut most of them."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, *rest = args
+        return super().resolve_command(ctx, [_RENAMED.get(name, name), *rest])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self.commands[name].get_short_help_str(limit=200)) for name in self.list_commands(ctx)]

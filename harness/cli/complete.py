@@ -19,7 +19,7 @@ from harness.cli.options import REPORTS, RunDirectory
 from harness.errors import PowercutError
 from harness.faults.catalogue import faults
 from harness.filesystems.profiles import profiles
-from harness.findings.bug_report import dossiers, findings_folder
+from harness.findings.bug_report import bug_reports, findings_folder
 from harness.kernels.pins import pins
 from harness.measure.registry import COMPARISONS
 from harness.oracles import ORACLES
@@ -67,7 +67,7 @@ VALUES: Mapping[str, Values] = {
     "ID": _points,
     "MEASUREMENT": lambda _: COMPARISONS,
     "FAULT": lambda _: faults(),
-    "SLUG": lambda _: dossiers(findings_folder()),
+    "SLUG": lambda _: bug_reports(findings_folder()),
     "GENERATOR": lambda _: GENERATORS,
     "APPLICATION": lambda _: dict.fromkeys(p.name for p in applications().values()),
 }

@@ -1,4 +1,4 @@
-"""`powercut findings` and `powercut dossier`: the folders of `reports/findings`, run and begun."""
+"""`powercut findings` and `powercut bugreport`: the folders of `reports/findings`, run and begun."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import Folder, listed, open_run, own_workloads_option, source_option
 from harness.errors import ExitCode, UsageError
-from harness.findings.bug_report import Dossier, StatedRun, findings_folder, select_dossiers
+from harness.findings.bug_report import BugReport, StatedRun, findings_folder, select_bug_reports
 from harness.findings.draft import draft, slug_of
 from harness.findings.rerun import Rerun, rerun, write_evidence
 from harness.findings.shrink import finding_to_shrink
@@ -47,50 +47,50 @@ def findings_command(
     Exit codes: 0 each script said what its folder states, 1 one said the opposite, 2 usage, 3 one could not
     be run or decided nothing, 130 interrupted.
     """
-    chosen = select_dossiers(names, folder or findings_folder())
+    chosen = select_bug_reports(names, folder or findings_folder())
     if not chosen:
         raise UsageError(f"no findings in {folder or findings_folder()}", "name another folder: --folder DIR")
     asked = list(_asked(chosen, kernels))
     if want_list:
-        for dossier, stated in asked:
-            console.say(f"{dossier.slug}: {stated.name}: {stated.says}")
+        for bug_report, stated in asked:
+            console.say(f"{bug_report.slug}: {stated.name}: {stated.says}")
         return ExitCode.CONSISTENT
     for _, stated in asked:
         look_up_pc_kernel(stated.kernel)
     with progress_for(console) as progress:
-        seen = [_run(dossier, stated, progress, evidence) for dossier, stated in asked]
+        seen = [_run(bug_report, stated, progress, evidence) for bug_report, stated in asked]
     if not kernels:
         console.say(summary(seen))
     return exit_code(seen, compared=not kernels)
 
 
-def _asked(chosen: Sequence[Dossier], kernels: Sequence[str]) -> Iterable[tuple[Dossier, StatedRun]]:
-    """Every run of these dossiers; with `kernels`, what shows the bug on each of those."""
-    for dossier in chosen:
+def _asked(chosen: Sequence[BugReport], kernels: Sequence[str]) -> Iterable[tuple[BugReport, StatedRun]]:
+    """Every run of these bug reports; with `kernels`, what shows the bug on each of those."""
+    for bug_report in chosen:
         if not kernels:
-            yield from ((dossier, stated) for stated in dossier.run)
+            yield from ((bug_report, stated) for stated in bug_report.run)
             continue
-        shows = next(r for r in dossier.run if r.says == "BROKEN")
+        shows = next(r for r in bug_report.run if r.says == "BROKEN")
         for kernel in kernels:
-            yield dossier, StatedRun(kernel=kernel, says="BROKEN", environment=shows.environment)
+            yield bug_report, StatedRun(kernel=kernel, says="BROKEN", environment=shows.environment)
 
 
-def _run(dossier: Dossier, stated: StatedRun, progress: Progress, evidence: bool) -> Rerun:
-    seen = rerun(dossier, stated, progress)
+def _run(bug_report: BugReport, stated: StatedRun, progress: Progress, evidence: bool) -> Rerun:
+    seen = rerun(bug_report, stated, progress)
     progress.say(line(seen))
     if evidence and seen.said:
-        progress.say(f"  {write_evidence(seen, dossier.path)}")
+        progress.say(f"  {write_evidence(seen, bug_report.path)}")
     return seen
 
 
 def line(seen: Rerun) -> str:
     """One run in a line."""
-    return f"{seen.dossier.slug}: {seen.stated.name}: {seen.said or 'undecided'}: {seen.why}"
+    return f"{seen.bug_report.slug}: {seen.stated.name}: {seen.said or 'undecided'}: {seen.why}"
 
 
 def summary(seen: Sequence[Rerun]) -> str:
     """How many said what their folders state, and which did not."""
-    others = [f"{s.dossier.slug}: {s.stated.name} (stated {s.stated.says})" for s in seen if not s.agrees]
+    others = [f"{s.bug_report.slug}: {s.stated.name} (stated {s.stated.says})" for s in seen if not s.agrees]
     counted = f"{len(seen) - len(others)} of {len(seen)} runs said what their folders state"
     return "; not ".join([counted, ", ".join(others)]) if others else counted
 
@@ -102,7 +102,7 @@ def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
     return ExitCode.CONSISTENT if all(s.said for s in seen) else ExitCode.UNDECIDED
 
 
-@click.command("dossier")
+@click.command("bugreport")
 @click.argument("case", metavar="ID")
 @source_option
 @click.option("--oracle", default="", help="The finding of this oracle. Default: the first finding.")
@@ -111,7 +111,7 @@ def exit_code(seen: Sequence[Rerun], *, compared: bool) -> ExitCode:
 @click.option("--output", type=Folder(), metavar="DIR", help="A new folder. Default: in reports/findings.")
 @own_workloads_option
 @guarded
-def dossier_command(
+def bugreport_command(
     case: str,
     source: Path,
     oracle: str,
@@ -124,7 +124,7 @@ def dossier_command(
     \b
     powercut shrink ext4-fast_commit/random1-7-20 --from RUN     first: fewer operations
     powercut history ext4-fast_commit/random1-7-20 --from RUN    and: which kernels have it
-    powercut dossier ext4-fast_commit/random1-7-20 --from RUN
+    powercut bugreport ext4-fast_commit/random1-7-20 --from RUN
 
     ID is a finding, a case or a crash point of the run. Writes README.md, finding.toml, a reproduce.sh that
     needs no Powercut, and the evidence; what is left to do says TO DO. Then: powercut findings SLUG.

@@ -1,4 +1,4 @@
-"""A dossier on disk: `reports/findings/SLUG`, what maintainers get of one bug.
+"""A bug report on disk: `reports/findings/SLUG`, what maintainers get of one bug.
 
 ```
 README.md       what goes wrong, on which kernels, where in the code, and what is not claimed
@@ -43,12 +43,12 @@ class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def name(self) -> str:
-        """What tells it from the dossier's other runs: `debian-7.3 CONTROL=1`."""
+        """What tells it from the bug report's other runs: `debian-7.3 CONTROL=1`."""
         variables = [f"{k}={v}" for k, v in sorted(self.environment.items())]
         return " ".join([self.kernel, *variables, *filter(None, [self.patch, self.module])])
 
 
-class Dossier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BugReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A folder of `reports/findings` with its finding.toml.
 
     `modules`: those of the kernel that the script needs, beside loop and device-mapper's: a guest cannot load
@@ -72,28 +72,28 @@ class Dossier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def findings_folder() -> Path:
-    """Where the committed dossiers are."""
+    """Where the committed bug reports are."""
     return resource("reports", "findings")
 
 
-def dossiers(folder: Path) -> dict[str, Dossier]:
-    """Every dossier of a folder by its slug. Raises UsageError for one that is not complete."""
+def bug_reports(folder: Path) -> dict[str, BugReport]:
+    """Every bug report of a folder by its slug. Raises UsageError for one that is not complete."""
     return {path.parent.name: load(path.parent) for path in sorted(folder.glob("*/finding.toml"))}
 
 
-def load(path: Path) -> Dossier:
-    """The dossier in a folder. Raises UsageError if its finding.toml does not parse, states no affected
+def load(path: Path) -> BugReport:
+    """The bug report in a folder. Raises UsageError if its finding.toml does not parse, states no affected
     kernel or no control, or if there is no script.
     """
     toml = path / "finding.toml"
     try:
-        found = msgspec.toml.decode(toml.read_bytes(), type=Dossier)
+        found = msgspec.toml.decode(toml.read_bytes(), type=BugReport)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{toml}: {e}", f"compare it with its neighbours in {path.parent}") from e
     for says, what in (("BROKEN", "an affected kernel"), ("KEPT", "a control")):
         if says not in [r.says for r in found.run]:
             raise UsageError(
-                f"{toml}: no [[run]] says {says}", f"a dossier shows a bug on {what} too: add a [[run]]"
+                f"{toml}: no [[run]] says {says}", f"a bug report shows a bug on {what} too: add a [[run]]"
             )
     names = [r.name for r in found.run]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -102,13 +102,13 @@ def load(path: Path) -> Dossier:
     if lacking := [name for name in named if not (path / name).is_file()]:
         raise UsageError(f"{path} has no {lacking[0]}", "a patch or module stands beside its finding.toml")
     if not (path / SCRIPT).is_file():
-        raise UsageError(f"{path} has no {SCRIPT}", "a dossier shows its bug without Powercut: write one")
+        raise UsageError(f"{path} has no {SCRIPT}", "a bug report shows its bug without Powercut: write one")
     return msgspec.structs.replace(found, path=path)
 
 
-def select_dossiers(names: Sequence[str], folder: Path) -> list[Dossier]:
+def select_bug_reports(names: Sequence[str], folder: Path) -> list[BugReport]:
     """Those of these slugs; all if none is named. Raises UsageError for an unknown slug."""
-    known = dossiers(folder)
+    known = bug_reports(folder)
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)

@@ -1,4 +1,4 @@
-"""`powercut dossier`: a dossier as far as a program can write it. The rest says TO DO."""
+"""`powercut bugreport`: a bug report as far as a program can write it. The rest says TO DO."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def slug_of(finding: Finding) -> str:
 
 
 def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHING) -> list[Path]:
-    """Write the dossier of a finding into a new folder; returns its files. Its workload is the shrunk one, if
-    the run has one of this very finding. `named`: modules that took the place of the kernel's own in the run:
-    a copy goes into the folder, and the kernel with its own becomes the control; and the run's own workload.
+    """Write the bug report of a finding into a new folder; returns its files. Its workload is the shrunk one,
+    if the run has one of this very finding. `named`: modules that took the place of the kernel's own in the
+    run: a copy goes into the folder, and the kernel with its own becomes the control; and the run's own
+    workload.
     Raises UsageError if the folder is there, for a workload that runs programs, for one that only the run
     directory names, and for modules that are not those of the run.
     """
@@ -71,7 +72,8 @@ def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
     """
     if len(replaced) > 1:
         raise UsageError(
-            f"the run replaced {len(replaced)} modules", "a dossier shows one: run it again with that alone"
+            f"the run replaced {len(replaced)} modules",
+            "a bug report is of one: run it again with that alone",
         )
     given = sorted(file_hash(m) for m in modules if m.is_file())
     if given == sorted(replaced.values()):
@@ -81,7 +83,7 @@ def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
     (path, sha), *_ = replaced.items()
     raise UsageError(
         f"the run was with {path} (sha256 {sha[:12]}) in place of the kernel's own module, and so must be a "
-        "dossier of it",
+        "bug report of it",
         f"name it, as it was: {shlex.join(['--module', path])}",
     )
 

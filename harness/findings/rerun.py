@@ -1,4 +1,4 @@
-"""Run a dossier's script in the guest with tools, and compare what it says with what its folder states."""
+"""Run a bug report's script in the guest with tools, and compare what it says with what its folder states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import PowercutError
-from harness.findings.bug_report import EVIDENCE, SCRIPT, Dossier, StatedRun
+from harness.findings.bug_report import EVIDENCE, SCRIPT, BugReport, StatedRun
 from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress
@@ -33,7 +33,7 @@ class Rerun:
     `output`: all it printed; `kernel_log`: what the kernel printed meanwhile; `release`: the kernel's.
     """
 
-    dossier: Dossier
+    bug_report: BugReport
     stated: StatedRun
     said: str
     why: str
@@ -63,16 +63,16 @@ def last_word(ran: Ran, errors: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def rerun(dossier: Dossier, stated: StatedRun, progress: Progress) -> Rerun:
+def rerun(bug_report: BugReport, stated: StatedRun, progress: Progress) -> Rerun:
     """Run the script on one kernel, in a guest of its own. If it cannot be run, the answer says why."""
     try:
-        replaced = [dossier.path / stated.module] if stated.module else []
+        replaced = [bug_report.path / stated.module] if stated.module else []
         kernel = find_kernel(stated.kernel, replaced=replaced)
         if stated.patch:
-            mended = patched_module(kernel, dossier.path / stated.patch, progress.say)
+            mended = patched_module(kernel, bug_report.path / stated.patch, progress.say)
             kernel = replace(kernel, replaced=(*kernel.replaced, mended))
         if kernel.replaced:
-            need_replaced(kernel, dossier.modules)
+            need_replaced(kernel, bug_report.modules)
         with (
             OwnedFolder("powercut-finding-") as folder,
             toolbox(
@@ -80,24 +80,24 @@ def rerun(dossier: Dossier, stated: StatedRun, progress: Progress) -> Rerun:
                 folder.path,
                 disk_bytes=UNUSED_DISK_BYTES,
                 progress=progress,
-                modules=[*MODULES, *dossier.modules],
-                memory_mib=dossier.memory_mib,
+                modules=[*MODULES, *bug_report.modules],
+                memory_mib=bug_report.memory_mib,
                 headers=False,
             ) as tools,
         ):
-            return _in_guest(tools, dossier, stated)
+            return _in_guest(tools, bug_report, stated)
     except PowercutError as e:
-        return Rerun(dossier, stated, "", e.line)
+        return Rerun(bug_report, stated, "", e.line)
 
 
-def _in_guest(tools: Toolbox, dossier: Dossier, stated: StatedRun) -> Rerun:
-    tools.put(f"{_FOLDER}/{SCRIPT}", dossier.script.read_bytes(), 0o755)
+def _in_guest(tools: Toolbox, bug_report: BugReport, stated: StatedRun) -> Rerun:
+    tools.put(f"{_FOLDER}/{SCRIPT}", bug_report.script.read_bytes(), 0o755)
     tools.run(["dmesg", "--clear"], _ENDED_S)
-    ran = tools.run(command(stated), dossier.timeout_s, check=False)
+    ran = tools.run(command(stated), bug_report.timeout_s, check=False)
     errors = tools.run(["cat", _STDERR], _ENDED_S).output
     log = tools.run(["dmesg"], _ENDED_S).output
     said, why = last_word(ran, errors)
-    return Rerun(dossier, stated, said, why, ran.output, log, tools.kernel_release)
+    return Rerun(bug_report, stated, said, why, ran.output, log, tools.kernel_release)
 
 
 def command(stated: StatedRun) -> Sequence[str]:
@@ -108,7 +108,7 @@ def command(stated: StatedRun) -> Sequence[str]:
 
 
 def write_evidence(seen: Rerun, folder: Path) -> Path:
-    """Keep what a run printed as a file of a dossier's evidence; returns it."""
+    """Keep what a run printed as a file of a bug report's evidence; returns it."""
     name = seen.stated.name.replace(" ", ".").replace("/", "_")
     file = folder / EVIDENCE / f"{name}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)

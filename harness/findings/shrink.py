@@ -125,7 +125,7 @@ class _Trial:
 
 def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:
     """The workload in the format of `workloads/`, with a comment on what it shows, shrunk from a finding with
-    this id; a dossier reads it.
+    this id; a bug report reads it.
     """
     lines = [
         f"# Shows on {case.configuration}: {one_line(shrunk.summary)}",

@@ -186,7 +186,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
     ("measure", "resume"): Attack("measure --resume DIR", a_measurement, (KERNEL, MODULES)),
     ("measure", "beside"): Attack("measure bonnie --beside DIR", a_measurement),
-    ("dossier", "source"): Attack("dossier CASE --from DIR --output new", refused=(WORKLOAD,)),
+    ("bugreport", "source"): Attack("bugreport CASE --from DIR --output new", refused=(WORKLOAD,)),
     ("report", "run"): Attack("report DIR"),
     ("pack", "run"): Attack("pack DIR --output new"),
     ("compare", "first"): Attack("compare DIR DIR"),

@@ -59,7 +59,7 @@ def test_a_run_and_its_crash_points_are_offered(run: RunStore) -> None:
     point = next(str(f.crash_point) for f in run.findings())
     assert point in offered("repro", "ext4")
     assert point in offered("shrink", "--from", path, point[:12])
-    assert point.partition("@")[0] in offered("dossier", "ext4")
+    assert point.partition("@")[0] in offered("bugreport", "ext4")
 
 
 def test_a_run_that_cannot_be_read_offers_nothing(run: RunStore) -> None:

@@ -61,7 +61,7 @@ def test_every_command_that_takes_a_run_directory_is_attacked() -> None:
 
 
 OTHER_PATHS = {"modules", "replaced", "file", "own_kernel", "folder", "expect"}
-"""Parameters that name a file, modules, or a folder of dossiers."""
+"""Parameters that name a file, modules, or a folder of bug reports."""
 
 
 def test_every_other_path_on_a_command_line_is_known_to_be_none() -> None:

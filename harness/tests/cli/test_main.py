@@ -28,6 +28,12 @@ def test_every_command_has_help(words: tuple[str, ...]) -> None:
     assert len(done.output.splitlines()) > 5
 
 
+def test_a_renamed_command_keeps_its_old_name_and_hides_it() -> None:
+    """`powercut dossier`, in scripts of before, was no command any more."""
+    assert powercut("dossier", "--help").output == powercut("bugreport", "--help").output
+    assert "dossier" not in powercut("--help").output
+
+
 @pytest.mark.parametrize("words", list(commands(main)), ids=" ".join)
 def test_every_help_teaches_by_an_example(words: tuple[str, ...]) -> None:
     said = powercut(*words, "--help").output

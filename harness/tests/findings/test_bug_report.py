@@ -1,4 +1,4 @@
-"""Dossiers as they are on disk: what a folder must have, and what the committed ones have."""
+"""Bug reports as they are on disk: what a folder must have, and what the committed ones have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.findings.bug_report import dossiers, findings_folder, load, select_dossiers
+from harness.findings.bug_report import bug_reports, findings_folder, load, select_bug_reports
 from harness.kernels.find import look_up_pc_kernel
 
 WHOLE = """
@@ -23,7 +23,7 @@ says = "KEPT"
 """
 
 
-def a_dossier(folder: Path, toml: str = WHOLE, script: bool = True) -> Path:
+def a_bug_report(folder: Path, toml: str = WHOLE, script: bool = True) -> Path:
     path = folder / "a-bug"
     path.mkdir()
     (path / "finding.toml").write_text(toml)
@@ -32,8 +32,8 @@ def a_dossier(folder: Path, toml: str = WHOLE, script: bool = True) -> Path:
     return path
 
 
-def test_a_dossier_is_read_with_its_runs(tmp_path: Path) -> None:
-    found = load(a_dossier(tmp_path))
+def test_a_bug_report_is_read_with_its_runs(tmp_path: Path) -> None:
+    found = load(a_bug_report(tmp_path))
     assert (found.slug, found.title) == ("a-bug", "A bug")
     assert [(r.name, r.says) for r in found.run] == [
         ("debian-6.12", "BROKEN"),
@@ -52,21 +52,21 @@ def test_a_dossier_is_read_with_its_runs(tmp_path: Path) -> None:
         ("title", "finding.toml"),
     ],
 )
-def test_a_dossier_that_proves_nothing_is_refused(toml: str, says: str, tmp_path: Path) -> None:
+def test_a_bug_report_that_proves_nothing_is_refused(toml: str, says: str, tmp_path: Path) -> None:
     """Without a control, a script that always prints BROKEN would do."""
-    path = a_dossier(tmp_path, toml)
+    path = a_bug_report(tmp_path, toml)
     with pytest.raises(UsageError) as raised:
         load(path)
     assert says in raised.value.what
 
 
-def test_a_dossier_has_a_script(tmp_path: Path) -> None:
+def test_a_bug_report_has_a_script(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no reproduce\.sh"):
-        load(a_dossier(tmp_path, script=False))
+        load(a_bug_report(tmp_path, script=False))
 
 
 def test_a_patch_stands_beside_its_finding(tmp_path: Path) -> None:
-    path = a_dossier(tmp_path, WHOLE + 'patch = "mend.patch"')
+    path = a_bug_report(tmp_path, WHOLE + 'patch = "mend.patch"')
     with pytest.raises(UsageError, match=r"has no mend\.patch"):
         load(path)
     (path / "mend.patch").write_text("--- a\n")
@@ -74,18 +74,18 @@ def test_a_patch_stands_beside_its_finding(tmp_path: Path) -> None:
 
 
 def test_an_unknown_slug_is_refused_with_the_near_ones(tmp_path: Path) -> None:
-    a_dossier(tmp_path)
-    assert [d.slug for d in select_dossiers([], tmp_path)] == ["a-bug"]
+    a_bug_report(tmp_path)
+    assert [d.slug for d in select_bug_reports([], tmp_path)] == ["a-bug"]
     with pytest.raises(UsageError) as raised:
-        select_dossiers(["a-big"], tmp_path)
+        select_bug_reports(["a-big"], tmp_path)
     assert "a-bug" in raised.value.next_step
 
 
-COMMITTED = dossiers(findings_folder())
+COMMITTED = bug_reports(findings_folder())
 
 
 @pytest.mark.parametrize("slug", COMMITTED)
-def test_a_committed_dossier_is_complete(slug: str) -> None:
+def test_a_committed_bug_report_is_complete(slug: str) -> None:
     """It can be sent: a README, a script that parses and is executable, evidence, kernels that exist."""
     found = COMMITTED[slug]
     assert (found.path / "README.md").stat().st_size > 500
@@ -98,6 +98,6 @@ def test_a_committed_dossier_is_complete(slug: str) -> None:
 
 
 @pytest.mark.parametrize("slug", COMMITTED)
-def test_a_committed_dossier_needs_no_powercut(slug: str) -> None:
+def test_a_committed_bug_report_needs_no_powercut(slug: str) -> None:
     found = COMMITTED[slug]
     assert "powercut" not in found.script.read_text().lower()

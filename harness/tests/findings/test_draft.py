@@ -1,4 +1,4 @@
-"""What `powercut dossier` writes: a script that does the operations, and what is left TO DO."""
+"""What `powercut bugreport` writes: a script that does the operations, and what is left TO DO."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_second_device_is_not_guessed_at(run: RunStore) -> None:
         script(profiles()["ext4/external-journal"], run.findings()[0], append_fsync())
 
 
-def test_a_dossier_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None:
+def test_a_bug_report_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None:
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
     cells = (StripCell("debian-7.3", CaseVerdict.FAIL, "found"),)
     write_strip(run.layout, finding.id, Strip("since ever", cells))
@@ -189,7 +189,7 @@ def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) 
     run.update_info(replace(run.info, kernel=kernel))
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
     shrink_to(run, finding, "create a")
-    asked = ("dossier", finding.id, "--from", run.path, "--output", tmp_path / "new")
+    asked = ("bugreport", finding.id, "--from", run.path, "--output", tmp_path / "new")
     refused = powercut(*asked)
     assert refused.exit_code == 2
     assert f"name it, as it was: --module {module}" in refused.stderr
@@ -199,13 +199,13 @@ def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) 
     assert powercut(*asked, "--module", other).exit_code == 2
 
     assert powercut(*asked, "--module", module).exit_code == 0
-    dossier = load(tmp_path / "new")
-    assert [(r.name, r.says) for r in dossier.run] == [
+    bug_report = load(tmp_path / "new")
+    assert [(r.name, r.says) for r in bug_report.run] == [
         ("debian-6.12 ext4.ko", "BROKEN"),
         ("debian-6.12", "KEPT"),
     ]
     assert (tmp_path / "new/ext4.ko").read_bytes() == b"mine"
-    assert "ext4.ko" in dossier.title
+    assert "ext4.ko" in bug_report.title
     assert "**Kernels.** debian-6.12 with ext4.ko: seen" in (tmp_path / "new/README.md").read_text()
 
 
@@ -227,7 +227,7 @@ def test_the_command_writes_a_folder_and_says_what_is_next(run: RunStore, tmp_pa
     shrink_to(
         run, next(f for f in run.findings() if (f.case, f.oracle) == (case, "fsck")), "create a", "sync"
     )
-    args = ("dossier", "ext4-writeback-nodelalloc/rename-replace", "--from", run.path, "--oracle", "fsck")
+    args = ("bugreport", "ext4-writeback-nodelalloc/rename-replace", "--from", run.path, "--oracle", "fsck")
     done = powercut(*args, "--output", tmp_path / "new")
     assert done.exit_code == 0, done.stderr
     assert "powercut findings new --folder" in done.output.splitlines()[-1]
@@ -235,8 +235,8 @@ def test_the_command_writes_a_folder_and_says_what_is_next(run: RunStore, tmp_pa
     assert [r.says for r in load(tmp_path / "new").run] == ["BROKEN", "KEPT"]
 
 
-def test_a_case_without_a_finding_has_no_dossier(run: RunStore) -> None:
-    done = powercut("dossier", "xfs-default/append-fsync", "--from", run.path)
+def test_a_case_without_a_finding_has_no_bug_report(run: RunStore) -> None:
+    done = powercut("bugreport", "xfs-default/append-fsync", "--from", run.path)
     assert done.exit_code == 2
     assert "has no finding" in done.stderr
 

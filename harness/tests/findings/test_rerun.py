@@ -10,13 +10,13 @@ import pytest
 
 from harness.cli.findings import exit_code, line, summary
 from harness.errors import ExitCode
-from harness.findings.bug_report import Dossier, StatedRun
+from harness.findings.bug_report import BugReport, StatedRun
 from harness.findings.rerun import Rerun, command, last_word, write_evidence
 from harness.toolbox.guest import Ran
 
 BROKEN = StatedRun(kernel="debian-7.3", says="BROKEN")
 KEPT = StatedRun(kernel="debian-7.3", says="KEPT", environment={"CONTROL": "1"})
-DOSSIER = Dossier(title="A bug", run=[BROKEN, KEPT], path=Path("a-bug"))
+BUG_REPORT = BugReport(title="A bug", run=[BROKEN, KEPT], path=Path("a-bug"))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_all_else_decides_nothing(output: str, code: int, errors: str, why: str)
 
 
 def seen(stated: StatedRun, said: str) -> Rerun:
-    return Rerun(DOSSIER, stated, said, "a reason")
+    return Rerun(BUG_REPORT, stated, said, "a reason")
 
 
 def test_a_script_that_says_the_opposite_is_seen() -> None:
@@ -83,6 +83,6 @@ def test_the_command_gives_the_environment_and_keeps_errors_apart() -> None:
 
 
 def test_evidence_is_what_was_printed(tmp_path: Path) -> None:
-    file = write_evidence(Rerun(DOSSIER, KEPT, "KEPT", "r", "log\nKEPT: r\n", "", "7.3.4"), tmp_path)
+    file = write_evidence(Rerun(BUG_REPORT, KEPT, "KEPT", "r", "log\nKEPT: r\n", "", "7.3.4"), tmp_path)
     assert file.name == "debian-7.3.CONTROL=1.txt"
     assert file.read_text() == "# debian-7.3 CONTROL=1: Linux 7.3.4\nlog\nKEPT: r\n"

@@ -196,7 +196,7 @@ def test_another_oracles_violation_is_not_the_one(broken_by: Shrink) -> None:
 
 
 def test_another_violation_of_the_same_oracle_is_not_the_one(broken_by: Shrink) -> None:
-    """What was left showed any violation of the oracle, so a dossier had one finding's title and another's
+    """What was left showed any violation of the oracle, so a bug report had one finding's title and another's
     operations.
     """
 

@@ -14,10 +14,10 @@ from harness.toolbox.rootfs import root_image
 
 @pytest.mark.parametrize(("kernel", "says"), [("debian-6.12", "BROKEN"), ("debian-6.12 CALL=fsync", "KEPT")])
 def test_a_finding_and_its_control_say_what_the_folder_states(kernel: str, says: str) -> None:
-    dossier = load(findings_folder() / "xfs-sync-no-flush")
-    (stated,) = [r for r in dossier.run if r.name == kernel]
+    bug_report = load(findings_folder() / "xfs-sync-no-flush")
+    (stated,) = [r for r in bug_report.run if r.name == kernel]
     with Lines(Console(quiet=True)) as progress:
         with needed():
             root_image(progress)
-        seen = rerun(dossier, stated, progress)
+        seen = rerun(bug_report, stated, progress)
     assert (seen.said, seen.agrees) == (says, True), seen.why
