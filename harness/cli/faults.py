@@ -25,7 +25,7 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.faults.campaign import FaultSeries, chosen_faults, control_runs, create, load_plan
+from harness.faults.campaign import FaultSeries, baseline_runs, chosen_faults, create, load_plan
 from harness.faults.catalogue import Fault
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
@@ -179,7 +179,7 @@ def _list(chosen: list[Fault]) -> ExitCode:
 def _show(plan: FaultsPlan) -> ExitCode:
     """Print what a campaign would do (--no-action)."""
     chosen = chosen_faults(plan)
-    for modes, workloads in control_runs(chosen):
+    for modes, workloads in baseline_runs(chosen):
         console.say(f"the unmodified kernel: {', '.join(modes)}: {', '.join(workloads)}")
     for fault in chosen:
         console.say(f"{fault.name}: {', '.join(fault.modes)}: {', '.join(fault.asked_workloads)}")

@@ -1,5 +1,5 @@
 """Planted faults: the unmodified kernel and then one kernel per fault, each under the same workloads. Each is
-an item of a series; those of the unmodified kernel, the control, are called `control-1`, `control-2`, ...
+an item of a series; those of the unmodified kernel, the baseline, are called `baseline-1`, `baseline-2`, ...
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, read_expectations
 from harness.faults.catalogue import Fault, faults, select_faults
 from harness.faults.page import page_of
-from harness.faults.results import CONTROL, Campaign, FaultsPlan, Row, Sighting, Trial, joined, row_of
+from harness.faults.results import (
+    BASELINE,
+    Campaign,
+    Detection,
+    FaultsPlan,
+    Row,
+    Trial,
+    Trials,
+    joined,
+    row_of,
+)
 from harness.filesystems.profiles import select_profiles
 from harness.host.resources import resource
 from harness.kernels.build import Built
@@ -25,6 +35,7 @@ from harness.kernels.edits import Edit
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
+from harness.series.journal import Known
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus
@@ -99,7 +110,7 @@ def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:
             raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
 
 
-def control_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
+def baseline_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
     """The modes and workloads of the unmodified kernel's runs: every case of a fault, and few others."""
     by_mode: dict[str, dict[str, None]] = {}
     for fault in chosen:
@@ -123,13 +134,13 @@ class FaultSeries(Series[Trial]):
         self.plan, self._kernels, self._chosen = plan, kernels, chosen_faults(plan)
         need_places(self._chosen, kernels)
         self._build_s: dict[str, float] = {}
-        control = enumerate(control_runs(self._chosen), 1)
-        self._control = [self._item(f"{CONTROL}-{n}", (), *asked) for n, asked in control]
+        baseline = enumerate(baseline_runs(self._chosen), 1)
+        self._baseline = [self._item(f"{BASELINE}-{n}", (), *asked) for n, asked in baseline]
         self._trials = {f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads) for f in self._chosen}
         super().__init__(path, plan.argv, known_failures())
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
-        return [*self._control, *self._trials.values()]
+        return [*self._baseline, *self._trials.values()]
 
     def _item(self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]) -> Item:
         states = [*self.plan.fault_models, self.plan.budget.option]
@@ -161,7 +172,7 @@ class FaultSeries(Series[Trial]):
         return Trial(
             item=item.name,
             cases=tuple(str(c.case) for c in decided),
-            sightings=tuple(_sightings(summary)),
+            detections=tuple(_detections(summary)),
             undecided={str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks},
             states=summary.checked,
             build_seconds=self._build_s[item.name],
@@ -169,7 +180,7 @@ class FaultSeries(Series[Trial]):
 
     def words(self, done: Trial) -> str:
         fault = next((f for f in self._chosen if f.name == done.item), None)
-        return _row_words(self._row(fault)) if fault else _control_words(done)
+        return _row_words(self._row(fault)) if fault else _baseline_words(done)
 
     @property
     def campaign(self) -> Campaign:
@@ -179,30 +190,34 @@ class FaultSeries(Series[Trial]):
         rows = tuple(map(self._row, self._chosen))
         known = self.known
         return Campaign(
-            self.plan, kernel, self._joined_control, rows, self.path, known.finished, known.interrupted
+            self.plan, kernel, self._joined_baseline, rows, self.path, known.finished, known.interrupted
         )
 
     def page(self) -> Page:
         return page_of(self.campaign)
 
     def _row(self, fault: Fault) -> Row:
-        return row_of(fault, self._trial(self._trials[fault.name]), self._joined_control)
+        return row_of(fault, self._trial(self._trials[fault.name]), self._joined_baseline)
 
     @property
-    def _joined_control(self) -> Trial:
-        return joined(CONTROL, [t for item in self._control if (t := self._trial(item))])
+    def _joined_baseline(self) -> Trial:
+        return joined(BASELINE, [t for item in self._baseline if (t := self._trial(item))])
 
     def _trial(self, item: Item) -> Trial | None:
         """The whole trial, if it is of what is asked now."""
         done = self.known.done.get(item.name)
         return done if done and done.key == item.key and not done.interrupted else None
 
+    def nothing(self) -> Known[Trial]:
+        return Trials(Trial)
+
     def inherited(self) -> Iterator[Trial]:
         for file in sorted(self.path.glob(f"{self.folder}/*/trial.json")):
             try:
                 told = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
                 run = next(iter(told.get("runs", ())), "")
-                yield msgspec.convert({**told, "type": "done", "item": told["name"], "run": run}, Trial)
+                then = {**told, "type": "done", "item": told["name"], "run": run}
+                yield msgspec.convert(self.known.of_before(then), Trial)
             except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
                 raise StoreError(
                     f"{file} is damaged: {e}", "remove its directory: that trial is then made again"
@@ -231,10 +246,10 @@ def _reason(case: CaseSummary) -> str:
     return "; ".join(line.strip() for line in reason.splitlines())
 
 
-def _sightings(summary: Summary) -> Iterator[Sighting]:
+def _detections(summary: Summary) -> Iterator[Detection]:
     for case in summary.cases:
         for f in case.findings:
-            yield Sighting(
+            yield Detection(
                 id=f.id,
                 case=str(case.case),
                 oracle=f.oracle,
@@ -246,11 +261,11 @@ def _sightings(summary: Summary) -> Iterator[Sighting]:
             )
 
 
-def _control_words(trial: Trial) -> str:
+def _baseline_words(trial: Trial) -> str:
     name = trial.item
     if trial.failed:
         return f"{name}: nothing could be run: {trial.failed}"
-    known = [s for s in trial.sightings if not s.known]
+    known = [s for s in trial.detections if not s.known]
     more = f", {plural(len(known), 'finding')} that no fault gets credit for" if known else ""
     left = f", {plural(len(trial.undecided), 'case')} undecided" if trial.undecided else ""
     cases = plural(len(trial.cases), "case")
@@ -258,7 +273,7 @@ def _control_words(trial: Trial) -> str:
 
 
 def _row_words(row: Row) -> str:
-    if not row.sightings:
+    if not row.detections:
         return f"{row.fault.name}: {row.status}, {row.seconds:.0f} s" + (f": {row.why}" if row.why else "")
-    first = row.sightings[0]
+    first = row.detections[0]
     return f"{row.fault.name}: found by {first.workload} ({first.oracle}), {row.seconds:.0f} s"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.faults.results import Campaign, Row, Sighting, Status, score_of
+from harness.faults.results import Campaign, Detection, Row, Status, score_of
 from harness.report.lines import source_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import looked_at, number, plural, seconds, shown_path
@@ -46,7 +46,7 @@ def page_of(campaign: Campaign) -> Page:
         kind="pass" if is_green else "unknown",
         figures=(
             looked_at(campaign.plan.fault_models, campaign.plan.budget),
-            control_words(campaign),
+            baseline_words(campaign),
             _when(campaign),
         ),
         notice="Interrupted: the faults not tried are listed as such." * campaign.interrupted,
@@ -67,13 +67,13 @@ def page_of(campaign: Campaign) -> Page:
                 "No fault gets credit for these.",
                 lines=tuple(
                     Line(s.summary, s.case, s.oracle, f"known: {s.known}" if s.known else "")
-                    for s in campaign.control.sightings
+                    for s in campaign.baseline.detections
                 ),
                 in_text=False,
             ),
             Section(
                 "What the unmodified kernel left undecided",
-                lines=tuple(Line(why, case) for case, why in campaign.control.undecided.items()),
+                lines=tuple(Line(why, case) for case, why in campaign.baseline.undecided.items()),
             ),
         ),
         command=shlex.join(["powercut", *campaign.plan.argv]),
@@ -83,14 +83,14 @@ def page_of(campaign: Campaign) -> Page:
 
 def _for_programs(campaign: Campaign) -> dict[str, object]:
     """`faults.json`. Paths are below its own directory."""
-    control = {
-        name: v for name, v in msgspec.to_builtins(campaign.control).items() if name not in ("type", "at")
+    baseline = {
+        name: v for name, v in msgspec.to_builtins(campaign.baseline).items() if name not in ("type", "at")
     }
     return {
         "score": score_of(campaign.rows),
         "plan": campaign.plan,
         "kernel": campaign.kernel,
-        "control": {"name": control.pop("item"), **control},
+        "baseline": {"name": baseline.pop("item"), **baseline},
         "rows": campaign.rows,
         "finished": campaign.finished or None,
         "interrupted": campaign.interrupted,
@@ -129,7 +129,7 @@ def _details(campaign: Campaign, rows: Sequence[Row]) -> Iterator[Finding]:
             (
                 Line(fault.summary),
                 Line(aside=f"{fault.places} · matters in {', '.join(fault.modes)}{imitates}"),
-                *([Line(f"Found by {_by(row)}")] if row.sightings else []),
+                *([Line(f"Found by {_by(row)}")] if row.detections else []),
                 *(Line(s.summary, oracle=s.oracle) for s, _ in examples),
                 *(Line(why) for why in (row.why, row.note) if why),
             ),
@@ -157,38 +157,38 @@ def headline(campaign: Campaign) -> str:
 
 def _by(row: Row) -> str:
     """The case with the fewest states that shows it, and how many other workloads do."""
-    if not row.sightings:
+    if not row.detections:
         return ""
     others = len(row.workloads) - 1
-    return row.sightings[0].case + (f" and {plural(others, 'more workload')}" if others else "")
+    return row.detections[0].case + (f" and {plural(others, 'more workload')}" if others else "")
 
 
 def _states(row: Row) -> str:
     """How many states of that case show it; of one that was not found, how many were looked at."""
-    if row.sightings:
-        return f"{number(row.sightings[0].states)} of {number(row.sightings[0].of)}"
+    if row.detections:
+        return f"{number(row.detections[0].states)} of {number(row.detections[0].of)}"
     return number(row.states) if row.states else ""
 
 
-def control_words(campaign: Campaign) -> str:
+def baseline_words(campaign: Campaign) -> str:
     """How the unmodified kernel did."""
-    control = campaign.control
-    if control.failed:
-        return f"the unmodified kernel could not be run: {control.failed}"
-    shown = [s for s in control.sightings if not s.known]
-    known = len(control.sightings) - len(shown)
+    baseline = campaign.baseline
+    if baseline.failed:
+        return f"the unmodified kernel could not be run: {baseline.failed}"
+    shown = [s for s in baseline.detections if not s.known]
+    known = len(baseline.detections) - len(shown)
     parts = [
-        f"the unmodified kernel: {plural(len(control.cases), 'case')}, {plural(control.states, 'state')}",
+        f"the unmodified kernel: {plural(len(baseline.cases), 'case')}, {plural(baseline.states, 'state')}",
         f"{plural(len(shown), 'unexpected finding')}" if shown else "no unexpected finding",
         plural(known, "known one") if known else "",
-        f"{plural(len(control.undecided), 'case')} undecided" if control.undecided else "",
+        f"{plural(len(baseline.undecided), 'case')} undecided" if baseline.undecided else "",
     ]
     return ", ".join(filter(None, parts))
 
 
-def _examples(row: Row, path: Path) -> Sequence[tuple[Sighting, str]]:
+def _examples(row: Row, path: Path) -> Sequence[tuple[Detection, str]]:
     """What each oracle found first, with the command that shows it again."""
-    first = {s.oracle: s for s in reversed(row.sightings)}
+    first = {s.oracle: s for s in reversed(row.detections)}
     inside = bool(row.runs) and (path / row.runs[0]).resolve().is_relative_to(path.resolve())
     run = _source(path / row.runs[0]) if inside else ""
     return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]

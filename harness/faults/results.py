@@ -1,23 +1,25 @@
-"""What the runs of a fault and of the control showed, and what follows from both. Pure."""
+"""What the runs of a fault and of the baseline showed, and what follows from both. Pure."""
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from harness.faults.catalogue import Fault
 from harness.plan import Budget
-from harness.series.journal import Done
+from harness.series.journal import Done, Known
 
-CONTROL = "control"
+BASELINE = "baseline"
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class Detection(msgspec.Struct, frozen=True):
     """A finding of one case. `id`: the same in every run. `states`: how many crash states show it, of `of`.
     `known`: why unmodified kernels are expected to show it, or empty. `example`: the smallest crash state.
     """
@@ -41,12 +43,12 @@ class Sighting(msgspec.Struct, frozen=True):
 
 
 class Trial(Done, frozen=True, kw_only=True, tag="done"):
-    """The run of one kernel, an item; or all of the control's: see `joined`. `cases`: those that were
+    """The run of one kernel, an item; or all of the baseline's: see `joined`. `cases`: those that were
     decided. `undecided`: why the others were not, by case. `runs`: the run directories, if it is joined.
     """
 
     cases: tuple[str, ...] = ()
-    sightings: tuple[Sighting, ...] = ()
+    detections: tuple[Detection, ...] = ()
     undecided: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
     states: int = 0
     build_seconds: float = 0
@@ -56,6 +58,17 @@ class Trial(Done, frozen=True, kw_only=True, tag="done"):
     def decided(self) -> bool:
         """Whether every case was."""
         return super().decided and not self.undecided
+
+
+class Trials(Known[Trial]):
+    """What the lines of a journal come to, also those of before: `sightings` on runs called `control-1`."""
+
+    def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """A line, or a trial.json, in the words of today."""
+        today = {"detections" if name == "sightings" else name: value for name, value in raw.items()}
+        if isinstance(item := today.get("item"), str):
+            today["item"] = re.sub(r"^control-(?=\d+$)", f"{BASELINE}-", item)
+        return today
 
 
 class Status(enum.StrEnum):
@@ -69,13 +82,13 @@ class Status(enum.StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One fault in the table. `sightings`: those that count, the case with the fewest states first. `why`:
+    """One fault in the table. `detections`: those that count, the case with the fewest states first. `why`:
     for a fault that was not found. `note`: where it went against what its file says.
     """
 
     fault: Fault
     status: Status
-    sightings: tuple[Sighting, ...] = ()
+    detections: tuple[Detection, ...] = ()
     why: str = ""
     note: str = ""
     states: int = 0
@@ -86,12 +99,12 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def workloads(self) -> list[str]:
         """Those that show it."""
-        return list(dict.fromkeys(s.workload for s in self.sightings))
+        return list(dict.fromkeys(s.workload for s in self.detections))
 
     @property
     def oracles(self) -> list[str]:
         """Those that spoke."""
-        return list(dict.fromkeys(s.oracle for s in self.sightings))
+        return list(dict.fromkeys(s.oracle for s in self.detections))
 
 
 class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +132,7 @@ class Campaign:
 
     plan: FaultsPlan
     kernel: str
-    control: Trial
+    baseline: Trial
     rows: tuple[Row, ...]
     path: Path = Path()
     finished: str = ""
@@ -141,25 +154,25 @@ class Score(msgspec.Struct, frozen=True):
         return 100 * self.found / self.possible if self.possible else 0
 
 
-def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
+def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
     """What became of a fault. `trial`: None if it has not been tried.
 
-    A finding counts if the control decided the same case and does not show it. Where the same oracle found
-    other things in the control, as with a race that hits now this file, now that one, more states have to
+    A finding counts if the baseline decided the same case and does not show it. Where the same oracle found
+    other things in the baseline, as with a race that hits now this file, now that one, more states have to
     show it than show all of those. What unmodified kernels are known to show counts only in such a
-    comparison: by itself it may be that race, which the control happened to miss. A fault is missed only if
-    all its cases were decided, in the control too; an undecided case never makes it found or missed.
+    comparison: by itself it may be that race, which the baseline happened to miss. A fault is missed only if
+    all its cases were decided, in the baseline too; an undecided case never makes it found or missed.
     """
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
     counted = sorted(
-        (s for s in trial.sightings if _counts(s, control)), key=lambda s: (s.of, s.case, -s.states)
+        (s for s in trial.detections if _counts(s, baseline)), key=lambda s: (s.of, s.case, -s.states)
     )
-    status, why = (Status.FOUND, "") if counted else _not_found(fault, trial, control)
+    status, why = (Status.FOUND, "") if counted else _not_found(fault, trial, baseline)
     return Row(
         fault=fault,
         status=status,
-        sightings=tuple(counted),
+        detections=tuple(counted),
         why=why,
         note=_note(fault, status),
         states=trial.states,
@@ -169,23 +182,23 @@ def row_of(fault: Fault, trial: Trial | None, control: Trial) -> Row:
     )
 
 
-def _counts(seen: Sighting, control: Trial) -> bool:
-    if seen.case not in control.cases:
+def _counts(seen: Detection, baseline: Trial) -> bool:
+    if seen.case not in baseline.cases:
         return False
-    alike = [s for s in control.sightings if (s.case, s.oracle) == (seen.case, seen.oracle)]
+    alike = [s for s in baseline.detections if (s.case, s.oracle) == (seen.case, seen.oracle)]
     if seen.known and not alike:
         return False
     return all(s.id != seen.id for s in alike) and seen.states > sum(s.states for s in alike)
 
 
-def _not_found(fault: Fault, trial: Trial, control: Trial) -> tuple[Status, str]:
+def _not_found(fault: Fault, trial: Trial, baseline: Trial) -> tuple[Status, str]:
     if trial.failed:
         return Status.UNDECIDED, trial.failed
     undecided = dict(trial.undecided)
     undecided |= {
-        case: f"the unmodified kernel's case is undecided: {control.undecided.get(case, control.failed)}"
+        case: f"the unmodified kernel's case is undecided: {baseline.undecided.get(case, baseline.failed)}"
         for case in trial.cases
-        if case not in control.cases
+        if case not in baseline.cases
     }
     if undecided:
         case, why = next(iter(undecided.items()))
@@ -224,13 +237,13 @@ def score_of(rows: Sequence[Row]) -> Score:
 
 
 def joined(name: str, trials: Iterable[Trial]) -> Trial:
-    """Several runs as one: those of the control."""
+    """Several runs as one: those of the baseline."""
     all_of = list(trials)
     return Trial(
         item=name,
         key=" ".join(t.key for t in all_of),
         cases=tuple(c for t in all_of for c in t.cases),
-        sightings=tuple(s for t in all_of for s in t.sightings),
+        detections=tuple(s for t in all_of for s in t.detections),
         undecided={c: why for t in all_of for c, why in t.undecided.items()},
         failed="; ".join(t.failed for t in all_of if t.failed),
         states=sum(t.states for t in all_of),

@@ -25,6 +25,7 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.series import journal
 from harness.series.work import carry_out
 from harness.store.directory import read_info, read_plan
 from harness.tests.guests.toy import TOML
@@ -142,10 +143,10 @@ def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
     plant(monkeypatch, fault("forgetful"), fault("harmless"))
     campaign, path = carried_out(tmp_path, kernels)
     assert [r.status for r in campaign.rows] == [Status.FOUND, Status.MISSED]
-    (seen,) = campaign.rows[0].sightings
+    (seen,) = campaign.rows[0].detections
     assert (seen.workload, seen.oracle) == ("dirs", "durability")
     assert (path / campaign.rows[0].runs[0] / "run.json").is_file()
-    assert len(campaign.control.cases) == 1
+    assert len(campaign.baseline.cases) == 1
     assert exit_code(campaign) is ExitCode.INCONSISTENT
 
 
@@ -225,7 +226,7 @@ def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch:
     progress = Progress()
     gone_on(path, kernels, progress)
     first, last = progress.lines
-    assert first.startswith("[1/2] control-1")
+    assert first.startswith("[1/2] baseline-1")
     assert first.endswith("about 1 minute left")
     assert last.startswith("[2/2] harmless: missed")
 
@@ -265,6 +266,27 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     assert (path / "report.html").read_text() == page
 
 
+def test_a_campaign_of_before_keeps_its_trials(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal says `sightings`, on runs called `control-1`: all was undecided, and made again."""
+    plant(monkeypatch, fault("forgetful"))
+    first, path = carried_out(tmp_path, kernels)
+    (path / "trials" / "baseline-1").rename(path / "trials" / "control-1")
+    file = path / "journal.jsonl"
+    then = [
+        line.partition(b" ")[2].replace(b'"detections"', b'"sightings"').replace(b"baseline-1", b"control-1")
+        for line in file.read_bytes().split(b"\n")
+        if line
+    ]
+    file.write_bytes(b"".join(journal._digest(line) + b" " + line + b"\n" for line in then))
+    again = gone_on(path, kernels)
+    assert kernels.variants == ["forgetful"]
+    assert again.rows == first.rows
+    assert again.baseline.cases == first.baseline.cases
+    assert again.baseline.runs[0].startswith("trials/control-1/"), "it was not run again"
+
+
 def test_trials_of_before_there_was_a_journal_are_not_made_again(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +296,7 @@ def test_trials_of_before_there_was_a_journal_are_not_made_again(
     done = FaultSeries(load_plan(path), path, kernels).known.done
     for name, trial in done.items():
         told = {k: v for k, v in msgspec.to_builtins(trial).items() if k not in ("type", "item", "at", "run")}
+        told["sightings"] = told.pop("detections")
         then = {"name": name, **told, "runs": [trial.run]}
         (path / "trials" / name / "trial.json").write_bytes(msgspec.json.encode(then))
     (path / "journal.jsonl").unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.faults import catalogue
-from harness.faults.campaign import chosen_faults, control_runs
+from harness.faults.campaign import baseline_runs, chosen_faults
 from harness.faults.catalogue import Fault, faults, select_faults
 from harness.faults.results import FaultsPlan
 from harness.filesystems.profiles import profiles
@@ -98,9 +98,9 @@ def test_workloads_that_are_named_replace_those_of_the_files() -> None:
         chosen_faults(FaultsPlan(machine="toy", workloads=["quik"]))
 
 
-def test_the_control_runs_every_case_of_every_fault() -> None:
+def test_the_baseline_runs_every_case_of_every_fault() -> None:
     chosen = list(ALL.values())
-    runs = control_runs(chosen)
+    runs = baseline_runs(chosen)
     covered = {
         (mode, w.name) for modes, workloads in runs for mode in modes for w in select_workloads(workloads)
     }

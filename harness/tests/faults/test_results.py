@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from harness.faults.catalogue import Fault
-from harness.faults.results import Sighting, Status, Trial, joined, row_of, score_of
+from harness.faults.results import Detection, Status, Trial, joined, row_of, score_of
 from harness.kernels.edits import Edit
 
 FAULT = Fault(
@@ -17,7 +17,7 @@ FAULT = Fault(
     edits=(Edit("fs/x.c", "f", "1", "2"),),
 )
 CASE, OTHER = "ext4-ordered/append-fsync", "ext4-ordered/overwrite"
-CONTROL = Trial(item="control", key="c", cases=(CASE, OTHER))
+BASELINE = Trial(item="baseline", key="c", cases=(CASE, OTHER))
 
 
 def seen(
@@ -27,106 +27,106 @@ def seen(
     of: int = 90,
     what: str = "f is gone",
     states: int = 3,
-) -> Sighting:
-    return Sighting(f"{case} {oracle} {what}", case, oracle, states, of, what, f"{case}@7", known)
+) -> Detection:
+    return Detection(f"{case} {oracle} {what}", case, oracle, states, of, what, f"{case}@7", known)
 
 
-def trial(*sightings: Sighting, undecided: str = "") -> Trial:
+def trial(*detections: Detection, undecided: str = "") -> Trial:
     told = {OTHER: undecided} if undecided else {}
     cases = (CASE, OTHER)[: 2 - len(told)]
-    return Trial(item="no-flush", key="k", cases=cases, sightings=sightings, undecided=told)
+    return Trial(item="no-flush", key="k", cases=cases, detections=detections, undecided=told)
 
 
-def test_a_finding_that_the_control_lacks_finds_the_fault() -> None:
-    row = row_of(FAULT, trial(seen()), CONTROL)
+def test_a_finding_that_the_baseline_lacks_finds_the_fault() -> None:
+    row = row_of(FAULT, trial(seen()), BASELINE)
     assert (row.status, row.workloads, row.oracles) == (Status.FOUND, ["append-fsync"], ["durability"])
 
 
 def test_the_case_with_the_fewest_states_is_named_first() -> None:
-    row = row_of(FAULT, trial(seen(), seen(OTHER, of=40)), CONTROL)
+    row = row_of(FAULT, trial(seen(), seen(OTHER, of=40)), BASELINE)
     assert row.workloads == ["overwrite", "append-fsync"]
 
 
 @pytest.mark.parametrize(
-    ("found", "control"),
+    ("found", "baseline"),
     [
-        (seen(), msgspec.structs.replace(CONTROL, sightings=(seen(),))),
-        (seen(known="the kernel's own"), CONTROL),
+        (seen(), msgspec.structs.replace(BASELINE, detections=(seen(),))),
+        (seen(known="the kernel's own"), BASELINE),
     ],
-    ids=["shown by the control", "known of unmodified kernels"],
+    ids=["shown by the baseline", "known of unmodified kernels"],
 )
-def test_what_unmodified_kernels_show_does_not_count(found: Sighting, control: Trial) -> None:
-    assert row_of(FAULT, trial(found), control).status is Status.MISSED
+def test_what_unmodified_kernels_show_does_not_count(found: Detection, baseline: Trial) -> None:
+    assert row_of(FAULT, trial(found), baseline).status is Status.MISSED
 
 
 @pytest.mark.parametrize(("states", "status"), [(9, Status.MISSED), (10, Status.FOUND)])
-def test_beside_a_race_of_the_control_a_finding_has_to_be_more_frequent(states: int, status: Status) -> None:
+def test_beside_a_race_of_the_baseline_a_finding_has_to_be_more_frequent(states: int, status: Status) -> None:
     """F2FS loses the first fsync after a checkpoint, now of this file, now of that one: a fault whose finding
     was as rare as that got credit for it.
     """
     race = (seen(what="g is gone", states=4), seen(what="h is gone", states=5))
-    control = msgspec.structs.replace(CONTROL, sightings=race)
-    assert row_of(FAULT, trial(seen(states=states)), control).status is status
+    baseline = msgspec.structs.replace(BASELINE, detections=race)
+    assert row_of(FAULT, trial(seen(states=states)), baseline).status is status
 
 
-def test_a_known_finding_is_compared_with_the_controls() -> None:
+def test_a_known_finding_is_compared_with_the_baselines() -> None:
     """A line for the kernel's own race would have hidden every planted fault that the same oracle finds."""
-    race = msgspec.structs.replace(CONTROL, sightings=(seen(what="g is gone", states=4, known="a race"),))
+    race = msgspec.structs.replace(BASELINE, detections=(seen(what="g is gone", states=4, known="a race"),))
     assert row_of(FAULT, trial(seen(states=9, known="a race")), race).status is Status.FOUND
     assert row_of(FAULT, trial(seen(states=4, known="a race")), race).status is Status.MISSED
 
 
-def test_another_oracle_than_the_controls_counts() -> None:
-    control = msgspec.structs.replace(CONTROL, sightings=(seen(oracle="size"),))
-    assert row_of(FAULT, trial(seen()), control).status is Status.FOUND
+def test_another_oracle_than_the_baselines_counts() -> None:
+    baseline = msgspec.structs.replace(BASELINE, detections=(seen(oracle="size"),))
+    assert row_of(FAULT, trial(seen()), baseline).status is Status.FOUND
 
 
 def test_an_undecided_case_is_neither_found_nor_missed() -> None:
-    row = row_of(FAULT, trial(undecided="the guest was lost"), CONTROL)
+    row = row_of(FAULT, trial(undecided="the guest was lost"), BASELINE)
     assert (row.status, row.why) == (Status.UNDECIDED, f"{OTHER}: the guest was lost")
 
 
 def test_a_finding_beside_an_undecided_case_still_counts() -> None:
-    assert row_of(FAULT, trial(seen(), undecided="the guest was lost"), CONTROL).status is Status.FOUND
+    assert row_of(FAULT, trial(seen(), undecided="the guest was lost"), BASELINE).status is Status.FOUND
 
 
-def test_a_finding_in_a_case_that_the_control_left_undecided_does_not_count() -> None:
-    control = Trial(item="control", key="c", cases=(OTHER,), undecided={CASE: "the log was full"})
-    row = row_of(FAULT, trial(seen()), control)
+def test_a_finding_in_a_case_that_the_baseline_left_undecided_does_not_count() -> None:
+    baseline = Trial(item="baseline", key="c", cases=(OTHER,), undecided={CASE: "the log was full"})
+    row = row_of(FAULT, trial(seen()), baseline)
     assert row.status is Status.UNDECIDED
     assert "the log was full" in row.why
 
 
 def test_a_kernel_that_does_not_come_up_is_undecided() -> None:
     failed = Trial(item="no-flush", key="k", failed="no guest comes up")
-    assert row_of(FAULT, failed, CONTROL).status is Status.UNDECIDED
+    assert row_of(FAULT, failed, BASELINE).status is Status.UNDECIDED
 
 
 def test_a_trial_without_a_case_is_undecided() -> None:
-    assert row_of(FAULT, Trial(item="no-flush", key="k"), CONTROL).status is Status.UNDECIDED
+    assert row_of(FAULT, Trial(item="no-flush", key="k"), BASELINE).status is Status.UNDECIDED
 
 
 def test_an_equivalent_fault_is_named_as_such_unless_it_is_found() -> None:
     fault = msgspec.structs.replace(FAULT, equivalent="nothing reads it")
-    assert row_of(fault, trial(), CONTROL).status is Status.EQUIVALENT
-    found = row_of(fault, trial(seen()), CONTROL)
+    assert row_of(fault, trial(), BASELINE).status is Status.EQUIVALENT
+    found = row_of(fault, trial(seen()), BASELINE)
     assert (found.status, bool(found.note)) == (Status.FOUND, True)
 
 
 def test_a_known_gap_is_told_and_its_end_is_noted() -> None:
     fault = msgspec.structs.replace(FAULT, gap="nobody looks")
-    assert row_of(fault, trial(), CONTROL).why == "nobody looks"
-    assert row_of(fault, trial(seen()), CONTROL).note
+    assert row_of(fault, trial(), BASELINE).why == "nobody looks"
+    assert row_of(fault, trial(seen()), BASELINE).note
 
 
 def test_the_score_leaves_out_equivalent_faults_alone() -> None:
     equivalent = msgspec.structs.replace(FAULT, equivalent="nothing reads it")
     rows = [
-        row_of(FAULT, trial(seen()), CONTROL),
-        row_of(FAULT, trial(), CONTROL),
-        row_of(FAULT, trial(undecided="lost"), CONTROL),
-        row_of(FAULT, None, CONTROL),
-        row_of(equivalent, trial(), CONTROL),
+        row_of(FAULT, trial(seen()), BASELINE),
+        row_of(FAULT, trial(), BASELINE),
+        row_of(FAULT, trial(undecided="lost"), BASELINE),
+        row_of(FAULT, None, BASELINE),
+        row_of(equivalent, trial(), BASELINE),
     ]
     score = score_of(rows)
     assert (score.found, score.possible, score.percent) == (1, 4, 25)
@@ -134,9 +134,9 @@ def test_the_score_leaves_out_equivalent_faults_alone() -> None:
     assert score_of([]).percent == 0
 
 
-def test_the_runs_of_the_control_count_together() -> None:
+def test_the_runs_of_the_baseline_count_together() -> None:
     both = joined(
-        "control",
-        [Trial(item="control-1", key="a", cases=(CASE,)), Trial(item="control-2", key="b", cases=(OTHER,))],
+        "baseline",
+        [Trial(item="baseline-1", key="a", cases=(CASE,)), Trial(item="baseline-2", key="b", cases=(OTHER,))],
     )
     assert both.cases == (CASE, OTHER)

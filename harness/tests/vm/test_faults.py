@@ -54,6 +54,6 @@ def test_an_unmodified_kernel_gets_no_credit_for_what_it_loses_anyway(
     carry_out(series, Progress())
     campaign = series.campaign
     assert [r.status for r in campaign.rows] == [Status.MISSED, Status.MISSED]
-    assert campaign.control.undecided == {}
-    assert {s.case for s in campaign.control.sightings} == {"ext4-nobarrier/append-fsync"}
+    assert campaign.baseline.undecided == {}
+    assert {s.case for s in campaign.baseline.detections} == {"ext4-nobarrier/append-fsync"}
     assert all(r.states > 20 for r in campaign.rows)
