@@ -45,7 +45,7 @@ def elsewhere(distribution: str, names: Iterable[str]) -> list[str]:
 
 
 def packages(checks: Iterable[HostCheck], *, optional: bool) -> list[str]:
-    """Debian's names of the packages that would mend what is missing; `optional`: also what only some modes
+    """Debian's names of the packages that would fix what is missing; `optional`: also what only some modes
     or workloads need.
     """
     wanted = (c.package for c in checks if c.package and (c.ok is False or (optional and c.ok is None)))

@@ -1,7 +1,7 @@
 """`powercut run --failed-from RUN`: the cases that RUN left red or undecided, looked at as RUN did.
 
 A case is run again with the states, kernel, oracles and all else of RUN's plan that a verdict depends on:
-with less, a case would turn green that nobody has mended. What this command line names wins.
+with less, a case would turn green that nobody has fixed. What this command line names wins.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ ALL_WORKLOADS = "all"
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
-    `imitates`: the commit that mended or made such a fault; empty if it is invented. `equivalent`: the proof
+    `imitates`: the commit that fixed or made such a fault; empty if it is invented. `equivalent`: the proof
     that no crash breaks a promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
     """
 

@@ -4,7 +4,7 @@
 README.md       what goes wrong, on which kernels, where in the code, and what is not claimed
 finding.toml    on which kernels reproduce.sh is run, and what it says there
 reproduce.sh    shows the bug without Powercut; its last line is `BROKEN: ...` or `KEPT: ...`
-*.patch         a few lines that mend a module, as a control
+*.patch         a few lines that fix a module, as a control
 evidence/       what reproduce.sh and the kernel printed
 ```
 """

@@ -16,12 +16,12 @@ Items = tuple[Item, ...]
 def ddmin(
     items: Sequence[Item],
     holds: Callable[[Items[Item]], bool],
-    mended: Callable[[Items[Item]], Items[Item]] = lambda items: items,
+    pruned: Callable[[Items[Item]], Items[Item]] = lambda items: items,
 ) -> Items[Item]:
     """Returns a 1-minimal subsequence of `items`: `holds` is true for it, and false once any one item is
     removed.
 
-    `mended` turns a candidate into a valid one by removing items that make no sense without the rest; it is
+    `pruned` turns a candidate into a valid one by removing items that make no sense without the rest; it is
     idempotent. `holds` is called once per candidate, never for the empty one, and is assumed true for
     `items`.
     """
@@ -34,7 +34,7 @@ def ddmin(
 
     kept, pieces = tuple(items), 2
     while len(kept) > 1:
-        smaller = (mended(part) for part in _parts(kept, pieces))
+        smaller = (pruned(part) for part in _parts(kept, pieces))
         found = next((part for part in smaller if still(part)), None)
         if found is not None:
             kept, pieces = found, max(min(pieces - 1, len(found)), 2)

@@ -69,8 +69,8 @@ def rerun(bug_report: BugReport, stated: StatedRun, progress: Progress) -> Rerun
         replaced = [bug_report.path / stated.module] if stated.module else []
         kernel = find_kernel(stated.kernel, replaced=replaced)
         if stated.patch:
-            mended = patched_module(kernel, bug_report.path / stated.patch, progress.say)
-            kernel = replace(kernel, replaced=(*kernel.replaced, mended))
+            fixed = patched_module(kernel, bug_report.path / stated.patch, progress.say)
+            kernel = replace(kernel, replaced=(*kernel.replaced, fixed))
         if kernel.replaced:
             need_replaced(kernel, bug_report.modules)
         with (

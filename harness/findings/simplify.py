@@ -49,10 +49,10 @@ def shortest(contract: Contract, operations: Operations, holds: Holds) -> Operat
     def at(places: tuple[int, ...]) -> Operations:
         return tuple(operations[i] for i in places)
 
-    def mended(places: tuple[int, ...]) -> tuple[int, ...]:
+    def pruned(places: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(places[i] for i in fitting(contract, at(places)))
 
-    return at(ddmin(range(len(operations)), lambda places: holds(at(places)), mended))
+    return at(ddmin(range(len(operations)), lambda places: holds(at(places)), pruned))
 
 
 def _by_detour(

@@ -77,8 +77,8 @@ def points_down(above: str, below: str) -> bool:
 
 def test_every_module_has_its_place() -> None:
     """Only folders were listed: a module could lie anywhere in them and import its neighbours in circles."""
-    mend = 'put its name into the picture of ARCHITECTURE.md, under "House": above all that it imports'
-    assert sorted(files().keys() - PLACES.keys()) == [], mend
+    fix = 'put its name into the picture of ARCHITECTURE.md, under "House": above all that it imports'
+    assert sorted(files().keys() - PLACES.keys()) == [], fix
     assert sorted(PLACES.keys() - files().keys()) == [], "the picture names modules that are not there"
 
 

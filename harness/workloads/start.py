@@ -215,7 +215,7 @@ def _compile(place: Path) -> None:
     if made.returncode:
         said = one_line(made.stderr.strip().splitlines()[0]) if made.stderr.strip() else "make failed"
         raise EnvironmentLacks(
-            f"{place} is written, and cannot be compiled: {said}", f"mend that, and run: make -C {place}"
+            f"{place} is written, and cannot be compiled: {said}", f"fix that, and run: make -C {place}"
         )
 
 

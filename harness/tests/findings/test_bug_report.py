@@ -66,11 +66,11 @@ def test_a_bug_report_has_a_script(tmp_path: Path) -> None:
 
 
 def test_a_patch_stands_beside_its_finding(tmp_path: Path) -> None:
-    path = a_bug_report(tmp_path, WHOLE + 'patch = "mend.patch"')
-    with pytest.raises(UsageError, match=r"has no mend\.patch"):
+    path = a_bug_report(tmp_path, WHOLE + 'patch = "fix.patch"')
+    with pytest.raises(UsageError, match=r"has no fix\.patch"):
         load(path)
-    (path / "mend.patch").write_text("--- a\n")
-    assert [r.name for r in load(path).run][1] == "debian-6.12 B=x CONTROL=1 mend.patch"
+    (path / "fix.patch").write_text("--- a\n")
+    assert [r.name for r in load(path).run][1] == "debian-6.12 B=x CONTROL=1 fix.patch"
 
 
 def test_an_unknown_slug_is_refused_with_the_near_ones(tmp_path: Path) -> None:

@@ -80,16 +80,16 @@ def test_a_workload_is_made_short_among_those_that_are_possible(seed: int, lengt
     operations = generate(name_of(seed, length)).operations
     target = operations[-1]
 
-    def mended(part: Part) -> Part:
+    def pruned(part: Part) -> Part:
         return tuple(part[i] for i in fitting(ORDERED, [operations[i] for i in part]))
 
     def holds(part: Part) -> bool:
         replay(ORDERED, history([operations[i] for i in part]))  # would raise
         return target in [operations[i] for i in part]
 
-    left = ddmin(tuple(range(length)), holds, mended)
+    left = ddmin(tuple(range(length)), holds, pruned)
     assert holds(left)
-    assert not any(w and holds(w) for w in (mended((*left[:i], *left[i + 1 :])) for i in range(len(left))))
+    assert not any(w and holds(w) for w in (pruned((*left[:i], *left[i + 1 :])) for i in range(len(left))))
 
 
 @given(

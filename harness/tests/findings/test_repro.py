@@ -102,7 +102,7 @@ def test_a_shell_gets_the_tools_of_every_file_system_that_this_host_has(
 
 
 def test_another_kernel_that_is_a_program_is_booted_where_the_run_booted_such_ones(tmp_path: Path) -> None:
-    """A second kernel for UML, named to show that it is mended, was tried in QEMU."""
+    """A second kernel for UML, named to show that it is fixed, was tried in QEMU."""
     image = tmp_path / "bzImage"
     image.write_bytes(bytes(1024))
     program, other = (Kernel(str(p), p, None, "00") for p in (Path(sys.executable), image))

@@ -25,7 +25,7 @@ PATCH = """--- a/fs/jbd2/recovery.c
 
 @pytest.fixture
 def patch(tmp_path: Path) -> Path:
-    file = tmp_path / "mend.patch"
+    file = tmp_path / "fix.patch"
     file.write_text(PATCH)
     return file
 
