@@ -23,7 +23,7 @@ from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
 from harness.host.resources import resource
 from harness.kernels.pins import pins
-from harness.toolbox.rootfs import cached_root, recipe
+from harness.tools_image.rootfs import cached_root, recipe
 from harness.workloads.load import select_workloads
 
 SPACE_BYTES = 4 << 30

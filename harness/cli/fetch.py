@@ -12,7 +12,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
 from harness.plan import KernelChoice
-from harness.toolbox.rootfs import root_image
+from harness.tools_image.rootfs import root_image
 
 
 @click.command("fetch")

@@ -52,7 +52,7 @@ powercut measure double-write --kernel debian-6.17 --beside RUN    another kerne
 powercut measure --resume reports/runs/DATE-measure-bonnie
 
 The default sizes let each measurement finish in minutes under emulation. Configurations alternate, round by
-round, and every ratio is computed within a round. The first use builds the toolbox guest, which takes
+round, and every ratio is computed within a round. The first use builds the guest with tools, which takes
 minutes. reports/latest keeps pointing to the last `powercut run`.
 
 Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something could not be measured or decided

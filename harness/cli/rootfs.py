@@ -7,14 +7,14 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.host.progress import progress_for
-from harness.toolbox.rootfs import root_image
+from harness.tools_image.rootfs import root_image
 
 
 @click.command("rootfs")
 @click.option("--again", is_flag=True, help="Build it from today's packages even if it is cached.")
 @guarded
 def rootfs_command(again: bool) -> None:
-    """Build the root image of the toolbox guest, and print its path.
+    """Build the root image of the guest with tools, and print its path.
 
     \b
     powercut rootfs             takes a minute or two, once; then it is cached

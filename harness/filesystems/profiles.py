@@ -163,7 +163,7 @@ def complaints() -> tuple[str, ...]:
     return tuple(_decode(resource("vms", "filesystems", COMPLAINTS), _ComplaintsFile).errors)
 
 
-class InToolbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InToolsImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the guest with tools makes the file system: as users do, with mkfs's defaults, but without discard
     and lazy initialisation, so that nothing is written later that no operation asked for.
     """
@@ -183,7 +183,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
     mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
-    toolbox: InToolbox | None = None
+    tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
 
 
@@ -201,10 +201,10 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Profile:
     """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, second device included.
     `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
-    exit codes mean that it succeeded. `toolbox`: None if the guest with tools has no mkfs for it. `tracing`:
-    None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`: runs only
-    if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its base
-    image holds what a first mount writes (`harness.cases.first_mount`).
+    exit codes mean that it succeeded. `tools_image`: None if the guest with tools has no mkfs for it.
+    `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
+    runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
+    base image holds what a first mount writes (`harness.cases.first_mount`).
     """
 
     filesystem: str
@@ -221,7 +221,7 @@ class Profile:
     mount_options: str
     contract: Contract
     second: Second | None = None
-    toolbox: InToolbox | None = None
+    tools_image: InToolsImage | None = None
     tracing: Tracepoints | None = None
     on_request: bool = False
     mounted_once: bool = False
@@ -250,9 +250,9 @@ class Profile:
         return "; ".join(map(shlex.join, lines))
 
     @property
-    def toolbox_mkfs(self) -> tuple[str, ...]:
+    def tools_mkfs(self) -> tuple[str, ...]:
         """The command that makes it in the guest with tools, to be followed by the device."""
-        return self.toolbox.mkfs if self.toolbox else (self.mkfs.program, *self.mkfs.arguments)
+        return self.tools_image.mkfs if self.tools_image else (self.mkfs.program, *self.mkfs.arguments)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -384,7 +384,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         mount_options=",".join(mode.mount_options),
         contract=Contract.from_table(mode.contract, shared.made_by_mkfs),
         second=mode.second,
-        toolbox=shared.toolbox,
+        tools_image=shared.tools_image,
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
         mounted_once=shared.mounted_once,

@@ -15,7 +15,7 @@ from harness.host.progress import Progress
 from harness.kernels.find import find_kernel
 from harness.kernels.module_files import need_replaced
 from harness.kernels.modules import patched_module
-from harness.toolbox.guest import Ran, Toolbox, toolbox
+from harness.tools_image.guest import Ran, ToolsGuest, tools_guest
 
 MODULES = ("loop", "dm-mod", "dm-log-writes", "dm-flakey", "dm-delay", "dm-snapshot")
 """What scripts cut the power with; every guest has them."""
@@ -75,7 +75,7 @@ def rerun(bug_report: BugReport, stated: StatedRun, progress: Progress) -> Rerun
             need_replaced(kernel, bug_report.modules)
         with (
             OwnedFolder("powercut-finding-") as folder,
-            toolbox(
+            tools_guest(
                 kernel,
                 folder.path,
                 disk_bytes=UNUSED_DISK_BYTES,
@@ -90,7 +90,7 @@ def rerun(bug_report: BugReport, stated: StatedRun, progress: Progress) -> Rerun
         return Rerun(bug_report, stated, "", e.line)
 
 
-def _in_guest(tools: Toolbox, bug_report: BugReport, stated: StatedRun) -> Rerun:
+def _in_guest(tools: ToolsGuest, bug_report: BugReport, stated: StatedRun) -> Rerun:
     tools.put(f"{_FOLDER}/{SCRIPT}", bug_report.script.read_bytes(), 0o755)
     tools.run(["dmesg", "--clear"], _ENDED_S)
     ran = tools.run(command(stated), bug_report.timeout_s, check=False)

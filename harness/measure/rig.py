@@ -1,7 +1,7 @@
 """The measuring guest, with a fresh file system for each sample.
 
-The file system is made in the guest, as its users make it (`[toolbox]` of its profile): a profile's `[mkfs]`
-makes small journals for small images.
+The file system is made in the guest, as its users make it (`[tools_image]` of its profile): a profile's
+`[mkfs]` makes small journals for small images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.filesystems.profiles import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.kernels.module_files import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings
-from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.tools_image.guest import MOUNT_POINT, ToolsGuest, tools_guest
 from harness.tracing.probes import Probes, start_probes
 
 MKFS_TIMEOUT_S = 300.0
@@ -29,15 +29,15 @@ SCRIPTS = Path(__file__).parent / "guest"
 class Rig:
     """A guest that boots when it is first needed, and again after it was lost."""
 
-    def __init__(self, boot: Callable[[], AbstractContextManager[Toolbox]]) -> None:
+    def __init__(self, boot: Callable[[], AbstractContextManager[ToolsGuest]]) -> None:
         self._boot = boot
         self._life = contextlib.ExitStack()
-        self._guest: Toolbox | None = None
+        self._guest: ToolsGuest | None = None
         self._scripts: set[str] = set()
         self._probes: Probes | None = None
 
     @property
-    def guest(self) -> Toolbox:
+    def guest(self) -> ToolsGuest:
         """The running guest. Raises GuestLost if it does not boot."""
         if self._guest is None or not self._guest.alive:
             self.close()
@@ -81,7 +81,7 @@ class Rig:
 
     def make(self, profile: Profile, device: str, more: Sequence[str] = ()) -> None:
         """Run mkfs. Raises GuestError with its output."""
-        self.run([*profile.toolbox_mkfs, *more, device], MKFS_TIMEOUT_S)
+        self.run([*profile.tools_mkfs, *more, device], MKFS_TIMEOUT_S)
 
     def probes(self, families: Sequence[Tracepoints | None]) -> Probes:
         """Probes for these tracepoints; loaded once, they stay for the guest's life."""
@@ -149,7 +149,7 @@ class InGuest(Comparison[Rig]):
     def rig(self, host: Host, sizes: Sizes) -> Iterator[Rig]:
         modules = _present(host, [m for c in self.configurations() for m in c.profile.modules])
         rig = Rig(
-            lambda: toolbox(
+            lambda: tools_guest(
                 host.kernel,
                 host.scratch / "guest",
                 disk_bytes=self.disk_mib(sizes) << 20,

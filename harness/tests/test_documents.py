@@ -44,7 +44,7 @@ def test_a_path_that_is_named_is_there(name: str) -> None:
 
 # Rooms whose nouns have names of their own in the whole package; others are to follow. Programs that run in
 # guests are by themselves.
-ROOMS = {"bench", "host", "measurements", "tracing", "toolbox"}
+ROOMS = {"bench", "host", "measurements", "tracing", "tools_image"}
 GUEST_PROGRAMS = {"guest", "in_guest"}
 
 

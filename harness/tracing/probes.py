@@ -13,7 +13,7 @@ from typing import Protocol
 
 from harness.errors import GuestError
 from harness.filesystems.tracepoints import Tracepoints
-from harness.toolbox.guest import Toolbox
+from harness.tools_image.guest import ToolsGuest
 from harness.tracing.records import Record, decode_lines
 from harness.tracing.tracefs import parse_trace
 
@@ -61,7 +61,7 @@ class Probes(Protocol):
         ...
 
 
-def start_probes(tools: Toolbox, families: Sequence[Tracepoints | None], disk: str = "vdb") -> Probes:
+def start_probes(tools: ToolsGuest, families: Sequence[Tracepoints | None], disk: str = "vdb") -> Probes:
     """Load and attach probes for one disk of the guest. The modules of the file systems have to be loaded.
 
     bcc takes some ten seconds under emulation. Raises GuestError if neither bcc nor tracefs works.
@@ -85,7 +85,7 @@ def wanted_families(families: Sequence[Tracepoints | None]) -> tuple[Tracepoints
     return (*known, FSYNC)
 
 
-def _device_number(tools: Toolbox, disk: str) -> tuple[int, int]:
+def _device_number(tools: ToolsGuest, disk: str) -> tuple[int, int]:
     """MAJOR and MINOR. Raises GuestError if there is no such disk."""
     said = tools.run(["cat", f"/sys/class/block/{disk}/dev"], _COMMAND_TIMEOUT_S).output
     major, minor = map(int, said.strip().split(":"))
@@ -98,7 +98,7 @@ class BccProbes:
     source = "bcc"
     reason = ""
 
-    def __init__(self, tools: Toolbox, families: Sequence[Tracepoints], disk: str) -> None:
+    def __init__(self, tools: ToolsGuest, families: Sequence[Tracepoints], disk: str) -> None:
         self._tools = tools
         self._done = 0
         tools.put(f"{_FOLDER}/program.c", program(families, _device_number(tools, disk), _hertz(tools)))
@@ -161,7 +161,7 @@ def _in_c(kind: str) -> str:
     return kind.replace("-", "_").upper()
 
 
-def _hertz(tools: Toolbox) -> int:
+def _hertz(tools: ToolsGuest) -> int:
     """Jiffies per second."""
     said = tools.shell("cat /usr/lib/modules/*/build/include/config/auto.conf", _COMMAND_TIMEOUT_S).output
     found = [line for line in said.splitlines() if line.startswith("CONFIG_HZ=")]
@@ -173,7 +173,7 @@ class TracefsProbes:
 
     source = "tracefs"
 
-    def __init__(self, tools: Toolbox, families: Sequence[Tracepoints], disk: str, reason: str) -> None:
+    def __init__(self, tools: ToolsGuest, families: Sequence[Tracepoints], disk: str, reason: str) -> None:
         self._tools = tools
         self.reason = reason
         self._disk = _device_number(tools, disk)

@@ -26,7 +26,7 @@ from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement
-from harness.toolbox.guest import MOUNT_POINT, Toolbox, toolbox
+from harness.tools_image.guest import MOUNT_POINT, ToolsGuest, tools_guest
 from harness.tracing.evaluate import Mode, Round, evaluate
 from harness.tracing.histogram import histogram
 from harness.tracing.probes import Probes, TracefsProbes, start_probes, wanted_families
@@ -70,7 +70,7 @@ class Tracing:
     """A guest with probes loaded. `lacking`: modes that cannot be traced here, with the reason."""
 
     plan: TracePlan
-    tools: Toolbox
+    tools: ToolsGuest
     probes: Probes
     profiles: Sequence[Profile]
     lacking: dict[str, str]
@@ -104,7 +104,7 @@ def tracing(
 ) -> Iterator[Tracing]:
     """Boot a guest for these modes and load probes. Raises GuestError if neither kind of probe works."""
     able, modules, lacking = _able(kernel, profiles)
-    with toolbox(
+    with tools_guest(
         kernel,
         scratch,
         disk_bytes=DISK_BYTES,
@@ -160,9 +160,9 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
 
 
 @contextmanager
-def mounted(tools: Toolbox, profile: Profile) -> Iterator[str]:
+def mounted(tools: ToolsGuest, profile: Profile) -> Iterator[str]:
     """Make an empty file system in that mode and mount it; yields the mount point."""
-    tools.run([*profile.toolbox_mkfs, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
+    tools.run([*profile.tools_mkfs, *profile.mkfs_arguments, tools.device], _MKFS_TIMEOUT_S)
     place = tools.mount(profile.fstype, profile.mount_options)
     try:
         yield place
@@ -194,7 +194,7 @@ def take(t: Tracing) -> Round:
     return Round(records, int(took[1]) / 1e9, written_mib, throughput_mib_s(said), cpu_s)
 
 
-def _sectors(tools: Toolbox, first: str) -> int:
+def _sectors(tools: ToolsGuest, first: str) -> int:
     """Sectors written to the disk so far: field 7 of Documentation/block/stat.rst."""
     disk = tools.device.removeprefix("/dev/")
     said = tools.shell(f"{first}cat /sys/class/block/{disk}/stat", _ROUND_TIMEOUT_S).output
@@ -295,14 +295,14 @@ def _of_interval(mode: Mode, records: Sequence[Record], plan: TracePlan, what: s
     return histogram(title, plan.unit, plan.shown(latencies_us(records, what)))
 
 
-def _in_background(tools: Toolbox, workload: str) -> None:
+def _in_background(tools: ToolsGuest, workload: str) -> None:
     tools.put("/run/trace/workload.sh", f"cd {MOUNT_POINT}\nwhile :; do\n{workload}\ndone\n".encode())
     tools.shell(
         "setsid sh /run/trace/workload.sh >/dev/null 2>&1 </dev/null & echo $! >/run/trace/loop", 60.0
     )
 
 
-def _end_background(tools: Toolbox) -> None:
+def _end_background(tools: ToolsGuest) -> None:
     # setsid made it the leader of a group.
     tools.shell("pkill -KILL -g $(cat /run/trace/loop)", 120.0)
 

@@ -27,7 +27,7 @@ def test_the_path_of_the_image_is_printed(words: list[str], monkeypatch: pytest.
 
 
 def test_what_is_missing_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m harness.toolbox.rootfs` was a command line of its own, with imports that pointed up."""
+    """`python -m harness.tools_image.rootfs` was a command line of its own, with imports that pointed up."""
 
     def root_image(progress: Progress, *, again: bool) -> Path:
         raise EnvironmentLacks("no mmdebstrap", "run: apt-get install mmdebstrap")

@@ -19,7 +19,7 @@ from harness.kernels import module_files
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.tests.cli.runner import powercut
-from harness.toolbox.rootfs import recipe
+from harness.tools_image.rootfs import recipe
 from harness.tracing.probes import program, wanted_families
 
 SHARED = """
@@ -37,7 +37,7 @@ arguments = ["-q"]
 [console]
 errors = ["toyfs: .*bad"]
 
-[toolbox]
+[tools_image]
 mkfs = ["mkfs.toyfs"]
 
 [tracing]
@@ -93,7 +93,7 @@ def test_it_is_listed(toyfs: Path) -> None:
 
 def test_it_is_made_and_traced_in_the_guest_with_tools(toyfs: Path) -> None:
     (profile,) = select_profiles(["toyfs"])
-    assert profile.toolbox_mkfs == ("mkfs.toyfs",)
+    assert profile.tools_mkfs == ("mkfs.toyfs",)
     assert "toy-progs" in recipe().packages
     text = program(wanted_families([profile.tracing]), (254, 16), 250).decode()
     assert "TOY_COMMIT };" in text

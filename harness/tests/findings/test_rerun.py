@@ -12,7 +12,7 @@ from harness.cli.findings import exit_code, line, summary
 from harness.errors import ExitCode
 from harness.findings.bug_report import BugReport, StatedRun
 from harness.findings.rerun import Rerun, command, last_word, write_evidence
-from harness.toolbox.guest import Ran
+from harness.tools_image.guest import Ran
 
 BROKEN = StatedRun(kernel="debian-7.3", says="BROKEN")
 KEPT = StatedRun(kernel="debian-7.3", says="KEPT", environment={"CONTROL": "1"})

@@ -20,7 +20,7 @@ from harness.measure.read_while_writing import ReadWhileWriting
 from harness.measure.rig import Rig
 from harness.measure.small_files import MEDIANS_BYTES, SmallFiles
 from harness.measurements.samples import Samples
-from harness.toolbox.guest import MOUNT_POINT, Ran, Toolbox
+from harness.tools_image.guest import MOUNT_POINT, Ran, ToolsGuest
 from harness.tracing.records import Commit, Record
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -58,9 +58,9 @@ class Booted:
         self.guests: list[Pretender] = []
 
         @contextlib.contextmanager
-        def boot() -> Iterator[Toolbox]:
+        def boot() -> Iterator[ToolsGuest]:
             self.guests.append(Pretender(answer))
-            yield cast(Toolbox, self.guests[-1])
+            yield cast(ToolsGuest, self.guests[-1])
             self.guests[-1].alive = False
 
         self.rig = Rig(boot)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import GuestError
 from harness.filesystems.profiles import profiles
-from harness.toolbox.guest import Ran, Toolbox
+from harness.tools_image.guest import Ran, ToolsGuest
 from harness.tracing.probes import FSYNC, kinds, program, start_probes, wanted_families
 from harness.tracing.records import Commit
 
@@ -20,7 +20,7 @@ TRACED = {p.filesystem: p.tracing for p in profiles().values() if p.tracing}
 
 
 class Scripted:
-    """A toolbox that answers by what a script contains."""
+    """A guest with tools that answers by what a script contains."""
 
     def __init__(self, answers: dict[str, str], headers: str = "") -> None:
         self.headers = headers
@@ -58,28 +58,28 @@ ANSWERS = {
 
 def test_a_kernel_without_headers_is_traced_by_tracefs_and_says_why() -> None:
     tools = Scripted(ANSWERS, headers="no headers for that")
-    probes = start_probes(cast(Toolbox, tools), [TRACED["ext4"]])
+    probes = start_probes(cast(ToolsGuest, tools), [TRACED["ext4"]])
     assert (probes.source, probes.reason) == ("tracefs", "no headers for that")
     assert sum(isinstance(r, Commit) for r in probes.collect()) == 4
 
 
 def test_a_program_that_does_not_compile_falls_back_to_tracefs() -> None:
     tools = Scripted({**ANSWERS, "python3 probes.py": "fail: out\nerror: no such field"})
-    probes = start_probes(cast(Toolbox, tools), [TRACED["ext4"]])
+    probes = start_probes(cast(ToolsGuest, tools), [TRACED["ext4"]])
     assert probes.source == "tracefs"
     assert "no such field" in probes.reason
 
 
 def test_with_headers_it_is_bcc() -> None:
     tools = Scripted(ANSWERS)
-    assert start_probes(cast(Toolbox, tools), [TRACED["ext4"]]).source == "bcc"
+    assert start_probes(cast(ToolsGuest, tools), [TRACED["ext4"]]).source == "bcc"
     assert tools.files["/run/trace/program.c"].startswith(b"#define DISK 266338320\n#define HERTZ 250\n")
 
 
 def test_a_kernel_without_the_tracepoints_is_refused_with_their_names() -> None:
     tools = Scripted({**ANSWERS, "ls -d */*": "syscalls/sys_enter_fsync"}, headers="none")
     with pytest.raises(GuestError, match="jbd2/jbd2_start_commit"):
-        start_probes(cast(Toolbox, tools), [TRACED["ext4"]])
+        start_probes(cast(ToolsGuest, tools), [TRACED["ext4"]])
 
 
 @pytest.mark.parametrize("filesystem", [*TRACED, ""])

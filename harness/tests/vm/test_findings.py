@@ -9,7 +9,7 @@ from harness.findings.bug_report import findings_folder, load
 from harness.findings.rerun import rerun
 from harness.host.progress import Lines
 from harness.tests.needs import needed
-from harness.toolbox.rootfs import root_image
+from harness.tools_image.rootfs import root_image
 
 
 @pytest.mark.parametrize(("kernel", "says"), [("debian-6.12", "BROKEN"), ("debian-6.12 CALL=fsync", "KEPT")])

@@ -13,7 +13,7 @@ from harness.host.progress import Lines
 from harness.kernels.find import find_kernel
 from harness.measurements.directory import read_measurements
 from harness.tests.needs import needed
-from harness.toolbox.rootfs import root_image
+from harness.tools_image.rootfs import root_image
 from harness.tracing.probes import TracefsProbes, wanted_families
 from harness.tracing.records import Commit, decode_lines
 from harness.tracing.rounds import TracePlan, overhead, trace, tracing

@@ -11,8 +11,8 @@ from harness.errors import EnvironmentLacks, KernelError
 from harness.filesystems.profiles import profiles
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
-from harness.toolbox import rootfs
-from harness.toolbox.rootfs import apt_sources, command, headers_image, recipe, recipe_hash, root_image
+from harness.tools_image import rootfs
+from harness.tools_image.rootfs import apt_sources, command, headers_image, recipe, recipe_hash, root_image
 
 
 class Told:
@@ -71,7 +71,7 @@ def test_whatever_is_changed_in_the_recipe_makes_another_image(
 
 def test_the_mkfs_of_every_measured_file_system_is_in_the_recipe() -> None:
     """They were listed a second time, in rootfs.toml."""
-    wanted = {p.mkfs.package for p in profiles().values() if p.toolbox}
+    wanted = {p.mkfs.package for p in profiles().values() if p.tools_image}
     assert {"e2fsprogs", "nilfs-tools"} <= wanted <= set(recipe().packages)
 
 

@@ -54,10 +54,10 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def recipe() -> Recipe:
     """What the root image contains: the packages that `vms/rootfs` names, and the mkfs of each file system
-    that has a `[toolbox]` table.
+    that has a `[tools_image]` table.
     """
     written = msgspec.toml.decode(resource("vms", "rootfs", "rootfs.toml").read_bytes(), type=Recipe)
-    makers = {p.mkfs.package for p in profiles().values() if p.toolbox}
+    makers = {p.mkfs.package for p in profiles().values() if p.tools_image}
     return msgspec.structs.replace(written, packages=[*written.packages, *sorted(makers)])
 
 

@@ -22,10 +22,10 @@ from harness.guests.guest_specs import pack
 from harness.guests.machine import Machine, ToolBoot, Tools, default_name, profile_of
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel
-from harness.toolbox.rootfs import headers_image, root_image
+from harness.tools_image.rootfs import headers_image, root_image
 
 MOUNT_POINT = "/mnt/test"
-"""Where `Toolbox.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
+"""Where `ToolsGuest.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
 PUT_TIMEOUT_S = 60.0
 _SAID_BYTES = 2000  # of a program's output in an error
 
@@ -38,8 +38,8 @@ class Ran:
     output: str
 
 
-class Toolbox:
-    """A booted guest with tools. Owned by one thread; use `toolbox` to get one.
+class ToolsGuest:
+    """A booted guest with tools. Owned by one thread; use `tools_guest` to get one.
 
     Programs run in the root image as root, in `/`, one at a time; their background processes keep running.
     /tmp, /run, /var/tmp and /mnt, all in memory, are writable, as is whatever is mounted.
@@ -140,7 +140,7 @@ def _tail(said: str) -> str:
 
 
 class Wishes(TypedDict, total=False):
-    """The optional parameters of a guest; see `boot_toolbox`."""
+    """The optional parameters of a guest; see `boot_tools_guest`."""
 
     modules: Sequence[str]
     disk: Path | None
@@ -152,7 +152,7 @@ class Wishes(TypedDict, total=False):
     headers: bool
 
 
-def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
+def boot_tools_guest(  # noqa: PLR0913 - by name, most with a default
     kernel: Kernel,
     directory: Path,
     *,
@@ -166,8 +166,8 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     flushes: bool = False,
     disk_mib_s: int = 0,
     headers: bool = True,
-) -> Toolbox:
-    """Boot a guest with tools; the caller ends it (`Toolbox.kill`).
+) -> ToolsGuest:
+    """Boot a guest with tools; the caller ends it (`ToolsGuest.kill`).
 
     `directory`: for its console and initramfs, and for its disk, a new sparse file of zeros of `disk_bytes`,
     unless `disk` names an existing one. `modules`: the kernel's modules for the file systems to be mounted.
@@ -191,7 +191,7 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
     known_good = bool(kernel.package_version)
     chosen = choose_accel(default_name(), accel, lambda m: _start(boot, m).kill(), known_good=known_good)
     guest = _start(boot, chosen.machine)
-    tools = Toolbox(guest, kernel, disk, chosen, lacking)
+    tools = ToolsGuest(guest, kernel, disk, chosen, lacking)
     try:
         if more:
             image = _tools(chosen.machine.name).image_device
@@ -203,11 +203,11 @@ def boot_toolbox(  # noqa: PLR0913 - by name, most with a default
 
 
 @contextlib.contextmanager
-def toolbox(
+def tools_guest(
     kernel: Kernel, directory: Path, *, disk_bytes: int, progress: Progress, **more: Unpack[Wishes]
-) -> Iterator[Toolbox]:
-    """`boot_toolbox`, ended when the block is left."""
-    tools = boot_toolbox(kernel, directory, disk_bytes=disk_bytes, progress=progress, **more)
+) -> Iterator[ToolsGuest]:
+    """`boot_tools_guest`, ended when the block is left."""
+    tools = boot_tools_guest(kernel, directory, disk_bytes=disk_bytes, progress=progress, **more)
     try:
         yield tools
     finally:
