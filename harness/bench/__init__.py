@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from harness.bench.figures import BenchResult, bench_json
 from harness.bench.measure import run_bench
-from harness.bench.stage import FULL, QUICK, Effort
+from harness.bench.setup import FULL, QUICK, Effort
 from harness.bench.table import table
 
 __all__ = ["FULL", "QUICK", "BenchResult", "Effort", "bench_json", "run_bench", "table"]

@@ -1,4 +1,4 @@
-"""The measurements, each a function of the stage."""
+"""The measurements, each a function of the setup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from harness.bench.host import (
     session_cpu_s,
     time_fsck,
 )
-from harness.bench.stage import LOG_BYTES, PROFILE, Effort, Stage, make_stage, own_kernel_of
+from harness.bench.setup import LOG_BYTES, PROFILE, Effort, Setup, make_setup, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
 from harness.cases.recording import Recording
@@ -69,29 +69,29 @@ def run_bench(
     PowercutError only if none is possible (no machine, no kernel). `say` receives progress messages.
     """
     load = load_now()
-    with make_stage(effort, kernel, machines, accel, own_kernel, say) as stage:
+    with make_setup(effort, kernel, machines, accel, own_kernel, say) as setup:
 
-        def each(what: str, measure: Callable[[Stage, str], Figure]) -> dict[str, Figure | NotMeasured]:
-            return {m: _try(stage, f"{what}, {m}", functools.partial(measure, stage, m)) for m in machines}
+        def each(what: str, measure: Callable[[Setup, str], Figure]) -> dict[str, Figure | NotMeasured]:
+            return {m: _try(setup, f"{what}, {m}", functools.partial(measure, setup, m)) for m in machines}
 
-        stage.say(f"measuring: raw ({', '.join(machines)}) and the floor")
-        raw, floor = measure_states(stage)
+        setup.say(f"measuring: raw ({', '.join(machines)}) and the floor")
+        raw, floor = measure_states(setup)
         return BenchResult(
             raw=raw,
             floor=floor,
-            usual=_try(stage, "the usual way", functools.partial(measure_usual, stage)),
+            usual=_try(setup, "the usual way", functools.partial(measure_usual, setup)),
             growth=each("growing logs", measure_growth),
             decided=each("decided", measure_decided),
             host=describe_host(load),
-            tested_kernel=f"{stage.kernel.name} {stage.kernel.package_version}".strip(),
+            tested_kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
             operations=effort.operations,
-            entries=stage.recording.write_log.entry_count,
-            states=len(stage.states),
+            entries=setup.recording.write_log.entry_count,
+            states=len(setup.states),
         )
 
 
-def _try(stage: Stage, what: str, measure: Callable[[], Figure]) -> Figure | NotMeasured:
-    stage.say(f"measuring: {what}")
+def _try(setup: Setup, what: str, measure: Callable[[], Figure]) -> Figure | NotMeasured:
+    setup.say(f"measuring: {what}")
     try:
         return measure()
     except PowercutError as e:
@@ -150,23 +150,23 @@ def _totals(times: Sequence[Mapping[str, float]]) -> Quartiles:
 # --- the measurements ------------------------------------------------------------------------
 
 
-def measure_states(stage: Stage) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
+def measure_states(setup: Setup) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
     """Measure Raw on one session of each machine, without a memo and with an fsck for every state; and Floor,
     on images of the same states.
     """
     raw: dict[str, Raw | NotMeasured] = {}
     with contextlib.ExitStack() as stack:
         racers: dict[str, _Racer] = {}
-        for name, spec in stage.specs.items():
+        for name, spec in setup.specs.items():
             if isinstance(spec, NotMeasured):
                 raw[name] = spec
             else:
-                session = stack.enter_context(Session(spec, stage.scratch / f"raw-{name}", LOG_BYTES))
-                racers[name] = _Racer(functools.partial(_visit, session, Examiner(stage.recording)), session)
-        racers["floor"] = _floor_racer(stage, stack)
+                session = stack.enter_context(Session(spec, setup.scratch / f"raw-{name}", LOG_BYTES))
+                racers[name] = _Racer(functools.partial(_visit, session, Examiner(setup.recording)), session)
+        racers["floor"] = _floor_racer(setup, stack)
         for racer in racers.values():
             racer.run(CrashState(0), counted=False)  # boots, makes images
-        for state in stage.states:
+        for state in setup.states:
             for racer in racers.values():
                 racer.run(state)
         floor = racers.pop("floor")
@@ -177,15 +177,15 @@ def _visit(session: Session, examiner: Examiner, state: CrashState) -> dict[str,
     return time_state(session, examiner.recording.target, state, examiner, state)
 
 
-def _floor_racer(stage: Stage, stack: contextlib.ExitStack) -> _Racer:
+def _floor_racer(setup: Setup, stack: contextlib.ExitStack) -> _Racer:
     """The floor's racer: the host's kernel. `stack` closes what it opens."""
     try:
-        loop = stack.enter_context(open_loop(stage.base, stage.scratch))
+        loop = stack.enter_context(open_loop(setup.base, setup.scratch))
     except (OSError, EnvironmentLacks) as e:
         return _Racer(_no_visit, failed=str(e).splitlines()[0])
     disk = stack.enter_context(Disk())
-    disk.open(stage.recording.base, stage.recording.log)
-    crashed = stage.scratch / "crashed.img"
+    disk.open(setup.recording.base, setup.recording.log)
+    crashed = setup.scratch / "crashed.img"
 
     def prepare(state: CrashState) -> None:
         disk.switch(state)
@@ -193,7 +193,7 @@ def _floor_racer(stage: Stage, stack: contextlib.ExitStack) -> _Racer:
         shutil.copyfile(crashed, loop.file)
 
     def visit(_: CrashState) -> dict[str, float]:
-        return loop.mount_and_unmount(stage.profile) | time_fsck(stage.profile, loop.file)
+        return loop.mount_and_unmount(setup.profile) | time_fsck(setup.profile, loop.file)
 
     return _Racer(visit, prepare=prepare)
 
@@ -249,23 +249,23 @@ class _Racer:
         return Floor(total, _split(self.times), cpu_ms, 1000 / total.median)
 
 
-def measure_usual(stage: Stage) -> Usual | NotMeasured:
+def measure_usual(setup: Setup) -> Usual | NotMeasured:
     """Measure Usual: replay each state's log from the start, and run a process for every step."""
-    recording = stage.recording
+    recording = setup.recording
     times = []
     try:
-        with open_loop(stage.base, stage.scratch) as loop:
-            for state in spaced(recording.write_log.entry_count, stage.effort.usual_states):
+        with open_loop(setup.base, setup.scratch) as loop:
+            for state in spaced(recording.write_log.entry_count, setup.effort.usual_states):
                 begun = time.perf_counter()
                 shutil.copyfile(recording.base, loop.file)
                 copied = time.perf_counter()
                 replay_into(loop.file, recording.write_log, state)
                 replayed = time.perf_counter()
-                mounted = loop.mount_by_processes(stage.profile)
+                mounted = loop.mount_by_processes(setup.profile)
                 times.append(
                     {"copy": (copied - begun) * 1000, "replay": (replayed - copied) * 1000}
                     | mounted
-                    | time_fsck(stage.profile, loop.file)
+                    | time_fsck(setup.profile, loop.file)
                 )
     except (OSError, EnvironmentLacks, subprocess.CalledProcessError) as e:
         return NotMeasured(str(e).splitlines()[0])
@@ -282,14 +282,14 @@ def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
             os.pwrite(target.fileno(), data, entry.sector * SECTOR_BYTES)
 
 
-def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
+def measure_growth(setup: Setup, name: str) -> Growth | NotMeasured:
     """Measure Growth: the same recording in logs of growing length, in rounds, so that other load affects all
     lengths alike.
     """
-    spec = stage.specs[name]
+    spec = setup.specs[name]
     if isinstance(spec, NotMeasured):
         return spec
-    small, effort = stage.small, stage.effort
+    small, effort = setup.small, setup.effort
     real = small.write_log.entry_count
     if real > min(effort.log_sizes):
         return NotMeasured(
@@ -299,7 +299,7 @@ def measure_growth(stage: Stage, name: str) -> Growth | NotMeasured:
     with contextlib.ExitStack() as stack:
         series = []
         for size in effort.log_sizes:
-            folder = stage.scratch / f"growth-{name}-{size}"
+            folder = setup.scratch / f"growth-{name}-{size}"
             session = stack.enter_context(Session(spec, folder, LOG_BYTES))
             stack.callback(shutil.rmtree, folder)
             series.append(_Series.begin(small, blocks, size, session))
@@ -378,21 +378,21 @@ class _Series:
         )
 
 
-def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
+def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
     """Measure Decided: a run as a user starts it."""
-    if isinstance(spec := stage.specs[name], NotMeasured):
+    if isinstance(spec := setup.specs[name], NotMeasured):
         return spec
     plan = Plan(
         configurations=[PROFILE],
-        workloads=[str(write_workload(stage.recording.workload, stage.scratch))],
-        kernel=_kernel_name(stage, name),
+        workloads=[str(write_workload(setup.recording.workload, setup.scratch))],
+        kernel=_kernel_name(setup, name),
         machine=name,
-        accel=stage.accel,
+        accel=setup.accel,
         jobs=1,
     )
     watch = _Watch()
     cpu_s, begun = own_cpu_s(), time.perf_counter()
-    with create_run(plan, stage.scratch / f"decided-{name}", "bench") as store:
+    with create_run(plan, setup.scratch / f"decided-{name}", "bench") as store:
         (case,) = execute(plan, store, watch).cases
     whole_s, cpu_s = time.perf_counter() - begun, own_cpu_s() - cpu_s
     if case.undecided:
@@ -409,10 +409,10 @@ def measure_decided(stage: Stage, name: str) -> Decided | NotMeasured:
     )
 
 
-def _kernel_name(stage: Stage, machine: str) -> str:
+def _kernel_name(setup: Setup, machine: str) -> str:
     """The kernel for that machine, as a user would name it."""
-    own = own_kernel_of(machine, stage.kernel, stage.own_kernel) if profile_of(machine).host_process else None
-    return str(own.image) if own else stage.kernel.name
+    own = own_kernel_of(machine, setup.kernel, setup.own_kernel) if profile_of(machine).host_process else None
+    return str(own.image) if own else setup.kernel.name
 
 
 class _Watch:

@@ -20,7 +20,7 @@ from harness.bench.figures import (
     Raw,
     Usual,
 )
-from harness.bench.stage import PROFILE
+from harness.bench.setup import PROFILE
 from harness.guests.machine import profile_of
 
 Row: TypeAlias = tuple[str, str, str]

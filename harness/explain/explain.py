@@ -13,7 +13,7 @@ from harness.cases.recording import Recording, by_times
 from harness.errors import UsageError
 from harness.explain.facts import Facts
 from harness.explain.mechanism import mechanism_of
-from harness.explain.minimise import Minimal, Trial, minimise
+from harness.explain.minimise import Minimal, Visits, minimise
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
 from harness.model import (
@@ -204,12 +204,12 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
     """Why a finding failed. Raises UsageError where a new visit does not show it."""
     state = explainer.start(finding)
     promise = explainer.promise(finding, state)
-    trial = Trial(lambda s: explainer.same(finding, s) is not None)
+    visits = Visits(lambda s: explainer.same(finding, s) is not None)
 
     def promised(cut: CrashState) -> bool:
         return promise is None or explainer.legal.position(cut).acked > promise
 
-    minimal = minimise(explainer.legal, state, trial, promised)
+    minimal = minimise(explainer.legal, state, visits, promised)
     violation = explainer.same(finding, minimal.state)
     if violation is None:
         raise UsageError(f"{finding.crash_point}: its minimal state does not show it twice", "try again")
@@ -235,7 +235,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         point=str(point),
         control="" if minimal.control is None else str(CrashPoint(finding.case, minimal.control)),
         minimal=minimal.complete,
-        visits=trial.visits,
+        visits=visits.made,
         differences=tuple(_differences(explainer, facts)),
     )
 

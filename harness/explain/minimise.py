@@ -1,7 +1,7 @@
 """Minimises a failing crash state over its writes: the fewest lost, at the earliest time, that still fail the
 same way, and the control, a state that differs least and does not.
 
-States are visited through a `Trial`; all else is pure.
+States are visited through `Visits`; all else is pure.
 """
 
 from __future__ import annotations
@@ -41,42 +41,41 @@ class OutOfVisits(Exception):
     """The search has used up its visits."""
 
 
-class Trial:
-    """Asks whether a state fails the same way, each state once. `ask` visits it."""
+class Visits:
+    """Whether states fail the same way: each is visited once, by `ask`, and at most `limit` are."""
 
     def __init__(self, ask: Callable[[CrashState], bool], limit: int = VISITS) -> None:
-        self._ask, self._left = ask, limit
+        self._ask, self._limit = ask, limit
         self._known: dict[CrashState, bool] = {}
 
     @property
-    def visits(self) -> int:
+    def made(self) -> int:
         return len(self._known)
 
     def fails(self, state: CrashState) -> bool:
         """Raises OutOfVisits."""
         if state not in self._known:
-            if not self._left:
+            if len(self._known) == self._limit:
                 raise OutOfVisits
-            self._left -= 1
             self._known[state] = self._ask(state)
         return self._known[state]
 
 
 def minimise(
-    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+    legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
 ) -> Minimal:
     """`state` has to fail. `promised`: whether a crash time is late enough for the broken promise: earlier
     ones are not visited.
     """
     best, complete = state, True
     try:
-        best = _fewest(legal, best, trial)
-        best = _earliest(legal, best, trial, promised)
+        best = _fewest(legal, best, visits)
+        best = _earliest(legal, best, visits, promised)
     except OutOfVisits:
         complete = False
     control: CrashState | None = None
     try:
-        control = _control(legal, best, trial, promised)
+        control = _control(legal, best, visits, promised)
     except OutOfVisits:
         complete = False
     lost = entries_of(legal, legal.lost(best))
@@ -97,28 +96,28 @@ def _on_platter(legal: LegalStates, state: CrashState) -> frozenset[int]:
     return frozenset(range(shown.prefix)) - set(shown.dropped)
 
 
-def _fewest(legal: LegalStates, state: CrashState, trial: Trial) -> CrashState:
+def _fewest(legal: LegalStates, state: CrashState, visits: Visits) -> CrashState:
     """By whole writes first, then by the blocks of those that are left. None lost, if that fails as well."""
     lost = legal.lost(state)
     if not lost:
         return state
-    if _fails(legal, state, (), trial):
+    if _fails(legal, state, (), visits):
         return legal.losing(state, ())
     of_entry: dict[int, list[int]] = {}
     for n in sorted(lost):
         of_entry.setdefault(legal.chunks[n].entry, []).append(n)
 
     def holds(entries: Sequence[int]) -> bool:
-        return _fails(legal, state, [n for e in entries for n in of_entry[e]], trial)
+        return _fails(legal, state, [n for e in entries for n in of_entry[e]], visits)
 
     kept = ddmin([*of_entry], holds)
     chunks = [n for e in kept for n in of_entry[e]]
     if len(chunks) > 1:
-        chunks = [*ddmin(chunks, lambda part: _fails(legal, state, part, trial))]
+        chunks = [*ddmin(chunks, lambda part: _fails(legal, state, part, visits))]
     return legal.losing(state, chunks)
 
 
-def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], trial: Trial) -> bool:
+def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], visits: Visits) -> bool:
     """Whether the state that has lost these is legal and fails."""
     try:
         candidate = legal.losing(state, lost)
@@ -126,28 +125,28 @@ def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], trial: Tr
             return False
     except UsageError:
         return False
-    return trial.fails(candidate)
+    return visits.fails(candidate)
 
 
 def _earliest(
-    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+    legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
 ) -> CrashState:
     """The first crash time at which the same losses fail the same way."""
     lost, at = legal.lost(state), legal.event(state)
     earlier = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
     for cut in earlier[:_EARLIER]:
-        if lost <= legal.losable(cut) and _fails(legal, cut, lost, trial):
+        if lost <= legal.losable(cut) and _fails(legal, cut, lost, visits):
             return legal.losing(cut, lost)
     return state
 
 
 def _control(
-    legal: LegalStates, state: CrashState, trial: Trial, promised: Callable[[CrashState], bool]
+    legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
 ) -> CrashState | None:
     """The same cut with one of the lost writes present; where nothing is lost, the crash time before, or the
     next one at which all that was sent is enough.
     """
-    return next((c for c in _controls(legal, state, promised) if not trial.fails(c)), None)
+    return next((c for c in _controls(legal, state, promised) if not visits.fails(c)), None)
 
 
 def _controls(

@@ -28,7 +28,7 @@ Enough = Callable[[Violation], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Equipment:
     """What candidates are tried with."""
 
     plan: Plan
@@ -38,15 +38,15 @@ class Bench:
     directory: Path
 
     @property
-    def fast(self) -> Bench:
-        """A bench on which the machine that judges also records."""
+    def fast(self) -> Equipment:
+        """That with which the machine that judges also records."""
         return replace(self, recorder=self.judge)
 
 
 @contextlib.contextmanager
-def open_bench(
+def open_equipment(
     plan: Plan, store: RunStore, profile: Profile, workload: Workload, named: Named
-) -> Iterator[Bench]:
+) -> Iterator[Equipment]:
     """Guests as the run had them, on the run's own base image; where it has none any more, on a new one,
     made and mounted once as the run's was, and not kept. Guests boot when first used.
     """
@@ -67,37 +67,42 @@ def open_bench(
             )
         if profile.mounted_once and kept != theirs:
             mount_once(recorder, profile, base, kept)
-        yield Bench(plan, recorder, judge, base, directory)
+        yield Equipment(plan, recorder, judge, base, directory)
 
 
 def violations(
-    bench: Bench, profile: Profile, case: CaseId, name: str, operations: Sequence[Operation], enough: Enough
+    equipment: Equipment,
+    profile: Profile,
+    case: CaseId,
+    name: str,
+    operations: Sequence[Operation],
+    enough: Enough,
 ) -> list[Violated]:
     """Record the operations and judge their crash states until a violation is `enough`; all violations found
-    by then. `name` must be unique on this bench: the disk identifies a log by its path. Raises what recording
-    raises.
+    by then. `name` must be unique with this equipment: the disk identifies a log by its path. Raises what
+    recording raises.
     """
-    kept = CaseLayout(bench.base, bench.directory / "kept")
+    kept = CaseLayout(equipment.base, equipment.directory / "kept")
     workload = Workload(name, "", tuple(operations))
-    recording = record(bench.recorder, profile, workload, case, bench.base, kept, bench.directory)
-    if bench.plan.unit_sectors is not None:
-        recording, _ = by_times(recording, bench.plan.unit_sectors)
-    examiner = Examiner(recording, memo=bench.plan.memo, sample_rate=bench.plan.sample_rate)
+    recording = record(equipment.recorder, profile, workload, case, equipment.base, kept, equipment.directory)
+    if equipment.plan.unit_sectors is not None:
+        recording, _ = by_times(recording, equipment.plan.unit_sectors)
+    examiner = Examiner(recording, memo=equipment.plan.memo, sample_rate=equipment.plan.sample_rate)
     try:
-        return _among(bench, examiner, enough)
+        return _among(equipment, examiner, enough)
     finally:
         examiner.close()
         recording.log.unlink()
 
 
-def _among(bench: Bench, examiner: Examiner, enough: Enough) -> list[Violated]:
+def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Violated]:
     """Among the states that the run looked at, within its budget for legal ones."""
     stop, found = threading.Event(), []
     legal, budget = examiner.recording.legal, Budget()
     if legal is not None:
-        times, budget = legal_times(legal), bench.plan.budget
+        times, budget = legal_times(legal), equipment.plan.budget
     else:
-        times = listed(groups_of(bench.plan.fault_models, examiner))
+        times = listed(groups_of(equipment.plan.fault_models, examiner))
 
     def report(seen: Sequence[JudgedGroup]) -> None:
         for violated in map(_violated, seen):
@@ -105,7 +110,7 @@ def _among(bench: Bench, examiner: Examiner, enough: Enough) -> list[Violated]:
             if any(enough(violation) for _, violation in violated):
                 stop.set()
 
-    Exploration(examiner, times, bench.judge.machine_name, budget, stop, report).work(bench.judge)
+    Exploration(examiner, times, equipment.judge.machine_name, budget, stop, report).work(equipment.judge)
     return found
 
 

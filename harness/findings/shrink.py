@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.findings.experiment import Bench, open_bench, violations
+from harness.findings.experiment import Equipment, open_equipment, violations
 from harness.findings.simplify import shortest
 from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
@@ -72,25 +72,27 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     workload = vouched_workload(plan, named, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
-    with open_bench(plan, store, profile, workload, named) as bench:
+    with open_equipment(plan, store, profile, workload, named) as equipment:
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
-        trial = _Trial(bench, profile, case, symptom, say)
-        if not trial.holds(workload.operations):
+        candidates = _Candidates(equipment, profile, case, symptom, say)
+        if not candidates.holds(workload.operations):
             return None
-        left = shortest(profile.contract, workload.operations, trial.holds)
+        left = shortest(profile.contract, workload.operations, candidates.holds)
     return Shrunk(
         Workload(f"{case.workload}-shrunk", workload.summary, left),
         finding.oracle,
-        trial.seen,
-        trial.tried,
+        candidates.seen,
+        candidates.tried,
     )
 
 
-class _Trial:
+class _Candidates:
     """Records and judges candidates. `seen`: the violation that the last one which held showed."""
 
-    def __init__(self, bench: Bench, profile: Profile, case: CaseId, symptom: Symptom, say: Say) -> None:
-        self._bench, self._profile, self._case, self._say = bench, profile, case, say
+    def __init__(
+        self, equipment: Equipment, profile: Profile, case: CaseId, symptom: Symptom, say: Say
+    ) -> None:
+        self._equipment, self._profile, self._case, self._say = equipment, profile, case, say
         self._symptom = symptom
         self.tried = 0
         self.seen = ""
@@ -118,7 +120,7 @@ class _Trial:
             return symptom_of(v.oracle, v.signature, paths) == self._symptom
 
         found = violations(
-            self._bench, self._profile, self._case, f"candidate-{self.tried}", operations, is_kept
+            self._equipment, self._profile, self._case, f"candidate-{self.tried}", operations, is_kept
         )
         return next((f"{state} {v.oracle}: {v.summary}" for state, v in found if is_kept(v)), "")
 

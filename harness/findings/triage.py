@@ -23,7 +23,7 @@ from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings import experiment
 from harness.findings.causes import Cause, Member, by_cause
-from harness.findings.experiment import Bench, Violated, open_bench, violations
+from harness.findings.experiment import Equipment, Violated, open_equipment, violations
 from harness.findings.shrink import Shrunk, workload_file
 from harness.findings.simplify import Operations, minimal
 from harness.guests.disk import find_binary
@@ -159,7 +159,7 @@ class Laboratory:
         self._experiments = Experiments(
             cache_dir("triage") / f"{_settings(store, self.profile, named)}.jsonl"
         )
-        self._bench: Bench | None = None
+        self._equipment: Equipment | None = None
         self._open = contextlib.ExitStack()
         self.made = 0
 
@@ -183,23 +183,23 @@ class Laboratory:
 
     def _made(self, operations: Operations, text: tuple[str, ...], attempt: int, fast: bool) -> Experiment:
         self.made += 1
-        bench = self._benched()
+        equipment = self._opened()
         case = CaseId(self.profile.filesystem, self.profile.mode, "candidate")
         name = f"candidate-{self.made}"
         try:
             found = violations(
-                bench.fast if fast else bench, self.profile, case, name, operations, lambda _: False
+                equipment.fast if fast else equipment, self.profile, case, name, operations, lambda _: False
             )
         except PowercutError as e:
             return Experiment(text, attempt, fast, failed=e.line)
         return Experiment(text, attempt, fast, _smallest(found, paths_of(operations)))
 
-    def _benched(self) -> Bench:
-        if self._bench is None:
+    def _opened(self) -> Equipment:
+        if self._equipment is None:
             nothing = Workload("candidate", "", ())
-            opened = open_bench(self._plan, self._store, self.profile, nothing, self._named)
-            self._bench = self._open.enter_context(opened)
-        return self._bench
+            opened = open_equipment(self._plan, self._store, self.profile, nothing, self._named)
+            self._equipment = self._open.enter_context(opened)
+        return self._equipment
 
 
 def _smallest(found: Sequence[Violated], paths: Sequence[str]) -> tuple[tuple[Symptom, str], ...]:

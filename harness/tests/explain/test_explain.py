@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.explain.explain import ladder
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, mechanism_of
-from harness.explain.minimise import OutOfVisits, Trial, entries_of, minimise
+from harness.explain.minimise import OutOfVisits, Visits, entries_of, minimise
 from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
 from harness.report.explanation import Explanation, Fate, mail_text
 from harness.report.ladder import ladder_svg, ladder_text
@@ -48,7 +48,7 @@ def test_the_one_write_that_matters_is_left_and_the_control_has_it() -> None:
     legal = three_writes()
     start = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
     start = legal.losing(start, legal.losable(start))
-    minimal = minimise(legal, start, Trial(losing_any(legal, {2})), always)
+    minimal = minimise(legal, start, Visits(losing_any(legal, {2})), always)
     assert minimal.lost == (2,)
     assert minimal.complete
     assert minimal.control is not None
@@ -61,8 +61,8 @@ def test_two_writes_that_fail_only_together_stay() -> None:
     legal = three_writes()
     cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
     start = legal.losing(cut, legal.losable(cut))
-    trial = Trial(lambda s: {1, 3} <= set(entries_of(legal, legal.lost(s))))
-    minimal = minimise(legal, start, trial, always)
+    visits = Visits(lambda s: {1, 3} <= set(entries_of(legal, legal.lost(s))))
+    minimal = minimise(legal, start, visits, always)
     assert minimal.lost == (1, 3)
     assert len(minimal.cleared) == 1
 
@@ -71,8 +71,8 @@ def test_nothing_is_lost_where_that_fails_as_well_and_the_control_is_a_later_cut
     legal = three_writes()
     cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
     end = legal.cuts()[-1]
-    trial = Trial(lambda s: legal.event(s) < legal.event(end))
-    minimal = minimise(legal, legal.losing(cut, legal.losable(cut)), trial, always)
+    visits = Visits(lambda s: legal.event(s) < legal.event(end))
+    minimal = minimise(legal, legal.losing(cut, legal.losable(cut)), visits, always)
     assert minimal.lost == ()
     assert minimal.control == end
 
@@ -81,7 +81,7 @@ def test_where_nothing_is_lost_the_control_may_be_the_cut_before() -> None:
     """A full fast-commit area: one write less, and recovery works."""
     legal = three_writes()
     cuts = legal.cuts()
-    minimal = minimise(legal, cuts[-1], Trial(lambda s: legal.event(s) >= legal.event(cuts[-1])), always)
+    minimal = minimise(legal, cuts[-1], Visits(lambda s: legal.event(s) >= legal.event(cuts[-1])), always)
     assert minimal.lost == ()
     assert minimal.control == cuts[-2]
     assert minimal.without == (7,)
@@ -99,7 +99,7 @@ def test_a_cut_before_the_promise_is_not_visited() -> None:
         return losing_any(legal, {1})(state)
 
     promised_from = legal.event(cuts[-1])
-    minimise(legal, start, Trial(ask), lambda cut: legal.event(cut) >= promised_from)
+    minimise(legal, start, Visits(ask), lambda cut: legal.event(cut) >= promised_from)
     assert min(visited) >= promised_from
 
 
@@ -125,7 +125,7 @@ def test_what_is_left_fails_and_with_any_one_of_it_present_does_not(
     def fails(state: CrashState) -> bool:
         return fatal <= legal.lost(state)
 
-    minimal = minimise(legal, start, Trial(fails), always)
+    minimal = minimise(legal, start, Visits(fails), always)
     assert fails(minimal.state)
     assert legal.lost(minimal.state) <= lost
     for n in legal.lost(minimal.state):
@@ -141,12 +141,12 @@ def test_a_search_that_is_cut_short_says_so() -> None:
     legal = three_writes()
     cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
     start = legal.losing(cut, legal.losable(cut))
-    trial = Trial(losing_any(legal, {2}), limit=1)
-    minimal = minimise(legal, start, trial, always)
+    visits = Visits(losing_any(legal, {2}), limit=1)
+    minimal = minimise(legal, start, visits, always)
     assert not minimal.complete
-    assert trial.visits == 1
+    assert visits.made == 1
     with pytest.raises(OutOfVisits):
-        trial.fails(CrashState.parse("@t3"))
+        visits.fails(CrashState.parse("@t3"))
 
 
 # --- mechanisms -----------------------------------------------------------------------------------

@@ -60,6 +60,6 @@ def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
     monkeypatch.setattr(experiment, "Session", Idle)
     store = SimpleNamespace(layout=layout, info=SimpleNamespace(kernel=SimpleNamespace(name="debian-6.12")))
     plan, nothing = Plan(configurations=[mode], workloads=[]), Workload("candidate", "", ())
-    with experiment.open_bench(plan, cast(Any, store), profile, nothing, Named()) as bench:
-        assert mounted == ([bench.base] if mode == "xfs/default" and not kept else [])
+    with experiment.open_equipment(plan, cast(Any, store), profile, nothing, Named()) as equipment:
+        assert mounted == ([equipment.base] if mode == "xfs/default" and not kept else [])
     assert theirs.exists() is kept

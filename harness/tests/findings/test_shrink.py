@@ -14,7 +14,7 @@ from harness.cases.examine import Observation
 from harness.cases.recording import Recording
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
-from harness.findings.experiment import Bench
+from harness.findings.experiment import Equipment
 from harness.findings.shrink import Shrunk, finding_to_shrink, shrink, workload_file
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
@@ -157,14 +157,14 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
                 return Judgement(tuple(map(violation, shows(self.operations, str(state)))))
 
         @contextlib.contextmanager
-        def bench(plan: Plan, *_: object) -> Iterator[Bench]:
+        def equipment(plan: Plan, *_: object) -> Iterator[Equipment]:
             session = cast(Any, SimpleNamespace(machine_name="uml"))
-            yield Bench(plan, session, session, tmp_path, tmp_path)
+            yield Equipment(plan, session, session, tmp_path, tmp_path)
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
         monkeypatch.setattr("harness.findings.experiment.record", record)
         monkeypatch.setattr("harness.findings.experiment.Examiner", Judges)
-        monkeypatch.setattr("harness.findings.shrink.open_bench", bench)
+        monkeypatch.setattr("harness.findings.shrink.open_equipment", equipment)
         monkeypatch.setattr("harness.findings.shrink.vouched_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")
         finding = Finding(case, "durability", "gone", state=CrashState(1), violations=(), states=1)

@@ -192,8 +192,8 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     opened: list[str] = []
 
     @contextlib.contextmanager
-    def bench(*_: object) -> Iterator[SimpleNamespace]:
-        opened.append("bench")
+    def equipment(*_: object) -> Iterator[SimpleNamespace]:
+        opened.append("equipment")
         yield SimpleNamespace(fast=None)
 
     def violations(*_: object) -> list[Violated]:
@@ -202,14 +202,14 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
 
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_settings", lambda *_: "settings")
-    monkeypatch.setattr(module, "open_bench", bench)
+    monkeypatch.setattr(module, "open_equipment", equipment)
     monkeypatch.setattr(module, "violations", violations)
     sync = (parse_operation("sync"),)
     with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
         for _ in range(2):
             with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
                 assert laboratory.experiment(sync).shown == ()
-    assert opened == ["bench", "experiment"]
+    assert opened == ["equipment", "experiment"]
 
 
 def test_what_failed_is_tried_again_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,9 @@ def test_what_failed_is_tried_again_and_says_why(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_settings", lambda *_: "settings")
-    monkeypatch.setattr(module, "open_bench", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None)))
+    monkeypatch.setattr(
+        module, "open_equipment", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None))
+    )
     monkeypatch.setattr(module, "violations", lost)
     run = run_with(tmp_path, nameless, "random1-4-20")
     with RunStore.open(run) as store, quiet(tmp_path) as progress:

@@ -48,7 +48,7 @@ QUICK = Effort(
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Setup:
     """What the measurements work with. `specs`: by the machine's name; NotMeasured says why that machine is
     not available. `own_kernel`: the user's kernel, for machines whose kernels are programs. `small`: the
     recording whose log is padded.
@@ -116,14 +116,14 @@ def own_kernel_of(name: str, kernel: Kernel, given: Path | None) -> Kernel | Non
 
 
 @contextlib.contextmanager
-def make_stage(
+def make_setup(
     effort: Effort,
     kernel_name: str,
     machines: Sequence[str],
     accel: str,
     own_kernel: Path | None,
     say: Callable[[str], None],
-) -> Iterator[Stage]:
+) -> Iterator[Setup]:
     """Boot the default machine and record both workloads, in a folder that is removed at the end."""
     with OwnedFolder("powercut-bench-") as folder:
         scratch = folder.path
@@ -143,6 +143,6 @@ def make_stage(
             recording = recorded(effort.operations)
             same = effort.growth_operations == effort.operations
             small = recording if same else recorded(effort.growth_operations)
-        yield Stage(
+        yield Setup(
             effort, kernel, profile, base, scratch, specs, chosen.accel, own_kernel, recording, small, say
         )
