@@ -150,9 +150,9 @@ def memory_of(pid: int) -> Memory:
     """Memory of a process, and of the group that it leads: shares are summed, the peak is the process's."""
     peak = _kibibytes(Path(f"/proc/{pid}/status")).get("VmHWM")
     shares = [_kibibytes(Path(f"/proc/{p}/smaps_rollup")) for p in {pid, *_group(pid)}]
-    told = [share for share in shares if share]
-    sums = [sum(share.get(f"Pss_{kind}", 0) for share in told) for kind in ("Anon", "Shmem", "File")]
-    own, shared, mapped = (kib / 1024 if told else None for kib in sums)
+    counted = [share for share in shares if share]
+    sums = [sum(share.get(f"Pss_{kind}", 0) for share in counted) for kind in ("Anon", "Shmem", "File")]
+    own, shared, mapped = (kib / 1024 if counted else None for kib in sums)
     return Memory(None if peak is None else peak / 1024, own, shared, mapped)
 
 

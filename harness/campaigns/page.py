@@ -252,24 +252,24 @@ def _shown_cause(
 
 def page_of(path: Path, plan: CampaignPlan, ledger: Ledger) -> Page:
     """All of it; writes the workload file of each cause."""
-    told = shown(path, plan, ledger)
-    undecided = told.undecided or told.failed or not told.totals[1]
+    facts = shown(path, plan, ledger)
+    undecided = facts.undecided or facts.failed or not facts.totals[1]
     return Page(
         what="campaign",
-        subject=f"{told.modes} · {plan.run.kernel}",
-        headline=told.headline,
+        subject=f"{facts.modes} · {plan.run.kernel}",
+        headline=facts.headline,
         kind="fail" if ledger.found else "unknown" if undecided else "pass",
-        figures=tuple(told.figures),
+        figures=tuple(facts.figures),
         sections=(
             Section(
                 "Causes",
                 _ABOUT_CAUSES,
-                findings=tuple(_cause(n, c) for n, c in enumerate(told.causes, 1)),
+                findings=tuple(_cause(n, c) for n, c in enumerate(facts.causes, 1)),
             ),
             Section(
                 "Still to be shrunk",
                 "Shrinking gets at most half of the time. These come next.",
-                lines=tuple(_waiting(told)),
+                lines=tuple(_waiting(facts)),
             ),
             Section(
                 "Not shown again",
@@ -280,13 +280,13 @@ def page_of(path: Path, plan: CampaignPlan, ledger: Ledger) -> Page:
                     for m in ledger.not_again
                 ),
             ),
-            Section("Not decided", lines=tuple(_open(told))),
-            Section("Generators", tables=(_generators(told),), lines=tuple(_known(told))),
-            Section("What was new, and when", _ABOUT_NEW, plots=tuple(told.plots), tables=(_newest(told),)),
+            Section("Not decided", lines=tuple(_open(facts))),
+            Section("Generators", tables=(_generators(facts),), lines=tuple(_known(facts))),
+            Section("What was new, and when", _ABOUT_NEW, plots=tuple(facts.plots), tables=(_newest(facts),)),
         ),
         command=shlex.join(["powercut", *plan.run.argv]),
-        again=told.command,
-        data=_for_programs(told),
+        again=facts.command,
+        data=_for_programs(facts),
     )
 
 
@@ -311,32 +311,32 @@ def _cause(place: int, c: ShownCause) -> Finding:
     )
 
 
-def _waiting(told: Shown) -> Iterator[Line]:
-    waiting = told.ledger.waiting
+def _waiting(facts: Shown) -> Iterator[Line]:
+    waiting = facts.ledger.waiting
     for done, f in waiting[:_WAITING]:
-        yield Line(f.summary, f.point, f.symptom.oracle, shown_path(told.path / done.run))
+        yield Line(f.summary, f.point, f.symptom.oracle, shown_path(facts.path / done.run))
     if len(waiting) > _WAITING:
         yield Line(f"and {number(len(waiting) - _WAITING)} more")
 
 
-def _open(told: Shown) -> Iterator[Line]:
+def _open(facts: Shown) -> Iterator[Line]:
     """What was not decided, or not looked at."""
-    for u in told.undecided:
+    for u in facts.undecided:
         yield Line(f"{plural(u.cases, 'case')}, such as `{u.example}`: {u.reason}")
-    for batch, why in told.failed:
+    for batch, why in facts.failed:
         yield Line(f"nothing came of batch {batch}: {why}")
-    if told.unfinished:
-        yield Line(told.unfinished)
-    for mode, why in told.not_run.items():
+    if facts.unfinished:
+        yield Line(facts.unfinished)
+    for mode, why in facts.not_run.items():
         yield Line(f"{mode} cannot be run here: {why}")
 
 
-def _known(told: Shown) -> Iterator[Line]:
-    if told.expected:
-        yield Line(f"not counted: {plural(told.expected, 'known failure')}")
+def _known(facts: Shown) -> Iterator[Line]:
+    if facts.expected:
+        yield Line(f"not counted: {plural(facts.expected, 'known failure')}")
 
 
-def _generators(told: Shown) -> PageTable:
+def _generators(facts: Shown) -> PageTable:
     counted = ("batches", "workloads", "states", "time", "new traits", "findings")
     rows = tuple(
         (
@@ -349,23 +349,23 @@ def _generators(told: Shown) -> PageTable:
             number(g.traits),
             number(g.findings),
         )
-        for g in told.generators
+        for g in facts.generators
     )
     return PageTable(("generator", "what it makes", *counted), rows, figures=2)
 
 
-def _newest(told: Shown) -> PageTable:
-    rows = tuple((seconds(d.at), r.configuration, r.workload, _traits(r)) for d, r in told.newest)
+def _newest(facts: Shown) -> PageTable:
+    rows = tuple((seconds(d.at), r.configuration, r.workload, _traits(r)) for d, r in facts.newest)
     return PageTable(("after", "mode", "workload", "new"), rows, in_text=_NAMED)
 
 
-def _for_programs(told: Shown) -> dict[str, object]:
+def _for_programs(facts: Shown) -> dict[str, object]:
     """`campaign.json`. Times are seconds of work."""
-    cases, states, took = told.totals
-    ledger = told.ledger
+    cases, states, took = facts.totals
+    ledger = facts.ledger
     return {
         "schema": SCHEMA,
-        "modes": told.plan.run.configurations,
+        "modes": facts.plan.run.configurations,
         "seconds": round(ledger.at, 1),
         "started": [s.when for s in ledger.started],
         "cases": cases,
@@ -374,9 +374,9 @@ def _for_programs(told: Shown) -> dict[str, object]:
         "shrinking_seconds": round(ledger.shrinking_s, 1),
         "findings": len(ledger.found),
         "waiting": [f.point for _, f in ledger.waiting],
-        "known_failures": told.expected,
+        "known_failures": facts.expected,
         "traits": len(ledger.traits),
-        "generators": told.generators,
+        "generators": facts.generators,
         "causes": [
             {
                 "name": c.cause.name,
@@ -390,17 +390,17 @@ def _for_programs(told: Shown) -> dict[str, object]:
                 "reproduce": c.reproduce,
                 "run_it": c.run_it,
             }
-            for c in told.causes
+            for c in facts.causes
         ],
         "not_shown_again": [{"point": m.point, "reason": m.reason} for m in ledger.not_again],
-        "undecided": told.undecided,
-        "failed_batches": dict(told.failed),
-        "not_run": told.not_run,
+        "undecided": facts.undecided,
+        "failed_batches": dict(facts.failed),
+        "not_run": facts.not_run,
         "reached": [
             {"after": round(d.at, 1), "mode": r.configuration, "workload": r.workload, "traits": r.traits}
             for d, r in ledger.corpus
         ],
-        "go_on": told.command,
+        "go_on": facts.command,
     }
 
 

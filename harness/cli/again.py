@@ -137,7 +137,7 @@ def _need_cases(plan: Plan, run: Before, *, chosen: bool) -> None:
         )
 
 
-def told(plan: Plan, run: Before, typed: AbstractSet[str]) -> list[str]:
+def summary_of(plan: Plan, run: Before, typed: AbstractSet[str]) -> list[str]:
     """What is run again, and how, for people: a line each."""
     counts = [
         f"{plural(len(cases), 'case')} {what}"

@@ -129,11 +129,11 @@ def _comparison(found: Comparison) -> dict[str, object]:
 
 
 def _compared(found: Comparison) -> str:
-    told = f"{plural(found.states, 'crash state')} compared, {plural(len(found.differences), 'difference')}"
+    text = f"{plural(found.states, 'crash state')} compared, {plural(len(found.differences), 'difference')}"
     if found.one_sided:
-        told += f", {number(found.one_sided)} of them in states that only one run judged"
-    told += f"; {plural(len(found.cases), 'case')} differ as a whole" if found.cases else ""
-    return told + (f"; {number(len(found.undecided))} undecided in both" if found.undecided else "")
+        text += f", {number(found.one_sided)} of them in states that only one run judged"
+    text += f"; {plural(len(found.cases), 'case')} differ as a whole" if found.cases else ""
+    return text + (f"; {number(len(found.undecided))} undecided in both" if found.undecided else "")
 
 
 @click.command("list")

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 import msgspec
 
-from harness.cli.again import again, before, told
+from harness.cli.again import again, before, summary_of
 from harness.cli.bisect import (
     FLAG,
     BisectCommand,
@@ -324,7 +324,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
     typed = {name for name in given if is_typed(name)}
     run = before(given["failed_from"], named_here(given))
     plan = again(asked, run, typed)
-    for line in told(plan, run, typed):
+    for line in summary_of(plan, run, typed):
         errors.say(line)
     return plan
 
@@ -392,10 +392,10 @@ def _show(plan: Plan, *, names: bool) -> ExitCode:
         by_mode.setdefault(profile.name, []).append(workload.name)
     for profile in {p.name: p for p, _ in cases}.values():
         of = by_mode[profile.name]
-        told = (
+        text = (
             ", ".join(of) if names or len(of) <= NAMED_CASES else f"{plural(len(of), 'workload')} (-v: names)"
         )
-        console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {told}")
+        console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {text}")
     machine_name = recording_machine(plan.machine, kernel)
     console.say(estimate(plan, [w for _, w in cases], machine_name).text)
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())

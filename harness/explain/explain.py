@@ -223,12 +223,12 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         explainer.promise(finding, minimal.state),
         violation.subject,
     )
-    told = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
+    diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
     return Explanation(
         finding=finding.id,
         headline=f"{finding.case.configuration}: {violation.summary}",
-        mechanism=str(told) if told is not None else "",
+        mechanism=str(diagnosis) if diagnosis is not None else "",
         lines=_lines(explainer, facts, minimal, finding)
         | {"reproduce": reproduce(finding.case, minimal.state, source)},
         ladder=tuple(ladder(facts)),

@@ -30,7 +30,7 @@ class Mechanism(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Diagnosis:
     """A mechanism, and what happened in a sentence."""
 
     mechanism: Mechanism
@@ -40,7 +40,7 @@ class Told:
         return f"{self.mechanism.value.capitalize()}. {self.sentence}"
 
 
-def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Told | None:
+def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Diagnosis | None:
     """None where the times do not tell. `made_up`: what came back was never there. `refused`: recovery, or
     fsck after it, complains.
     """
@@ -51,7 +51,7 @@ def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Told 
     else:
         possible = _OF_INVENTION if made_up else _OF_RECOVERY
     asked = ((mechanism, sentence(facts)) for mechanism, sentence in possible.items())
-    return next((Told(mechanism, text) for mechanism, text in asked if text), None)
+    return next((Diagnosis(mechanism, text) for mechanism, text in asked if text), None)
 
 
 Sentence = Callable[[Facts], str]

@@ -214,9 +214,9 @@ class FaultSeries(Series[Trial]):
     def inherited(self) -> Iterator[Trial]:
         for file in sorted(self.path.glob(f"{self.folder}/*/trial.json")):
             try:
-                told = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-                run = next(iter(told.get("runs", ())), "")
-                then = {**told, "type": "done", "item": told["name"], "run": run}
+                raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+                run = next(iter(raw.get("runs", ())), "")
+                then = {**raw, "type": "done", "item": raw["name"], "run": run}
                 yield msgspec.convert(self.known.of_before(then), Trial)
             except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
                 raise StoreError(

@@ -151,8 +151,8 @@ def headline(campaign: Campaign) -> str:
         )
         if count
     ]
-    told = f": {', '.join(rest)}" if rest else ""
-    return f"Found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){told}."
+    more = f": {', '.join(rest)}" if rest else ""
+    return f"Found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){more}."
 
 
 def _by(row: Row) -> str:

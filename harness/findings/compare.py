@@ -90,9 +90,9 @@ def _case_differences(
     mine: dict[CaseId, CaseRecord], others: dict[CaseId, CaseRecord]
 ) -> Iterator[CaseDifference]:
     for case in dict.fromkeys([*mine, *others]):
-        told = [f"{c.status.value}" if (c := cases.get(case)) else "no such case" for cases in (mine, others)]
-        if told[0] != told[1]:
-            yield CaseDifference(case, *told)
+        came = [c.status.value if (c := cases.get(case)) else "no such case" for cases in (mine, others)]
+        if came[0] != came[1]:
+            yield CaseDifference(case, *came)
 
 
 def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> Comparison:

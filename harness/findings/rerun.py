@@ -54,8 +54,8 @@ def last_word(ran: Ran, errors: str) -> tuple[str, str]:
     """
     lines = ran.output.rstrip().splitlines()
     if ran.exit_code:
-        told = "; ".join(errors.strip().splitlines()[-3:] or lines[-1:]) or "it printed nothing"
-        return "", f"the script ended with {ran.exit_code}: {told}"
+        text = "; ".join(errors.strip().splitlines()[-3:] or lines[-1:]) or "it printed nothing"
+        return "", f"the script ended with {ran.exit_code}: {text}"
     match = re.fullmatch(r"(BROKEN|KEPT): *(\S.*)", lines[-1] if lines else "")
     if not match:
         shown = repr(lines[-1]) if lines else "nothing"

@@ -254,7 +254,7 @@ def examined(
         left = minimal(
             tries.profile.contract,
             operations,
-            _telling(functools.partial(_shows, tries, suspect.symptom, fast), operations, tries, say),
+            _reporting(functools.partial(_shows, tries, suspect.symptom, fast), operations, tries, say),
         )
         confirmed = _shown_at_all(tries, left, suspect.symptom, fast=False)
         if confirmed or not fast:
@@ -281,13 +281,13 @@ def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Exp
     return (tries.experiment(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
 
 
-def _telling(
+def _reporting(
     shows: Callable[[Operations], bool], operations: Operations, tries: Tester, say: Callable[[str], None]
 ) -> Callable[[Operations], bool]:
     """`shows`, which says how far it came each time that fewer operations show it, and how long one takes."""
     shortest, begun, before = len(operations), time.monotonic(), tries.made
 
-    def told(candidate: Operations) -> bool:
+    def reporting(candidate: Operations) -> bool:
         nonlocal shortest
         if not (holds := shows(candidate)) or len(candidate) >= shortest:
             return holds
@@ -298,7 +298,7 @@ def _telling(
             say(f"{len(operations)} to {plural(shortest, 'operation')} so far, {recordings}")
         return holds
 
-    return told
+    return reporting
 
 
 def _shows(tries: Tester, symptom: Symptom, fast: bool, operations: Operations) -> bool:

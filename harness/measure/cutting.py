@@ -185,8 +185,8 @@ def recovered_line(profile: Profile, kernel_log: Sequence[str]) -> str:
 
 def judge(profile: Profile, operations: Sequence[Operation], where: Position, outcome: Outcome) -> Judgement:
     """Judge what came back by the mode's contract."""
-    told = history(operations)
-    oracles = Judge(profile.contract, told, error_patterns=tuple(profile.console.errors))
+    steps = history(operations)
+    oracles = Judge(profile.contract, steps, error_patterns=tuple(profile.console.errors))
     return oracles.judge(where, outcome)
 
 

@@ -98,8 +98,8 @@ def throughput(said: str, phase: str) -> float:
     """KiB/s of the one job in fio's JSON. Raises GuestError for what is none, and for a job that failed."""
     direction = "write" if phase in ("write", "rewrite") else "read"
     try:
-        (told,) = json.loads(said[said.index("{") :])["jobs"]
-        failed, rate, done = told["error"], told[direction]["bw_bytes"] / 1024, told[direction]["io_bytes"]
+        (job,) = json.loads(said[said.index("{") :])["jobs"]
+        failed, rate, done = job["error"], job[direction]["bw_bytes"] / 1024, job[direction]["io_bytes"]
     except (ValueError, KeyError, TypeError) as e:
         raise GuestError(f"fio printed no result of one job: {said[-300:]!r}") from e
     if failed or not done or not rate:

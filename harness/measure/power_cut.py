@@ -157,8 +157,8 @@ def _keep(host: Host, configuration: Configuration, number: int, seen: AfterCut)
     folder = host.kept / "cuts" / f"{configuration.name.replace('/', '-')}-{number + 1}"
     folder.mkdir(parents=True, exist_ok=True)
     pack(host.scratch / "cut.img", folder / "disk.img.zst")
-    told = {"position": seen.position, "judgement": seen.judgement, "kernel_log": seen.outcome.kernel_log}
-    (folder / "seen.json").write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
+    contents = {"position": seen.position, "judgement": seen.judgement, "kernel_log": seen.outcome.kernel_log}
+    (folder / "seen.json").write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
 
 
 def _outcomes(samples: Samples) -> Table:

@@ -168,12 +168,12 @@ def lacking(chosen: Comparison[object], plan: MeasurePlan, samples: Samples) -> 
     why = {(s.configuration, s.round): s.reason for s in samples.taken if s.reason}
     wanted = [(c.name, n) for n in range(plan.rounds) for c in _configurations(chosen, plan)]
     missing = [key for key in wanted if not samples.has(*key)]
-    told = [f"{name}, round {n + 1}: {why[name, n]}" for name, n in missing if (name, n) in why]
+    reasons = [f"{name}, round {n + 1}: {why[name, n]}" for name, n in missing if (name, n) in why]
     left = [f"{name}, round {n + 1}" for name, n in missing if (name, n) not in why]
     if left:
         names = left[0] if len(left) == 1 else f"{len(left)} of {len(wanted)} samples, from {left[0]} on"
-        told.append(f"{names}: not reached")
-    return tuple(told)
+        reasons.append(f"{names}: not reached")
+    return tuple(reasons)
 
 
 def _take_all(

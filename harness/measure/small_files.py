@@ -96,6 +96,6 @@ def _headlines(samples: Samples) -> list[Ratio]:
     for name in ("reiserfs/ordered", "ext3/ordered", "ext4/ordered"):
         for phase in ("create", "read", "delete"):
             upper, lower = samples.values(name, f"100 {phase}_s"), samples.values(BASE, f"100 {phase}_s")
-            told = f"time to {phase} files of median 100 bytes, {name.partition('/')[0]} / ext2"
-            found += ratio(told, upper, lower)
+            title = f"time to {phase} files of median 100 bytes, {name.partition('/')[0]} / ext2"
+            found += ratio(title, upper, lower)
     return found

@@ -34,8 +34,8 @@ def confluence(case: Case) -> Iterator[Violation]:
         return
     then_failed, now_failed = (sorted({str(e) for e in o.walk_errors}) for o in (before, after))
     if then_failed != now_failed:
-        told = [", ".join(f) or "everything can be read" for f in (then_failed, now_failed)]
-        yield _differs("file system", "reading", *told)
+        readable = [", ".join(f) or "everything can be read" for f in (then_failed, now_failed)]
+        yield _differs("file system", "reading", *readable)
     yield from _trees(before, after)
 
 
@@ -49,8 +49,8 @@ def _trees(before: Outcome, after: Outcome) -> Iterator[Violation]:
     for path in sorted(then.keys() | now.keys()):
         was, is_ = then.get(path), now.get(path)
         if was is None or is_ is None:
-            told = ("not there", "there") if was is None else ("there", "not there")
-            yield _differs(path or ".", "existence", *told)
+            existence = ("not there", "there") if was is None else ("there", "not there")
+            yield _differs(path or ".", "existence", *existence)
             continue
         for what, old, new in zip(_NAMES, _looks(was), _looks(is_), strict=True):
             if old != new:
@@ -91,8 +91,8 @@ def _result(number: int) -> str:
 
 
 def _text(value: object) -> str:
-    told = str(value)
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 _SHOWN = 200

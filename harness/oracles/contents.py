@@ -84,13 +84,13 @@ class ContentsJudge:
     def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
         """Faults under j operations; of each file only the first, unless `thorough`."""
         names = self._timeline.names
-        told: set[int] = set()
+        reported: set[int] = set()
         for path, entry in tree.items():
             if entry.kind != "file":
                 continue
-            if entry.inode in told:
+            if entry.inode in reported:
                 continue
-            told.add(entry.inode)
+            reported.add(entry.inode)
             yield from self._file(self._timeline.files[names.inode(path, j)], j, position, entry, thorough)
 
     def _file(
@@ -199,17 +199,17 @@ class _Subject:
         if self.file.size_at(allowed.size_base) <= size < low:
             flushes = (e for e in self.file.events[self.cut.durable :] if e.with_size)
             point = next(e.index for e in flushes if e.end > size)
-            told = self.timeline.describe(point)
-            what = f"{low - size} bytes acknowledged by {told} are gone: size is {size}"
+            operation = self.timeline.describe(point)
+            what = f"{low - size} bytes acknowledged by {operation} are gone: size is {size}"
             signature = f"size after {point}"  # of a write with O_SYNC or O_DSYNC
         elif allowed.size_base == self.cut.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
-            told = self.timeline.describe(point)
+            operation = self.timeline.describe(point)
             signature = f"size after {point}{self.timeline.of_all(point)}"
             if size < durable:
-                what = f"{durable - size} bytes acknowledged by {told} are gone: size is {size}"
+                what = f"{durable - size} bytes acknowledged by {operation} are gone: size is {size}"
             else:
-                what = f"the shorter size acknowledged by {told} is undone: size is {size}"
+                what = f"the shorter size acknowledged by {operation} is undone: size is {size}"
         else:
             word = "too small" if size < low else "too large"
             what = f"size {size} is {word}"
@@ -235,9 +235,9 @@ class _Subject:
 
     def _empty_end(self, start: int, end: int) -> Violation:
         path = self.entry.path
-        told = f"zeros at the end of the file, whose size {end} only comes with the data of a write"
+        found = f"zeros at the end of the file, whose size {end} only comes with the data of a write"
         return _at_bytes(
-            "contents", path, start, end, told, f"{path}: zeros at the end", "data of that write"
+            "contents", path, start, end, found, f"{path}: zeros at the end", "data of that write"
         )
 
     def _first_point(self, size: int, durable: int) -> int:
@@ -256,7 +256,7 @@ class _Subject:
 
     def _alien(self, extent: Extent, start: int, end: int) -> Violation | None:
         """Pattern data that was never written at this offset of this file."""
-        path, told = self.entry.path, self.timeline.describe
+        path, name = self.entry.path, self.timeline.describe
         owner = self.timeline.written.get(extent.value)
         oracle = "foreign"
         if extent.value >= self.begun:
@@ -267,13 +267,13 @@ class _Subject:
         elif owner is not self.file:
             oracle = "stale"
             what, signature = (
-                f"data of another file: {told(extent.value)}",
+                f"data of another file: {name(extent.value)}",
                 f"data of operation {extent.value}",
             )
         elif extent.kind is ExtentKind.MISPLACED:
             oracle = "contents"
             what = (
-                f"data of {told(extent.value)} that belongs at offset {extent.origin + start - extent.start}"
+                f"data of {name(extent.value)} that belongs at offset {extent.origin + start - extent.start}"
             )
             signature = f"misplaced data of operation {extent.value}"
         else:
@@ -294,8 +294,8 @@ class _Subject:
         if _explained(extent, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
         data = extent.data[start - extent.start : seen_end - extent.start][:16].hex(" ")
-        told = f"bytes that nobody wrote ({data})"
-        return _at_bytes("foreign", path, start, end, told, f"{path}: bytes nobody wrote")
+        found = f"bytes that nobody wrote ({data})"
+        return _at_bytes("foreign", path, start, end, found, f"{path}: bytes nobody wrote")
 
     def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
         """Data of this file, but of another time than is allowed. `found`: its origin; None when mixed."""
@@ -306,19 +306,19 @@ class _Subject:
         if durable in origins and order < self.cut.durable:
             point = self._first_promise(durable)
             promised = f"acknowledged by {self.timeline.describe(point)}"
-            told = f"{words} instead of {self._origin(durable)}, {promised}"
+            text = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
             signature = f"{path}: {lost} lost{self.timeline.of_all(point)}"
-            return _at_bytes("durability", path, start, end, told, signature, self._origin(durable))
+            return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
         flush = self.file.flushed(self.cut.returned, start)
         if flush is not None and order <= self.file.before(flush):
-            told = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
+            text = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
             promised = " or ".join(map(self._origin, sorted(origins)))
-            return _at_bytes("durability", path, start, end, told, f"{path}: data of {flush} lost", promised)
+            return _at_bytes("durability", path, start, end, text, f"{path}: data of {flush} lost", promised)
         expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
         kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
-        told = f"{words}, where only {expected} can be"
-        return _at_bytes("contents", path, start, end, told, f"{path}: {kind} out of place", expected)
+        text = f"{words}, where only {expected} can be"
+        return _at_bytes("contents", path, start, end, text, f"{path}: {kind} out of place", expected)
 
     def _first_promise(self, origin: int) -> int:
         """The first persistence point that made this write durable; for zeros only the last is known."""
@@ -384,16 +384,16 @@ def _at_bytes(
     path: str,
     start: int,
     end: int,
-    told: str,
+    found: str,
     signature: str,
     expected: str = "data of this file",
 ) -> Violation:
     return Violation(
         oracle=oracle,
         subject=path,
-        summary=f"{path}: bytes {start} to {end} hold {told}",
+        summary=f"{path}: bytes {start} to {end} hold {found}",
         expected=expected,
-        found=told,
+        found=found,
         signature=signature if signature.startswith(path) else f"{path}: {signature}",
     )
 
@@ -412,9 +412,9 @@ def _until_violation(faults: Iterable[Fault]) -> Iterator[Fault]:
 
 def _folded(faults: Iterable[Fault]) -> Iterator[Fault]:
     """The first fault of each oracle and signature."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for fault in faults:
         key = (fault.oracle, fault.signature) if isinstance(fault, Violation) else ("", fault.what)
-        if key not in told:
-            told.add(key)
+        if key not in reported:
+            reported.add(key)
             yield fault

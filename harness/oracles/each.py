@@ -191,12 +191,12 @@ class _Each:
         if not self._all and not self._untouched(inode):
             return ()
         if _shape(name) not in self._been_shaped(inode, promise.since):
-            told = self._although(promise)
+            although = self._although(promise)
             return (
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
-                    f"{path}: kind, permissions, owner, target or attributes that it never had{told}",
+                    f"{path}: kind, permissions, owner, target or attributes that it never had{although}",
                     self._shapes_words(inode, promise.since),
                     tell_inode(*_shown(name)),
                     f"{path}: attributes{self._of_all(promise)}",
@@ -267,9 +267,9 @@ class _Each:
             signature = f"{path}: missing{self._of_all(promise)}"
             yield entry, Violation("durability", path, what, "the name", "no such name", signature)
 
-    def _unreachable(self, could: _Held, told: Collection[Entry]) -> Iterator[Violation]:
+    def _unreachable(self, could: _Held, reported: Collection[Entry]) -> Iterator[Violation]:
         """Inodes that were synced, have had a name ever since, and are at none of those names; without those
-        whose names are in `told`, which are reported already.
+        whose names are in `reported`, which are reported already.
         """
         known = self._timeline.entries
         for inode in self._timeline.kinds:
@@ -281,7 +281,7 @@ class _Each:
             since = known.names(inode, promise.since, self._position.begun)
             if self._removed(inode):
                 continue
-            if since.isdisjoint(told) and not any((entry, inode) in could for entry in since):
+            if since.isdisjoint(reported) and not any((entry, inode) in could for entry in since):
                 paths = sorted(known.paths[entry] for entry in since)
                 more = f" ... ({len(paths)} in all)" if len(paths) > LISTED else ""
                 listed = " or ".join(paths[:LISTED]) + more

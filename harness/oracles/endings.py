@@ -50,8 +50,8 @@ def ending(console: str) -> Ending | None:
         if hangs or _DIES.search(line):
             functions = (found[1] for text in lines[i + 1 :] if (found := _FUNCTION.search(text)))
             where = next(functions, "")
-            told = _SECONDS.sub("N", folded(line)) + (f" in {where}" if where else "")
-            return Ending(without_time(line).strip(), told, hangs)
+            signature = _SECONDS.sub("N", folded(line)) + (f" in {where}" if where else "")
+            return Ending(without_time(line).strip(), signature, hangs)
     return None
 
 

@@ -110,11 +110,11 @@ def _slow(line: str) -> str:
 
 def _complaints(case: Case, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The first line of each kind that reports an error, without its time stamp, and what tells its kind."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for line in lines:
-        if case.errors is None or not case.errors.search(line) or folded(line) in told:
+        if case.errors is None or not case.errors.search(line) or folded(line) in reported:
             continue
-        told.add(folded(line))
+        reported.add(folded(line))
         yield without_time(line), folded(line)
 
 
@@ -221,17 +221,17 @@ def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
 
 def _differences(found: Sequence[Difference]) -> Iterator[Violation]:
     """One violation for each kind of difference."""
-    for kind, told in _TOLD.items():
+    for kind, words in _WORDS.items():
         alike = [d for d in found if d.kind is kind]
         if alike:
             first = alike[0]
             more = f", and {len(alike) - 1} more like it" if len(alike) > 1 else ""
-            what = f"`{first.path}` {told.format(first.found)}{more}"
+            what = f"`{first.path}` {words.format(first.found)}{more}"
             paths = "; ".join(f"{d.path}: {d.found}" for d in alike[:5])
             yield _unusable(first.path, what, paths, f"difference: {kind.value}")
 
 
-_TOLD = {
+_WORDS = {
     DifferenceKind.SHORT_WRITE: f"takes {{}} bytes of a write of {BLOCK_BYTES}, although there is room",
     DifferenceKind.SIZE: f"has {{}} bytes after another mount, and {BLOCK_BYTES} were written",
     DifferenceKind.DATA: "holds other data than was written from byte {} on, after another mount",

@@ -30,8 +30,8 @@ def headline(study: Study) -> str:
     """What a study came to, in one line: of one case its story, of several how many broke where."""
     cases = study.cases
     if len(cases) == 1:
-        told = story(study.kernels, cases[0], study.plan.oracle)
-        return told if str(cases[0]) in study.plan.title else f"{cases[0]}: {told}"
+        text = story(study.kernels, cases[0], study.plan.oracle)
+        return text if str(cases[0]) in study.plan.title else f"{cases[0]}: {text}"
     kernels = [k for k in study.kernels if k.answers]
     count = Counter(_kind(study, case) for case in cases)
     open_ = sum(any(_decided(k.answer(c)) is None for k in kernels) for c in cases) - count[_Kind.OPEN]
@@ -60,12 +60,12 @@ class _Kind(enum.Enum):
 
 def _kind(study: Study, case: CaseId) -> _Kind:
     answers = [a for k in study.kernels if (a := k.answer(case))]
-    told = {_decided(a) for a in answers} - {None}
-    if len(told) > 1:
+    decided = {_decided(a) for a in answers} - {None}
+    if len(decided) > 1:
         return _Kind.CHANGED
-    if not told:
+    if not decided:
         return _Kind.OPEN
-    if told == {False}:
+    if decided == {False}:
         return _Kind.KEPT
     return _Kind.BROKEN if any(a.verdict is CaseVerdict.FAIL for a in answers) else _Kind.KNOWN
 
@@ -237,8 +237,8 @@ def _cell(kernel: OnKernel, case: CaseId) -> Cell:
     answer = kernel.answer(case)
     if answer is None:
         return Cell(cell(kernel, case), "not-run", kernel.failed)
-    told = [f"{f.oracle}: {f.summary}" for f in answer.findings[:3]]
-    return Cell(cell(kernel, case), answer.verdict.value, answer.reason or "; ".join(told))
+    shown = [f"{f.oracle}: {f.summary}" for f in answer.findings[:3]]
+    return Cell(cell(kernel, case), answer.verdict.value, answer.reason or "; ".join(shown))
 
 
 def strip_of(study: Study) -> Strip | None:

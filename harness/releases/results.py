@@ -132,19 +132,19 @@ def answer_of(case: CaseSummary) -> Answer:
 
 def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
     """When a finding came and went, in one sentence, from the kernels that decided it, in the order given."""
-    told = [
+    decided = [
         (k.title, a.shows(oracle))
         for k in kernels
         if (a := k.answer(case)) and a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)
     ]
-    if not told:
+    if not decided:
         return "no kernel decided it"
-    first, last = told[0], told[-1]
-    changes = [(a, b) for a, b in itertools.pairwise(told) if a[1] != b[1]]
+    first, last = decided[0], decided[-1]
+    changes = [(a, b) for a, b in itertools.pairwise(decided) if a[1] != b[1]]
     if not changes:
-        if len(told) == 1:
+        if len(decided) == 1:
             return f"{first[0]} {'shows' if first[1] else 'does not show'} it"
-        span = f"of the {len(told)} kernels from {first[0]} to {last[0]}"
+        span = f"of the {len(decided)} kernels from {first[0]} to {last[0]}"
         return f"all {span} show it" if first[1] else f"none {span} shows it"
     words = [f"there in {first[0]}"] if first[1] else []
     for before, after in changes:

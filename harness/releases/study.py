@@ -94,8 +94,8 @@ class StudySeries(Series[OnKernel]):
         if not file.exists():
             return
         try:
-            told = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-            for kernel in told["kernels"]:
+            raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+            for kernel in raw["kernels"]:
                 if kernel["run"]:
                     place = self.place(kernel["asked"]).relative_to(self.path)
                     run = str(place / "runs" / Path(kernel["run"]).name)

@@ -153,9 +153,9 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
     """
     lines, mine, others = [], first.cases, second.cases
     for case in dict.fromkeys([*mine, *others]):
-        told = [_state(cases.get(case)) for cases in (mine, others)]
-        if told != ["", ""]:
-            lines.append(f"{case}: {told[0] or 'decided'} in the first, {told[1] or 'decided'} in the second")
+        both = [_state(cases.get(case)) for cases in (mine, others)]
+        if both != ["", ""]:
+            lines.append(f"{case}: {both[0] or 'decided'} in the first, {both[1] or 'decided'} in the second")
             continue
         if case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))

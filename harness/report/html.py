@@ -285,7 +285,7 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
         not some and all(known),
         any(c.moments for c in known if c),
         any(c.open for c in known if c),
-        [(view.summary, view.anchor, told) for _, view, told in some[:_OPEN_ROWS]],
+        [(view.summary, view.anchor, text) for _, view, text in some[:_OPEN_ROWS]],
         len(some[_OPEN_ROWS:]),
     )
 

@@ -249,8 +249,8 @@ def _parts(m: Measurement) -> Iterator[Text | RichTable]:
 
 
 def _remarks(ratios: Sequence[Ratio]) -> list[str]:
-    told = [t for r in ratios for t in (r.source and f"published: {r.source}", r.remark) if t]
-    return list(dict.fromkeys(told))
+    remarks = [t for r in ratios for t in (r.source and f"published: {r.source}", r.remark) if t]
+    return list(dict.fromkeys(remarks))
 
 
 def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:

@@ -150,10 +150,10 @@ def _plot(title: str, members: Sequence[Curve]) -> Plot:
     lines = tuple(_line(i, s, at) for i, s in enumerate(members))
     x_ticks = tuple(Tick(at(v, 0)[0], PLOT_HEIGHT - BOTTOM, said(v)) for v in x_steps)
     y_ticks = tuple(Tick(LEFT, at(0, v)[1], said(v)) for v in y_steps)
-    told = f"{title}. {members[0].y_title} by {members[0].x_title}: " + "; ".join(
+    caption = f"{title}. {members[0].y_title} by {members[0].x_title}: " + "; ".join(
         f"{s.name} from {said(s.points[0][1])} to {said(s.points[-1][1])}" for s in members
     )
-    return Plot(title, members[0].x_title, members[0].y_title, lines, x_ticks, y_ticks, told)
+    return Plot(title, members[0].x_title, members[0].y_title, lines, x_ticks, y_ticks, caption)
 
 
 def _line(index: int, s: Curve, at) -> Line:  # type: ignore[no-untyped-def]  # the scale of its plot

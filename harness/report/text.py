@@ -307,15 +307,15 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
         return f"Undecided {len(by[CaseVerdict.UNKNOWN])} of {plural(of, 'case')}"
     others = of - len(by[CaseVerdict.XFAIL])
     if not others:
-        told = f"Failed as expected: {_all(of)}"
+        text = f"Failed as expected: {_all(of)}"
     else:
         expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
-        told = f"Passed {_all(others)}{expected}"
+        text = f"Passed {_all(others)}{expected}"
     left_out = len(by[CaseVerdict.NOT_RUN])
     if missing := len(summary.missing):
         cases = plural(missing, "required case")
-        return f"{told}; {cases} not run, so this is not a pass (exit code {int(shell_code(summary))})"
-    return told + (f"; {number(left_out)} not run" if left_out else "")
+        return f"{text}; {cases} not run, so this is not a pass (exit code {int(shell_code(summary))})"
+    return text + (f"; {number(left_out)} not run" if left_out else "")
 
 
 def _all(cases: int) -> str:

@@ -238,11 +238,11 @@ def only_own_check_failed(c: CaseSummary) -> bool:
 
 def _of_file_systems(summary: Summary) -> dict[str, CaseVerdict]:
     """The verdict of each mode that was run, but for cases in which only a workload's own check failed."""
-    told = {
+    by_name = {
         name: worst(c.verdict for c in cases if not only_own_check_failed(c))
         for name, cases in modes(summary).items()
     }
-    return {name: verdict for name, verdict in told.items() if verdict is not CaseVerdict.NOT_RUN}
+    return {name: verdict for name, verdict in by_name.items() if verdict is not CaseVerdict.NOT_RUN}
 
 
 def _own_checks(summary: Summary, verdict: CaseVerdict) -> list[str]:
@@ -369,10 +369,10 @@ def extent(cases: Sequence[Coverage | None]) -> str:
     if len(cases) == 1:
         return left[0][0] if left else "complete"
     of = f" of {number(len(cases))} cases"
-    told = [f"{number(complete)}{of} complete"] if complete else []
+    parts = [f"{number(complete)}{of} complete"] if complete else []
     for what, count in left:
-        told.append(f"{what} in {number(count)}{'' if told else of}")
-    return ", ".join(told)
+        parts.append(f"{what} in {number(count)}{'' if parts else of}")
+    return ", ".join(parts)
 
 
 def looked_at(models: Sequence[str], budget: Budget) -> str:
@@ -484,12 +484,12 @@ def _prefix_words(state: CrashState) -> str:
     if not state.prefix:
         return "no entry of the write log is on the platter"
     first = "the first entry" if state.prefix == 1 else f"the first {number(state.prefix)} entries"
-    told = f"{first} of the write log {'is' if state.prefix == 1 else 'are'} on the platter"
+    text = f"{first} of the write log {'is' if state.prefix == 1 else 'are'} on the platter"
     if state.dropped:
-        told += f", without {enumerated([f'entry {number(d)}' for d in state.dropped])}"
+        text += f", without {enumerated([f'entry {number(d)}' for d in state.dropped])}"
     if state.torn_sectors is not None:
-        told += f"; of the last one, only its first {plural(state.torn_sectors, 'sector')}"
-    return told
+        text += f"; of the last one, only its first {plural(state.torn_sectors, 'sector')}"
+    return text
 
 
 def _part_words(part: Part, device: DeviceOf) -> str:
@@ -546,17 +546,17 @@ def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
 
 def is_shown(violation: Violation) -> bool:
     """Whether a violation's summary says what was found, so that it need not be said once more."""
-    told = re.fullmatch(r"(?:exit code \d+: )?(.+)", violation.found, re.DOTALL)
-    return told is not None and told[1] in violation.summary
+    message = re.fullmatch(r"(?:exit code \d+: )?(.+)", violation.found, re.DOTALL)
+    return message is not None and message[1] in violation.summary
 
 
 def counted(counts: Counts) -> str:
     """`190 checked: 126 kept, 64 broken`; and, where that differs, of how many, and how many contents."""
     said = [(counts.passed, "kept"), (counts.failed, "broken"), (counts.unknown, "undecided")]
-    told = ", ".join(f"{number(count)} {what}" for count, what in said if count)
+    text = ", ".join(f"{number(count)} {what}" for count, what in said if count)
     of = f" of {number(counts.generated)}" if counts.generated != counts.checked else ""
     contents = f"; {number(counts.distinct)} different" if counts.distinct != counts.generated else ""
-    return f"{number(counts.checked)}{of} checked" + (f": {told}" if told else "") + contents
+    return f"{number(counts.checked)}{of} checked" + (f": {text}" if text else "") + contents
 
 
 def where(finding: Finding) -> str:

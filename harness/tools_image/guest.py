@@ -236,11 +236,11 @@ def _start(boot: ToolBoot, machine: Machine) -> Guest:
         guest.wait_until_up(machine.boot_timeout_s)
     except GuestLost as e:
         guest.kill()
-        told = [line for line in e.console.splitlines() if "powercut-agent:" in line]
+        said = [line for line in e.console.splitlines() if "powercut-agent:" in line]
         lacks = (
-            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_ZIP, built in or as modules" if told else ""
+            "the kernel needs CONFIG_EROFS_FS and CONFIG_EROFS_FS_ZIP, built in or as modules" if said else ""
         )
-        raise GuestLost("; ".join([e.what, *told[-2:]]), e.console, lacks) from e
+        raise GuestLost("; ".join([e.what, *said[-2:]]), e.console, lacks) from e
     except BaseException:
         guest.kill()
         raise

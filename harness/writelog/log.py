@@ -70,14 +70,14 @@ def devices_of(entries: Sequence[LogEntry]) -> Devices:
     """The devices that the first entry tells, if it does. Raises WriteLogError for those that cannot be."""
     if not entries or not entries[0].mark.startswith(f"{DEVICES_MARK} "):
         return ONE_DEVICE
-    told = [_DEVICE.fullmatch(word) for word in entries[0].mark.split()[1:]]
-    found = [(m[1], int(m[2])) for m in told if m]
+    devices = [_DEVICE.fullmatch(word) for word in entries[0].mark.split()[1:]]
+    found = [(m[1], int(m[2])) for m in devices if m]
     numbers, begins = tuple(n for n, _ in found), tuple(b for _, b in found)
     if (
-        len(found) != len(told)
+        len(found) != len(devices)
         or begins[:1] != (0,)
         or sorted({*begins}) != [*begins]
-        or len({*numbers}) < len(told)
+        or len({*numbers}) < len(devices)
     ):
         raise WriteLogError(f"the log's first mark names no devices that can be: {entries[0].mark!r}", _CUT)
     return Devices(begins, numbers)

@@ -25,16 +25,16 @@ def fill(root: str, points: list[int]) -> list[float]:
     """Create the files; seconds until each of the points was reached, the last with a sync(2)."""
     os.mkdir(root)
     marks, begun = set(points), time.monotonic()
-    told = []
+    times = []
     for number in range(1, points[-1] + 1):
         descriptor = os.open(f"{root}/message-{number:07}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         os.write(descriptor, CONTENT)
         os.close(descriptor)
         if number in marks:
-            told.append(time.monotonic() - begun)
+            times.append(time.monotonic() - begun)
     os.sync()
-    told[-1] = time.monotonic() - begun
-    return told
+    times[-1] = time.monotonic() - begun
+    return times
 
 
 def back_up(root: str, backup: str, points: list[int]) -> list[float]:
@@ -42,16 +42,16 @@ def back_up(root: str, backup: str, points: list[int]) -> list[float]:
     drop_caches()
     os.mkdir(backup)
     marks, begun = set(points), time.monotonic()
-    told = []
+    times = []
     with os.scandir(root) as entries:
         for number, entry in enumerate(entries, 1):
             entry.stat(follow_symlinks=False)
             os.link(entry.path, f"{backup}/{entry.name}")
             if number in marks:
-                told.append(time.monotonic() - begun)
+                times.append(time.monotonic() - begun)
     os.sync()
-    told[-1] = time.monotonic() - begun
-    return told
+    times[-1] = time.monotonic() - begun
+    return times
 
 
 def main(given: dict[str, object]) -> dict[str, list[float]]:

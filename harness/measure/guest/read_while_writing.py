@@ -30,9 +30,9 @@ def timed_read(path: str) -> float:
     begun = time.monotonic()
     while os.read(descriptor, 65536):
         pass
-    told = time.monotonic() - begun
+    seconds = time.monotonic() - begun
     os.close(descriptor)
-    return told
+    return seconds
 
 
 def written_bytes() -> int:
@@ -46,7 +46,7 @@ def main(given: dict[str, object]) -> dict[str, float]:
     """Per reader: seconds without a writer and, the longest of `reads`, with one; what was written then."""
     readers: dict[str, str] = dict(given["readers"])  # type: ignore[call-overload]  # JSON
     settle_s, reads = float(str(given["settle_s"])), int(str(given["reads"]))
-    told = {f"{name}_idle_s": timed_read(path) for name, path in readers.items()}
+    result = {f"{name}_idle_s": timed_read(path) for name, path in readers.items()}
     child = os.fork()
     if child == 0:
         write_forever(str(given["writer"]), int(str(given["writer_bytes"])))
@@ -54,12 +54,12 @@ def main(given: dict[str, object]) -> dict[str, float]:
         time.sleep(settle_s)
         begun, before = time.monotonic(), written_bytes()
         for name, path in readers.items():
-            told[f"{name}_busy_s"] = sum(timed_read(path) for _ in range(reads)) / reads
-        told["written_bytes_a_second"] = (written_bytes() - before) / (time.monotonic() - begun)
+            result[f"{name}_busy_s"] = sum(timed_read(path) for _ in range(reads)) / reads
+        result["written_bytes_a_second"] = (written_bytes() - before) / (time.monotonic() - begun)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return told
+    return result
 
 
 if __name__ == "__main__":

@@ -155,18 +155,18 @@ def main(given: dict[str, object]) -> dict[str, float]:
     """Seconds by phase; fragments a file after create and after copy."""
     root, files = str(given["root"]), int(str(given["files"]))
     tree = Tree(root, int(str(given["median_bytes"])), files, int(str(given["seed"])))
-    told = {"create_s": timed(tree.create, True)}
-    told["created_fragments"] = fragments_a_file(tree.a)
-    told["copy_s"] = timed(tree.copy, True)
-    told["copied_fragments"] = fragments_a_file(tree.b)
-    told["symlink_s"] = timed(tree.symlink, True)
-    told["read_s"] = timed(tree.read, False)
+    result = {"create_s": timed(tree.create, True)}
+    result["created_fragments"] = fragments_a_file(tree.a)
+    result["copy_s"] = timed(tree.copy, True)
+    result["copied_fragments"] = fragments_a_file(tree.b)
+    result["symlink_s"] = timed(tree.symlink, True)
+    result["read_s"] = timed(tree.read, False)
     if tree.read_bytes != sum(tree.sizes):
         raise RuntimeError(f"read {tree.read_bytes} bytes, wrote {sum(tree.sizes)}")
-    told["stat_s"] = timed(tree.stat, False)
-    told["rename_s"] = timed(tree.rename, True)
-    told["delete_s"] = timed(tree.delete, True)
-    return told
+    result["stat_s"] = timed(tree.stat, False)
+    result["rename_s"] = timed(tree.rename, True)
+    result["delete_s"] = timed(tree.delete, True)
+    return result
 
 
 if __name__ == "__main__":

@@ -33,18 +33,18 @@ def us(ns: int) -> int:
 def as_object(r: Any) -> dict[str, object]:
     """A record of common.c as the host reads it (harness/tracing/records.py)."""
     kind = KINDS[r.kind]
-    told: dict[str, object] = {"type": "span", "what": kind, "at_us": us(r.at_ns)}
+    record: dict[str, object] = {"type": "span", "what": kind, "at_us": us(r.at_ns)}
     if kind == "commit":
-        told = {"type": "commit", "at_us": us(r.at_ns), "transaction": r.number}
+        record = {"type": "commit", "at_us": us(r.at_ns), "transaction": r.number}
         for name, ns in zip(("starting", "locked", "flushing", "logging"), r.took_ns, strict=True):
-            told[name + "_us"] = us(ns)
-        told.update(zip(("sync", "handles", "blocks", "logged"), r.counts, strict=True))
+            record[name + "_us"] = us(ns)
+        record.update(zip(("sync", "handles", "blocks", "logged"), r.counts, strict=True))
     elif kind == "checkpoint":
-        told = {"type": "checkpoint", "at_us": us(r.at_ns), "transaction": r.number}
-        told.update(zip(("ms", "written", "dropped", "forced"), r.counts, strict=True))
+        record = {"type": "checkpoint", "at_us": us(r.at_ns), "transaction": r.number}
+        record.update(zip(("ms", "written", "dropped", "forced"), r.counts, strict=True))
     elif r.took_ns[0]:
-        told["us"] = us(r.took_ns[0])
-    return told
+        record["us"] = us(r.took_ns[0])
+    return record
 
 
 class Probes:

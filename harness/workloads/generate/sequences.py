@@ -74,8 +74,8 @@ def _sequences(length: int) -> Iterator[tuple[tuple[PlacedStep, ...], World]]:
 def _is_first(before: Sequence[PlacedStep], step: StepKind, paths: tuple[str, ...]) -> bool:
     """Whether no exchange of names turns these paths into ones that come earlier."""
     moves = step.moves or any(c.step.moves for c in before)
-    told = [p for c in before for p in c.paths] + list(paths)
-    return all(_ranks(told) <= _ranks(told, *swaps) for swaps in _SWAPS if not (moves and any(swaps[1:])))
+    used = [p for c in before for p in c.paths] + list(paths)
+    return all(_ranks(used) <= _ranks(used, *swaps) for swaps in _SWAPS if not (moves and any(swaps[1:])))
 
 
 _SWAPS = list(itertools.product((False, True), repeat=3))
