@@ -1,18 +1,23 @@
 """What an application's author looks for beside a finding: what had been acknowledged when the power failed,
-and the files that came back. Pure.
+what the program had asked of the kernel, and the files that came back. Pure.
 """
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable, Sequence
 
 from harness.host.text import one_line
 from harness.model import FileKind, History, Outcome, Position, TreeEntry, Workload
+from harness.writelog.calls import ProgramCall, ProgramCalls
+from harness.writelog.times import Times
 
 ACKNOWLEDGED = "acknowledged before the power failed"
+CALLS = "the program's last system calls before the power failed"
 FILES = "files that came back"
-HEADINGS = (ACKNOWLEDGED, FILES)
+HEADINGS = (ACKNOWLEDGED, CALLS, FILES)
 LAST_SHOWN = 20
+CALLS_SHOWN = 30
 FILES_SHOWN = 200
 _KINDS = {
     FileKind.FILE: stat.S_IFREG,
@@ -25,16 +30,54 @@ _KINDS = {
 }
 
 
-def notes(workload: Workload, history: History, position: Position, outcome: Outcome) -> dict[str, str]:
+def notes(
+    workload: Workload, history: History, position: Position, outcome: Outcome, calls: Sequence[str]
+) -> dict[str, str]:
     """Texts by their headings; none for a workload that the reference model judges, whose findings say what
-    was expected of which file.
+    was expected of which file. `calls`: from `lines`.
     """
-    if not any(check.application for check in workload.checks):
+    if not has_notes(workload):
         return {}
     return {
         ACKNOWLEDGED: "\n".join(_acknowledged(history, position)),
+        CALLS: "\n".join(calls),
         FILES: "\n".join(_files(outcome)),
     }
+
+
+def has_notes(workload: Workload) -> bool:
+    """Whether it is an application, whose own check judges it."""
+    return any(check.application for check in workload.checks)
+
+
+def lines(noted: ProgramCalls, times: Times | None, before: Callable[[int], bool]) -> list[str]:
+    """The last calls and acknowledgements before the power failure, in the order in which they began, and the
+    next one. `before`: whether an event comes before it.
+    """
+    if times is None or noted.more is None:
+        return ["not noted" + ": this recording has no times" * (times is None)]
+    texts = [(call.began, _call(call, before)) for call in noted.calls]
+    texts += [
+        (m.at, m.text.replace("app ", "powercut-ack ", 1)) for m in times.marks if m.text.startswith("app ")
+    ]
+    texts.sort()
+    done = [text for at, text in texts if before(at)]
+    next_one = next((text for at, text in texts if not before(at)), "")
+    shown = [f"... and {len(done) - CALLS_SHOWN} before these"] if len(done) > CALLS_SHOWN else []
+    shown += done[-CALLS_SHOWN:] or ["none"]
+    if next_one:
+        shown.append(f"not yet: {next_one}")
+    if noted.more:
+        shown.append(f"{noted.more} more calls of this recording were not noted")
+    return list(map(one_line, shown))
+
+
+def _call(call: ProgramCall, before: Callable[[int], bool]) -> str:
+    if not before(call.began):
+        return call.text
+    if call.returned is None or not before(call.returned):
+        return f"{call.text} had not returned"
+    return f"{call.text} {call.outcome}"
 
 
 def _acknowledged(history: History, position: Position) -> list[str]:

@@ -24,9 +24,10 @@ from dataclasses import dataclass, field, replace
 
 from harness.cases import application
 from harness.cases.examine import Examiner, Group, JudgedGroup
+from harness.cases.recording import Recording
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Judgement, Outcome, Verdict, Workload
+from harness.model import CaseId, CrashState, Judgement, OperationKind, Outcome, Verdict, Workload
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.store import RunStore
@@ -36,11 +37,13 @@ from harness.store.records import (
     Counts,
     Coverage,
     CutAgain,
+    DrawnCalls,
     Evidence,
     Finding,
     How,
     JudgedState,
     StateVerdict,
+    calls_drawn,
     state_order,
     steps_of,
     timeline_of,
@@ -111,6 +114,7 @@ class Ledger:
             steps=steps_of(recording.history),
             timeline=timeline_of(recording.write_log.entries),
             files=dict(recording.files),
+            calls=_calls(recording),
             coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
         )
         cut = before is not None and before.coverage is not None and self._case.final
@@ -214,7 +218,11 @@ class Ledger:
 
     def _evidence(self, state: CrashState, outcome: Outcome) -> Evidence:
         recording = self._examiner.recording
-        notes = application.notes(recording.workload, recording.history, recording.position(state), outcome)
+        if not application.has_notes(recording.workload):
+            return evidence_of(state, outcome, {})
+        position, before = recording.position(state), recording.cut_before(state)
+        calls = application.lines(recording.calls, recording.times, before)
+        notes = application.notes(recording.workload, recording.history, position, outcome, calls)
         return evidence_of(state, outcome, notes)
 
     def confirmed(self, key: Key, answer: str) -> None:
@@ -286,6 +294,16 @@ class Ledger:
         """Close the case as UNKNOWN: nothing says how far it was covered."""
         self._progress.say(f"{self.id}: {reason}")
         self._store.set_case_status(self.id, CaseStatus.UNKNOWN, reason)
+
+
+def _calls(recording: Recording) -> DrawnCalls | None:
+    """What programs of the workload asked of the kernel; None where it has no programs."""
+    if all(o.kind is not OperationKind.RUN for o in recording.workload.operations):
+        return None
+    why_not = (
+        f"recorded without times ({recording.no_times})" if recording.no_times else "the recording has none"
+    )
+    return calls_drawn(recording.write_log.entries, recording.times, recording.calls, why_not)
 
 
 def _is_decided(verdicts: Sequence[StateVerdict | None]) -> bool:

@@ -42,6 +42,7 @@ from harness.oracles.pattern import poison
 from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
+from harness.writelog.calls import NOT_NOTED, Places, ProgramCalls, calls_of
 from harness.writelog.events import no_events, times_of, why_no_events
 from harness.writelog.times import Times
 
@@ -63,7 +64,8 @@ class Recording:
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
     their submission; without it, states of the log's own order. `recoveries`: those that
-    were noted, by the state that was recovered; it only grows.
+    were noted, by the state that was recovered; it only grows. `calls`: what the workload's programs asked of
+    the kernel.
     """
 
     case: CaseId
@@ -78,6 +80,7 @@ class Recording:
     no_times: str = ""
     legal: LegalStates | None = None
     recoveries: dict[CrashState, RecoveryLog] = field(default_factory=dict)
+    calls: ProgramCalls = NOT_NOTED
 
     @property
     def end(self) -> CrashState:
@@ -91,6 +94,19 @@ class Recording:
         if self.legal is None or state == UNTOUCHED:
             return self.history.position(state.prefix)
         return self.legal.position(state)
+
+    def cut_before(self, state: CrashState) -> Callable[[int], bool]:
+        """Whether an event comes before the power failure of a state: by the time of the crash or, for a
+        state of the log's own order, by the entries that it has. Where there are no times, none does.
+        """
+        state = state.first
+        if self.times is None:
+            return lambda event: False
+        if self.legal is not None and state != UNTOUCHED:
+            at = self.legal.event(state)
+            return lambda event: event < at
+        places = Places(self.write_log.entries, self.times)
+        return lambda event: places.before(event) <= state.prefix
 
     def shown(self, state: CrashState) -> tuple[Target, CrashState]:
         """What a disk shows, and the state as it takes it; see `on_disk`. Raises UsageError for a cut in a
@@ -218,7 +234,19 @@ def record(
     copy_atomically(session.directory / "console.txt", kept.console)
     write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
     times, no_times = _times(written, events)
-    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept), times, no_times)
+    return Recording(
+        case,
+        profile,
+        workload,
+        base,
+        log,
+        written,
+        history,
+        hashes_of(kept),
+        times,
+        no_times,
+        calls=calls_of(events),
+    )
 
 
 def _keep_events(events: str, kept: Path, scratch: Path) -> None:
@@ -275,7 +303,19 @@ def load_recording(
     written = read_log(log)
     _need_history(kept.history, history, history_of(written.entries, workload.operations))
     times, no_times = _times(written, events)
-    return Recording(case, profile, workload, base, log, written, history, files, times, no_times)
+    return Recording(
+        case,
+        profile,
+        workload,
+        base,
+        log,
+        written,
+        history,
+        files,
+        times,
+        no_times,
+        calls=calls_of(events),
+    )
 
 
 def read_history(file: Path) -> History:

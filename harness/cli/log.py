@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.host.files import json_bytes
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
+from harness.host.text import one_line
 from harness.model import LogEntry
 from harness.plan import LOG_BYTES
 from harness.writelog import WriteLog, read_log, select
+from harness.writelog.calls import NOT_NOTED, Places, ProgramCall, ProgramCalls, calls_of
 from harness.writelog.events import times_of
-from harness.writelog.times import TimedFlush
+from harness.writelog.times import TimedFlush, Times
 
 _EXAMPLES = """\b
 powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
@@ -61,15 +64,31 @@ def log_group() -> None:
 @click.option("--by-time", is_flag=True, help="In the order of submission, not of the log.")
 @click.option("--names/--no-names", default=True, show_default=True, help="Say what each write wrote.")
 @click.option(
+    "--calls/--no-calls",
+    "show_calls",
+    default=True,
+    show_default=True,
+    help="List the system calls of a workload's programs.",
+)
+@click.option(
     "--blkparse",
     is_flag=True,
     help="In the form of blkparse(1), by time; where that has a time, the number of an event, where it has "
     "a process, what was written.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each entry.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object for each entry, and each system call."
+)
 @guarded
 def log_ls(
-    file: Path, log_mib: int, by_time: bool, names: bool, blkparse: bool, as_json: bool, **selection: Any
+    file: Path,
+    log_mib: int,
+    by_time: bool,
+    names: bool,
+    show_calls: bool,
+    blkparse: bool,
+    as_json: bool,
+    **selection: Any,
 ) -> None:
     """List the entries of a write log: a run's log.zst, or any log device.
 
@@ -80,12 +99,15 @@ def log_ls(
     Entries stand in the log's order, in which a write that nobody flushed comes late, behind acknowledgements
     that it preceded. Where the run has the events of the log, each write and flush shows when it was
     submitted and completed, as numbers of events, and each mark when it was made; --by-time lists them in
-    that order. Of a flush that may be one of two, both are shown: 9|12. Where two devices were recorded, each
-    write and flush shows of which it is.
+    that order. The system calls of a workload's programs stand between the entries, with the events at which
+    they began and returned. Of a flush that may be one of two, both are shown: 9|12. Where two devices were
+    recorded, each write and flush shows of which it is.
     """
     with _plain_log(file, log_mib << 20) as path:
         log = replace(read_log(path), path=file)
-        times = _times(log, file.with_name("events.zst"))
+        text = _events(file.with_name("events.zst"))
+        joined = times_of(log.entries, text) if text else None
+        times = _shown(joined) if joined else {}
         chosen = list(select(log, **selection))
         if (by_time or blkparse) and not times:
             raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
@@ -99,15 +121,20 @@ def log_ls(
             return
         if not as_json:
             console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
-        for entry in chosen:
+        calls = calls_of(text) if joined and show_calls else NOT_NOTED
+        for at in _among(chosen, _placed(calls, log, joined, times, by_time=by_time)):
             if as_json:
-                console.say(json_bytes(_row(entry, times) | texts.row(entry)).decode())
+                row = _call_row(at) if isinstance(at, ProgramCall) else _row(at, times) | texts.row(at)
+                console.say(json_bytes(row).decode())
+            elif isinstance(at, ProgramCall):
+                console.say(_line("", "call", _when(at), one_line(f"{at.text} {at.outcome}")))
             else:
-                flags = "|".join(f.name or "" for f in entry.flags) or "-"
-                what = texts.line(entry)
+                flags = "|".join(f.name or "" for f in at.flags) or "-"
                 console.say(
-                    _line(str(entry.index), flags, times.get(entry.index, "-" if times else ""), what)
+                    _line(str(at.index), flags, times.get(at.index, "-" if times else ""), texts.line(at))
                 )
+        if calls.more and not as_json:
+            console.say(f"{calls.more} more calls, the last, were not noted")
 
 
 def _line(entry: str, flags: str, when: str, what: str) -> str:
@@ -133,15 +160,57 @@ def _row(entry: LogEntry, times: dict[int, str]) -> dict[str, object]:
     }
 
 
-def _times(log: WriteLog, events: Path) -> dict[int, str]:
-    """What to show of each entry's times, by number; nothing where the log has no events."""
-    if not events.is_file() or events.is_symlink():
-        return {}
+def _placed(
+    calls: ProgramCalls, log: WriteLog, joined: Times | None, times: dict[int, str], *, by_time: bool
+) -> dict[int, list[ProgramCall]]:
+    """The calls by the number of the entry that they stand before."""
+    placed: dict[int, list[ProgramCall]] = {}
+    if joined is None:
+        return placed
+    if by_time:
+        order = sorted((_first(when), number) for number, when in times.items())
+        starts = [at for at, _ in order]
+        for call in calls.calls:
+            after = bisect.bisect_left(starts, call.began)
+            placed.setdefault(order[after][1] if after < len(order) else -1, []).append(call)
+        return placed
+    places = Places(log.entries, joined)
+    for call in calls.calls:
+        placed.setdefault(places.before(call.began), []).append(call)
+    return placed
+
+
+def _among(
+    entries: Iterable[LogEntry], placed: dict[int, list[ProgramCall]]
+) -> Iterator[LogEntry | ProgramCall]:
+    for entry in entries:
+        yield from placed.get(entry.index, ())
+        yield entry
+
+
+def _when(call: ProgramCall) -> str:
+    return f"{call.began}..{'-' if call.returned is None else call.returned}"
+
+
+def _call_row(call: ProgramCall) -> dict[str, object]:
+    return {
+        "call": call.text,
+        "thread": call.thread,
+        "outcome": call.outcome,
+        "times": _when(call),
+    }
+
+
+def _events(file: Path) -> str:
+    """The text of a log's events; empty where it has none."""
+    if not file.is_file() or file.is_symlink():
+        return ""
     with OwnedFolder("powercut-log-") as folder:
-        text = unpack(events, folder.path / "events", EVENTS_BYTES_MAX).read_text(errors="backslashreplace")
-    times = times_of(log.entries, text)
-    if times is None:
-        return {}
+        return unpack(file, folder.path / "events", EVENTS_BYTES_MAX).read_text(errors="backslashreplace")
+
+
+def _shown(times: Times) -> dict[int, str]:
+    """What to show of each entry's times, by number."""
     shown = {mark.entry: str(mark.at) for mark in times.marks}
     shown |= {write.entry: f"{write.submitted}..{write.completed}" for write in times.writes}
     return shown | {flush.entry: f"{_submitted(flush)}..{flush.completed}" for flush in times.flushes}

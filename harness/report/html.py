@@ -198,7 +198,7 @@ def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> C
 
 def _timeline(store: RunStore, record: CaseRecord, c: CaseSummary) -> Timeline | None:
     verdicts = list(store.iter_verdicts(record.case))
-    return draw(store.timeline(record.case), c.info.steps, verdicts, c.findings)
+    return draw(store.timeline(record.case), c.info.steps, verdicts, c.findings, c.info.calls)
 
 
 def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]:
@@ -238,7 +238,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
 
 
 def _notes(evidence: Evidence | None) -> list[tuple[str, str]]:
-    """What an application's finding has beside it: acknowledgements, and the files that came back."""
+    """What an application's finding has beside it: acknowledgements, calls, and the files that came back."""
     known = evidence.notes if evidence else {}
     return [(heading, known[heading]) for heading in application.HEADINGS if heading in known]
 

@@ -9,7 +9,7 @@ import msgspec
 from harness.host.files import json_text
 from harness.report.lines import reproduce
 from harness.report.words import code_words, headline
-from harness.store.records import Finding
+from harness.store.records import DrawnCalls, Finding
 from harness.summary import CaseSummary, Summary, exit_code, shell_code
 
 RESULTS_SCHEMA = 1
@@ -77,6 +77,7 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
             "unknown": counts.unknown,
         },
         "coverage": msgspec.to_builtins(c.info.coverage) if c.info.coverage else None,
+        **({"program_calls": _program_calls(c.info.calls)} if c.info.calls else {}),
         **({"again": msgspec.to_builtins(c.info.again)} if c.info.again else {}),
         "how": {how.value: count for how, count in c.by_how.items()},
         "unknown_reasons": [
@@ -86,6 +87,10 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
         "seconds": round(c.seconds, 3),
         "findings": [_finding(f, source) for f in c.findings],
     }
+
+
+def _program_calls(calls: DrawnCalls) -> dict[str, Any]:
+    return {"noted": len(calls.calls), "more": calls.more, "lacking": calls.lacking}
 
 
 def _finding(f: Finding, source: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Layout of the write log timeline. The template only puts these numbers into SVG.
 
 X axis: index of the log entry. From top to bottom: operations from their begin mark to their ack mark, and
-under them what an application acknowledged; writes
+under them what an application acknowledged, and the system calls of its programs; writes
 by position on the device, in areas that leave out unwritten parts; flushes and FUA writes; crash points in
 the colour of the worst verdict found there. Bands are epochs.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness.model import SECTOR_BYTES, Verdict
 from harness.report.words import device_of, number, plural
-from harness.store.records import DrawnEntry, Finding, StateVerdict, Step
+from harness.store.records import DrawnCall, DrawnCalls, DrawnEntry, Finding, StateVerdict, Step
 
 WIDTH = 1080
 LEFT = 96
@@ -27,6 +27,9 @@ RIGHT = 16
 _AXIS_Y, _OPS_Y, _OPS_HEIGHT = 12, 26, 20
 _AREAS_Y = 56
 _ACK_HEIGHT = 8
+_CALLS_HEIGHT, _CALLS_GAP = 12, 6
+_CALLS_TOLD = 12
+"""Calls that one shape tells of."""
 _AREA_GAP = 5
 _AREAS_HEIGHT = 132
 _LANE_HEIGHT = 14
@@ -89,6 +92,8 @@ class Timeline:
     flushes: tuple[Shape, ...]
     operations: tuple[Shape, ...]
     acknowledgements: tuple[Shape, ...]
+    calls: tuple[Shape, ...]
+    calls_y: float
     crash_points: tuple[Shape, ...]
     markers: tuple[Marker, ...]
     ticks: tuple[Label, ...]
@@ -99,13 +104,16 @@ def draw(
     steps: Sequence[Step],
     verdicts: Iterable[StateVerdict],
     findings: Sequence[Finding],
+    calls: DrawnCalls | None = None,
 ) -> Timeline | None:
-    """Lay out one case; None if there is no log to draw."""
+    """Lay out one case; None if there is no log to draw. `calls`: of the workload's programs, if any."""
     if not entries:
         return None
     scale = _Scale(len(entries))
-    areas = _areas(entries)
-    lane_y = max((a.y + a.height for a in areas), default=_AREAS_Y) + _AREA_GAP
+    drawn_calls = _calls(calls.calls if calls else (), scale)
+    areas_y = _AREAS_Y + (_CALLS_HEIGHT + _CALLS_GAP if drawn_calls else 0)
+    areas = _areas(entries, areas_y)
+    lane_y = max((a.y + a.height for a in areas), default=areas_y) + _AREA_GAP
     strip_y = lane_y + _LANE_HEIGHT + 8
     epochs = _epochs(entries)
     points = _points(verdicts)
@@ -114,16 +122,18 @@ def draw(
         height=round(strip_y + _STRIP_HEIGHT + 6),
         left=LEFT,
         right_edge=WIDTH - RIGHT,
-        areas_y=_AREAS_Y,
+        areas_y=areas_y,
         lane_y=lane_y,
         strip_y=strip_y,
-        description=_describe(entries, epochs, points),
-        bands=_bands(epochs, scale, lane_y + _LANE_HEIGHT - _AREAS_Y),
+        description=_describe(entries, epochs, points) + _describe_calls(calls),
+        bands=_bands(epochs, scale, areas_y, lane_y + _LANE_HEIGHT - areas_y),
         areas=tuple(a.shape for a in areas),
         writes=_writes(entries, areas, scale),
         flushes=_flushes(entries, scale, lane_y),
         operations=_operations(steps, scale),
         acknowledgements=_acknowledgements(entries, scale),
+        calls=drawn_calls,
+        calls_y=_AREAS_Y,
         crash_points=_strip(points, scale, strip_y),
         markers=_markers(findings, scale),
         ticks=_ticks(scale),
@@ -161,14 +171,14 @@ def _epochs(entries: Sequence[DrawnEntry]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(starts, [*ends, len(entries)], strict=True) if a < b]
 
 
-def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, height: float) -> tuple[Shape, ...]:
+def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, y: int, height: float) -> tuple[Shape, ...]:
     """Every other epoch; none if they would be too narrow to tell apart."""
     if len(epochs) > (WIDTH - LEFT - RIGHT) / 4:
         return ()
     return tuple(
         Shape(
             _px(scale.x(a)),
-            _AREAS_Y,
+            y,
             _px((b - a) * scale.step),
             _px(height),
             "odd" if i % 2 else "even",
@@ -231,6 +241,54 @@ def _acknowledged(here: Sequence[tuple[int, str]]) -> str:
     )
 
 
+def _calls(calls: Sequence[DrawnCall], scale: _Scale) -> tuple[Shape, ...]:
+    """A bar from the begin of each call to its return; calls that begin on the same pixels are one. Long ones
+    lie behind.
+    """
+    cells: dict[int, list[DrawnCall]] = {}
+    for call in calls:
+        cells.setdefault(int(scale.x(call.begin) / _CELL_WIDTH), []).append(call)
+    shapes = [_calls_cell(cell, scale) for cell in cells.values()]
+    return tuple(sorted(shapes, key=lambda s: (-s.width, s.x)))
+
+
+def _calls_cell(cell: Sequence[DrawnCall], scale: _Scale) -> Shape:
+    begin = cell[0].begin
+    end = max(scale.entries if call.end is None else call.end for call in cell)
+    kinds = {_call_kind(call) for call in cell}
+    kind = next(k for k in ("call-persist", "call-name", "call") if k in kinds)
+    width = max((end - begin) * scale.step - 0.5, _CELL_WIDTH - 0.5)
+    x = min(scale.x(begin), WIDTH - RIGHT - width)
+    return Shape(_px(x), _AREAS_Y, _px(width), _CALLS_HEIGHT, kind, _calls_title(cell, scale))
+
+
+def _calls_title(cell: Sequence[DrawnCall], scale: _Scale) -> str:
+    begin = cell[0].begin
+    place = f"before entry {number(begin)}" if begin < scale.entries else "after the last entry"
+    lines = [f"{call.text} {call.outcome}{_until(call)}" for call in cell[:_CALLS_TOLD]]
+    if more := len(cell) - len(lines):
+        lines.append(f"and {number(more)} more")
+    calls = "system call" if len(cell) == 1 else f"{number(len(cell))} system calls"
+    return "\n".join([f"{calls} of the program, {place}:", *lines])
+
+
+def _until(call: DrawnCall) -> str:
+    if call.end is None or call.end == call.begin:
+        return ""
+    return f", returned after entry {number(call.end - 1)}"
+
+
+_PERSIST = ("fsync", "fdatasync", "sync", "syncfs", "msync", "sync_file_range")
+_NAMES = ("open", "creat", "rename", "link", "symlink", "unlink", "mkdir", "rmdir")
+
+
+def _call_kind(call: DrawnCall) -> str:
+    name = call.text.partition("(")[0]
+    if name in _PERSIST:
+        return "call-persist"
+    return "call-name" if name.startswith(_NAMES) else "call"
+
+
 def _persists(step: Step) -> bool:
     """Whether the operation asks for durability: an fsync, a write with O_SYNC or O_DSYNC, or an msync."""
     kind, *rest = step.text.split(" ")
@@ -279,7 +337,7 @@ class _Area:
         return y, height
 
 
-def _areas(entries: Sequence[DrawnEntry]) -> tuple[_Area, ...]:
+def _areas(entries: Sequence[DrawnEntry], top: int) -> tuple[_Area, ...]:
     """Cut the device at its widest unwritten gaps, low sectors on top."""
     extents = sorted({(e.sector, e.sector + e.sectors) for e in entries if e.sectors and e.kind != "mark"})
     gap = 2048  # 1 MiB
@@ -288,7 +346,7 @@ def _areas(entries: Sequence[DrawnEntry]) -> tuple[_Area, ...]:
         gap *= 2
         clusters = _clusters(extents, gap)
     weights = [math.sqrt(sum(1 for s, _ in extents if a <= s < b)) for a, b in clusters]
-    areas, y = [], float(_AREAS_Y)
+    areas, y = [], float(top)
     for (start, end), weight in zip(clusters, weights, strict=True):
         height = max(_AREAS_HEIGHT * weight / sum(weights), 16.0)
         areas.append(_Area(start, end, y, height))
@@ -457,6 +515,16 @@ def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: S
         f"Write log: {number(len(entries))} entries in {plural(len(epochs), 'epoch')}. "
         f"The power was cut at {plural(len(points), 'place')} in it, in {states}: {places or 'none judged'}."
     )
+
+
+def _describe_calls(calls: DrawnCalls | None) -> str:
+    if calls is None:
+        return ""
+    if calls.lacking:
+        return f" The program's system calls were not noted: {calls.lacking}."
+    made = plural(len(calls.calls) + calls.more, "system call")
+    told = f" The program made {made} on files of this file system"
+    return f"{told}; {number(calls.more)} of them, the last, were not noted." if calls.more else f"{told}."
 
 
 def _size(sectors: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,6 +25,8 @@ from harness.model import (
 )
 from harness.oracles import ORACLES
 from harness.symptoms import Symptom
+from harness.writelog.calls import Places, ProgramCalls
+from harness.writelog.times import Times
 
 SCHEMA = 2
 """Incremented whenever the meaning of a run directory changes; other versions are refused."""
@@ -132,6 +134,25 @@ class Step:
     ack: int | None
 
 
+class DrawnCall(msgspec.Struct, frozen=True, array_like=True):
+    """A system call of a program. `begin`, `end`: the log entries before it began and before it returned; it
+    may not have returned. `text`: such as `fsync(journal)`; `outcome`: such as `= 0`.
+    """
+
+    begin: int
+    end: int | None
+    text: str
+    outcome: str
+
+
+class DrawnCalls(msgspec.Struct, frozen=True):
+    """The calls of a workload's programs. `more`: so many were not noted. `lacking`: why none were."""
+
+    calls: tuple[DrawnCall, ...] = ()
+    more: int = 0
+    lacking: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How far the crash states of a case were looked at: all legal ones, or with a budget those of the log's
@@ -181,6 +202,7 @@ class CaseInfo:
     recording's files, by name. `steps`, `timeline`: from `steps_of` and `timeline_of`. `coverage`: of all
     legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `left_at`: the
     worker of a cluster where the recording stayed; then the run directory has none, and `files` is empty.
+    `calls`: of the workload's programs, if it has any.
     """
 
     case: CaseId
@@ -197,6 +219,7 @@ class CaseInfo:
     coverage: Coverage | None = None
     again: tuple[CutAgain, ...] = ()
     left_at: str = ""
+    calls: DrawnCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +388,25 @@ def finding_order(finding: Finding) -> tuple[object, ...]:
 def steps_of(history: History) -> tuple[Step, ...]:
     """The history in its stored form."""
     return tuple(Step(s.index, valid_text(str(s.operation)), s.begin, s.ack) for s in history.steps)
+
+
+def calls_drawn(
+    entries: Sequence[LogEntry], times: Times | None, noted: ProgramCalls, why_not: str
+) -> DrawnCalls:
+    """The calls of programs in their stored form. `why_not`: what to say where nobody noted any."""
+    if times is None or noted.more is None:
+        return DrawnCalls(lacking=valid_text(why_not))
+    places = Places(entries, times)
+    calls = tuple(
+        DrawnCall(
+            places.before(c.began),
+            None if c.returned is None else places.before(c.returned),
+            valid_text(c.text),
+            c.outcome,
+        )
+        for c in noted.calls
+    )
+    return DrawnCalls(calls, noted.more)
 
 
 def timeline_of(entries: Iterable[LogEntry]) -> tuple[DrawnEntry, ...]:

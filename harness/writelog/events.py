@@ -8,8 +8,9 @@ is the kernel's own, an event a line:
     block_bio_queue: 254,0 FWFS 66312 + 8 [jbd2/dm-0-8]
     block_bio_complete: 254,0 WFS 66312 + 8 [0]
 
-A time is the number of a line. Letters before the sector (`blk_fill_rwbs` in kernel/trace/blktrace.c): F for
-a flush before the data (REQ_PREFLUSH), W or D for a write or discard, F for FUA, and hints.
+A time is the number of a line. Lines about the calls of programs are for `calls.py`. Letters before the
+sector (`blk_fill_rwbs` in kernel/trace/blktrace.c): F for a flush before the data (REQ_PREFLUSH), W or D for
+a write or discard, F for FUA, and hints.
 
 How bios become entries (drivers/md/dm.c, drivers/md/dm-log-writes.c): device-mapper sends a flush with data
 as an empty flush, then as the data without REQ_PREFLUSH, which is how the bio completes. So each flush, with
@@ -46,6 +47,7 @@ from typing import TypeAlias
 
 from harness.errors import EventsDiffer
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
+from harness.writelog.calls import is_call_line
 from harness.writelog.log import Devices, changes, devices_of
 from harness.writelog.times import TimedFlush, TimedMark, TimedWrite, Times
 
@@ -117,7 +119,7 @@ def read_events(text: str) -> Events:
             bios.append(Bio(at, done, ahead, kind, bool(fua), int(sector), int(sectors), device))
         elif mark := _MARK.fullmatch(line):
             marks.append((at, mark[1]))
-        else:
+        elif not is_call_line(line):
             raise EventsDiffer(
                 f"event {at} of {len(lines)} is none that was asked for: {line[:200]!r}", _AGAIN
             )

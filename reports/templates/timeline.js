@@ -1,7 +1,7 @@
 // A timeline says what its shapes are when they are tapped or clicked, and to the arrow keys: left and right within a lane,
 // up and down between lanes, Escape to end. Without this script a mouse still shows the titles.
 (() => {
-  const LANES = [".operations > g", ".acknowledgements > rect", ".writes > rect", ".flushes > rect", ".points > rect", ".marker"];
+  const LANES = [".operations > g", ".acknowledgements > rect", ".calls > rect", ".writes > rect", ".flushes > rect", ".points > rect", ".marker"];
   document.querySelectorAll(".timeline").forEach((figure) => {
     const box = figure.querySelector(".scroll");
     const shape = (of) => of.matches("rect") ? of : of.querySelector("rect, path");

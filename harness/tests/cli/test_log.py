@@ -203,3 +203,35 @@ def test_log_ls_has_the_form_of_blkparse(tmp_path: Path) -> None:
     assert lines[6].split()[6:10] == ["FWF", "64", "+", "8"]
     (log.parent / "events.zst").unlink()
     assert powercut("log", "ls", log, "--blkparse").exit_code == ExitCode.USAGE
+
+
+def test_the_calls_of_a_program_stand_between_the_entries(tmp_path: Path) -> None:
+    """What the application itself had asked for, and when, was nowhere."""
+    write_log(tmp_path / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Flush(), MarkText("ack 0")])
+    pack(tmp_path / "log", tmp_path / "log.zst")
+    head = "tracing_mark_write: powercut"
+    lines = [f"{head}: begin 0", f"{head}-call: 0 7 write(f, 9)", f"{head}-done: 0 9"]
+    lines += [f"{head}-call: 1 7 fsync(f)"]
+    for bio in ("W 8 + 8", "FW 0 + 0"):
+        lines += [f"block_bio_queue: 254,0 {bio} [a]", f"block_bio_complete: 254,0 {bio} [0]"]
+    lines += [f"{head}-done: 1 -5", f"{head}-more: 4", f"{head}: ack 0"]
+    (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
+    pack(tmp_path / "events", tmp_path / "events.zst")
+
+    def listed(*options: str) -> list[str]:
+        return powercut("log", "ls", tmp_path / "log.zst", *options).output.splitlines()
+
+    for options in ((), ("--by-time",)):
+        kinds = [line.split()[0] if "call" in line else line.split()[1] for line in listed(*options)[1:-1]]
+        assert kinds == ["MARK", "call", "call", "-", "FLUSH", "MARK"]
+    told = [line.split() for line in listed() if " call " in line]
+    assert told == [
+        ["call", "1", "2", "write(f,", "9)", "=", "9"],
+        ["call", "3", "8", "fsync(f)", "=", "EIO"],
+    ]
+    assert listed()[-1] == "4 more calls, the last, were not noted"
+    assert not [line for line in listed("--no-calls") if "call" in line]
+    rows = [json.loads(row) for row in listed("--json")]
+    assert [row["call"] for row in rows if "call" in row] == ["write(f, 9)", "fsync(f)"]
+    assert rows[2] == {"call": "fsync(f)", "thread": 7, "outcome": "= EIO", "times": "3..8"}
+    assert [row["entry"] for row in rows if "entry" in row] == [0, 1, 2, 3]

@@ -25,7 +25,7 @@ from harness.report.junit import junit_xml
 from harness.report.results import results, results_json
 from harness.report.words import headline, kernel_name
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Evidence, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, DrawnCall, DrawnCalls, Evidence, JudgedState
 from harness.summary import Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, demo_run, run_info
@@ -69,6 +69,22 @@ def test_results_json(
     text = results_json(summary, SOURCE)
     golden("results.json", text)
     validator.validate(json.loads(text))
+
+
+def test_results_say_how_many_calls_of_a_program_were_noted(
+    tmp_path: Path, validator: Draft202012Validator
+) -> None:
+    noted = DrawnCalls((DrawnCall(1, 2, "fsync(f)", "= 0"),), more=3)
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        for workload, calls in (("a", noted), ("b", DrawnCalls(lacking="no tracefs")), ("c", None)):
+            store.add_case(CaseInfo(CaseId("ext4", "ordered", workload), calls=calls))
+        found = results(summarise(store), SOURCE)
+    validator.validate(found)
+    assert [case.get("program_calls") for case in found["cases"]] == [
+        {"noted": 1, "more": 3, "lacking": ""},
+        {"noted": 0, "more": 0, "lacking": "no tracefs"},
+        None,
+    ]
 
 
 def test_results_of_a_run_that_died_with_nothing_done(

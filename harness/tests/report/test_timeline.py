@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model import CaseId, CrashState, Verdict, Violation
 from harness.report.timeline import LEFT, RIGHT, WIDTH, Shape, draw
-from harness.store.records import DrawnEntry, Finding, How, StateVerdict, Step
+from harness.store.records import DrawnCall, DrawnCalls, DrawnEntry, Finding, How, StateVerdict, Step
 
 CASE = CaseId("ext4", "ordered", "w")
 
@@ -204,3 +206,72 @@ def test_many_acknowledgements_share_a_tick() -> None:
     assert drawing is not None
     assert len(drawing.acknowledgements) <= WIDTH
     assert "acknowledgements of the application, from line 0 to line" in drawing.acknowledgements[0].title
+
+
+APPLICATION_LOG = [
+    DrawnEntry(0, "mark", 0, 0, "begin 0"),
+    DrawnEntry(1, "write", 8, 8),
+    DrawnEntry(2, "flush", 0, 0),
+    DrawnEntry(3, "mark", 0, 0, "app line 1"),
+    DrawnEntry(4, "write", 16, 8),
+    DrawnEntry(5, "mark", 0, 0, "ack 0"),
+]
+CALLS = DrawnCalls(
+    (
+        DrawnCall(1, 1, "openat(new, create)", "= 3"),
+        DrawnCall(1, 1, "write(new, 7)", "= 7"),
+        DrawnCall(1, 3, "fsync(new)", "= 0"),
+        DrawnCall(3, 3, "rename(new, journal)", "= 0"),
+        DrawnCall(4, None, "write(journal, 7)", "did not return"),
+    ),
+    more=2,
+)
+
+
+def test_the_calls_of_an_application_stand_in_a_lane_of_their_own(
+    golden: Callable[[str, str], None],
+) -> None:
+    """That a program renames before it syncs was to be guessed from its blocks."""
+    drawing = draw(APPLICATION_LOG, [Step(0, "run /workload/my-db/run", 0, 5)], [], [], CALLS)
+    assert drawing is not None
+    shown = {"description": drawing.description, "calls": drawing.calls, "areas": drawing.areas}
+    golden("timeline-calls.json", msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+    assert all(drawing.acknowledgements[0].y < c.y for c in drawing.calls)
+    assert max(c.y + c.height for c in drawing.calls) < drawing.areas[0].y == drawing.areas_y
+
+
+def test_a_timeline_without_calls_says_why_or_nothing() -> None:
+    def said(calls: DrawnCalls | None) -> str:
+        drawing = draw(APPLICATION_LOG, [], [], [], calls)
+        assert drawing is not None
+        assert not drawing.calls
+        return drawing.description
+
+    assert said(DrawnCalls(lacking="no tracefs")).endswith("system calls were not noted: no tracefs.")
+    assert said(DrawnCalls()).endswith("made 0 system calls on files of this file system.")
+    assert "system call" not in said(None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    log=logs(),
+    spans=st.lists(st.tuples(st.integers(0, 2400), st.none() | st.integers(0, 2400)), max_size=200),
+)
+def test_every_call_lies_in_the_drawing(log: list[DrawnEntry], spans: list[tuple[int, int | None]]) -> None:
+    calls = sorted(
+        (
+            DrawnCall(
+                min(a, len(log)), None if b is None else min(max(a, b), len(log)), f"write(f, {n})", "= 1"
+            )
+            for n, (a, b) in enumerate(spans)
+        ),
+        key=lambda call: call.begin,
+    )
+    drawing = draw(log, [], [], [], DrawnCalls(tuple(calls)))
+    if drawing is None:
+        return
+    assert len(drawing.calls) <= WIDTH / 3
+    assert bool(drawing.calls) == bool(calls)
+    for shape in drawing.calls:
+        assert shape.x >= LEFT - 0.1
+        assert shape.x + shape.width <= WIDTH - RIGHT + 0.2

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.cases.application import CALLS
 from harness.errors import ExitCode
 from harness.findings.repro import repro_context, reproduce
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut
@@ -42,6 +43,9 @@ powercut-ack never 2>/dev/null
 # Room for 80 blocks of a MiB: not in the 64 MiB that the mode has.
 LARGE = '[ $(($(stat -f -c "%b * %S" .))) -gt 83886080 ] || exit 9; echo text >f; sync f'
 
+# By the book.
+RENAME = "echo text >new && sync new && mv new f && sync . && powercut-ack done"
+
 # In Python, by a user who is not root.
 RUN_PYTHON = """#!/usr/bin/env python3
 import ctypes, json, os, pwd, subprocess
@@ -63,6 +67,28 @@ pathlib.Path("journal").write_text("mine")
 """
 
 
+def write_renamer(folder: Path) -> Path:
+    place = folder / "renamer"
+    place.mkdir()
+    (place / "workload.toml").write_text('summary = "renamer"\n')
+    (place / "run").write_text(f"#!/bin/sh\n{RENAME}\n")
+    (place / "check").write_text(
+        '#!/bin/sh\n[ ! -s "$1" ] || grep -qx text f || { echo f is gone; exit 1; }\n'
+    )
+    return place
+
+
+def calls_of_program(path: Path, workload: str) -> tuple[list[str], list[int]]:
+    """The calls of a workload's program, and the entries before each."""
+    with RunStore.open(path) as store:
+        record = store.case(CaseId("ext4", "ordered", workload))
+        assert record is not None
+        assert record.info.calls is not None
+        assert (record.info.calls.more, record.info.calls.lacking) == (0, "")
+        drawn = record.info.calls.calls
+    return [f"{c.text} {c.outcome}" for c in drawn], [c.begin for c in drawn]
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     folder = tmp_path_factory.mktemp("applications")
@@ -82,7 +108,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     (folder / "large" / "workload.toml").write_text('summary = "large"\nimage_mib = 96\n')
     (folder / "large" / "run").write_text(f"#!/bin/sh\n{LARGE}\nsync .\npowercut-ack done\n")
     (folder / "large" / "check").write_text("#!/bin/sh\nexit 0\n")
-    own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake", "large")]
+    write_renamer(folder)
+    own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake", "large", "renamer")]
     plan = Plan(configurations=["ext4/ordered"], workloads=[*own, "sqlite-wal-full"], jobs=2)
     return run_plan(plan, folder)
 
@@ -122,6 +149,54 @@ def test_python_runs_as_a_user_who_acknowledges(ran: tuple[Summary, Path]) -> No
     with RunStore.open(path) as store:
         marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "snake")) if e.mark]
     assert marks[:5] == ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+RENAMED = ["openat(new, create|truncate) = 3", "write(new, 5) = 5", "rename(new, f) = 0"]
+
+
+def test_what_a_program_asked_of_the_kernel_is_noted_between_its_writes(ran: tuple[Summary, Path]) -> None:
+    """Whether a program synced before it renamed was to be guessed from the blocks that came of it."""
+    summary, path = ran
+    case = next(c for c in summary.cases if c.case.workload == "renamer")
+    assert case.verdict is CaseVerdict.PASS, case.findings
+    calls, places = calls_of_program(path, "renamer")
+    assert [c for c in calls if c in RENAMED] == RENAMED
+    synced = next(at for at, call in enumerate(calls) if call.startswith(("fsync(new)", "syncfs(new)")))
+    assert calls.index(RENAMED[1]) < synced < calls.index(RENAMED[2])
+    with RunStore.open(path) as store:
+        marks = {e.mark: e.index for e in store.timeline(case.case) if e.mark}
+    assert marks["begin 0"] < places[0]
+    assert places == sorted(places)
+    assert places[-1] <= marks["app done"]
+    # By a user who is not root, in an interpreter.
+    calls, _ = calls_of_program(path, "snake")
+    assert calls.count("fsync(journal) = 0") == calls.count("sync() = 0") == 3
+
+
+def test_the_last_calls_stand_beside_a_finding(ran: tuple[Summary, Path]) -> None:
+    summary, path = ran
+    case = next(c for c in summary.cases if c.case.workload == "hasty")
+    with RunStore.open(path) as store:
+        evidence = store.evidence(case.findings[0])
+    assert evidence is not None
+    told = evidence.notes[CALLS].splitlines()
+    assert "write(journal, 7) = 7" in told
+    assert "powercut-ack line 1" in told
+    assert not any("sync" in line for line in told)
+
+
+def test_the_calls_are_noted_in_uml_as_well(tmp_path: Path, uml_kernel: Path) -> None:
+    """It has no trace events of system calls, and no kprobes."""
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=[str(write_renamer(tmp_path))],
+        machine="uml",
+        kernel=str(uml_kernel),
+        budget=Budget(1),
+    )
+    _, path = run_plan(plan, tmp_path / "runs")
+    calls, _ = calls_of_program(path, "renamer")
+    assert [c for c in calls if c in RENAMED] == RENAMED
 
 
 def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summary, Path]) -> None:

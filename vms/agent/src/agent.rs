@@ -237,7 +237,8 @@ impl Agent {
             mount.options, mount.fstype
         )))?;
         let (_, recording) = self.recording()?;
-        recording.scene = operations::Scene::of(node, mount.clone());
+        let noted = recording.events.is_ok();
+        recording.scene = operations::Scene::of(node, mount.clone(), noted);
         ack::begin(recording.logs.first(), recording.events.is_ok())?;
         Ok(AgentReply::RecordStarted {})
     }

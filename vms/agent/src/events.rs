@@ -174,7 +174,11 @@ pub fn need_tracefs() -> Result<(), String> {
     Ok(())
 }
 
-fn open_marker() -> Result<File, String> {
+/// For marks from this process.
+///
+/// # Errors
+/// Why there can be none, in words.
+pub fn open_marker() -> Result<File, String> {
     let file = File::options().write(true).open(path("trace_marker"));
     file.map_err(|e| told("trace_marker", &e))
 }

@@ -23,6 +23,7 @@ use rustix::{
 mod ack;
 mod agent;
 mod boot;
+mod calls;
 mod classify;
 mod contents;
 mod copy;
@@ -92,6 +93,10 @@ fn tool(argv: &[String]) -> i32 {
         Some(ack::NAME) => ack::run(&argv[1..]),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
+        _ if argv.get(1).is_some_and(|word| word == calls::NAME) => match calls::run(&argv[2..]) {
+            Ok(exit_code) => return exit_code,
+            Err(why) => Err(why),
+        },
         _ => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
     };
     let Err(why) = done else { return 0 };

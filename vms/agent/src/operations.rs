@@ -23,6 +23,7 @@ use rustix::{
 };
 
 use crate::{
+    calls,
     failure::errno_of,
     mounts::{self, MOUNT_POINT},
     program,
@@ -50,13 +51,16 @@ pub struct Scene {
     mount: MountSpec,
     /// By their names, which begin with `@`.
     handles: BTreeMap<String, OwnedFd>,
+    /// Whether the calls of programs are noted among the events of a recording.
+    calls_noted: bool,
 }
 
 impl Scene {
-    pub fn of(device: String, mount: MountSpec) -> Self {
+    pub fn of(device: String, mount: MountSpec, calls_noted: bool) -> Self {
         Self {
             device,
             mount,
+            calls_noted,
             handles: BTreeMap::new(),
         }
     }
@@ -135,7 +139,7 @@ pub fn perform(
     deadline: Instant,
 ) -> OperationResult {
     if operation.kind == Kind::Run {
-        return perform_run(operation, index, deadline);
+        return perform_run(scene, operation, index, deadline);
     }
     match perform_call(scene, operation, writer) {
         Ok(()) => OperationResult {
@@ -147,8 +151,14 @@ pub fn perform(
 }
 
 /// `run`: its program's exit code and output; at its deadline ETIMEDOUT and the output so far.
-fn perform_run(operation: &Operation, index: u32, deadline: Instant) -> OperationResult {
-    match program::run(&operation.argv, deadline) {
+fn perform_run(
+    scene: &Scene,
+    operation: &Operation,
+    index: u32,
+    deadline: Instant,
+) -> OperationResult {
+    let noted = scene.calls_noted.then(|| calls::noted(&operation.argv));
+    match program::run(noted.as_ref().unwrap_or(&operation.argv), deadline) {
         Err(errno) => failed(operation, index, (Call::Spawn, errno)),
         Ok(ended) if ended.exit_code.is_none() => OperationResult {
             output: ended.output,
@@ -556,7 +566,12 @@ mod tests {
                 argv: ["/bin/sh", "-c", script].map(str::to_owned).into(),
                 ..Operation::default()
             };
-            perform_run(&op, 3, Instant::now() + std::time::Duration::from_secs(60))
+            perform_run(
+                &Scene::default(),
+                &op,
+                3,
+                Instant::now() + std::time::Duration::from_secs(60),
+            )
         };
         // The mount point need not exist where tests run; if so, nothing can be started there.
         if std::path::Path::new(MOUNT_POINT).is_dir() {
@@ -569,7 +584,7 @@ mod tests {
             argv: vec!["/no/such/program".to_owned()],
             ..Operation::default()
         };
-        let never = perform_run(&op, 3, Instant::now());
+        let never = perform_run(&Scene::default(), &op, 3, Instant::now());
         let error = never.error.unwrap();
         assert_eq!((error.call, error.errno), (Call::Spawn, 2));
         assert_eq!((never.index, never.exit_code), (3, None));

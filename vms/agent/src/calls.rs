@@ -1,0 +1,599 @@
+//! `powercut-calls PROGRAM ARGUMENTS`: runs a program, and notes among the events of a recording which system
+//! calls it makes on files of the recorded file system.
+//!
+//! Any kernel has ptrace(2), User Mode Linux too; trace events of system calls need options that a kernel may
+//! lack, and know numbers of descriptors instead of names. The tracer is a process of its own (this binary under
+//! another name), so that the agent waits for it as for any program, and whatever is still alive when the program
+//! ends goes on by itself. The kernel's trace gets two lines for each call, between those of the block layer:
+//!
+//! ```text
+//! tracing_mark_write: powercut-call: 7 61 pwrite(test.db, 4096 at 8192)
+//! tracing_mark_write: powercut-done: 7 4096
+//! ```
+//!
+//! The number of the call, its thread, and what it is; then what it returned, a negative errno if it failed. At
+//! most [`CALLS_MAX`] are noted; `powercut-more: 12` says at the program's end how many were not. Stores into a mapping are no calls.
+//! `harness/writelog/calls.py` reads them.
+
+use std::{
+    collections::HashMap,
+    ffi::CString,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    path::{Component, Path, PathBuf},
+};
+
+use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
+
+use crate::{events, mounts::MOUNT_POINT};
+
+/// The name that the program goes by in the guest.
+pub const NAME: &str = "powercut-calls";
+
+/// Calls noted: a line of the trace is at most some 300 bytes, and all must fit its buffer beside the writes.
+const CALLS_MAX: u64 = 4000;
+/// Bytes of a path that are noted; the end of a longer one, where its name is.
+const PATH_BYTES: usize = 100;
+/// A stop at a system call, by PTRACE_O_TRACESYSGOOD.
+const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+/// What shells exit with if they cannot start a program.
+const NOT_STARTED: i32 = 127;
+/// The code segment of 64-bit programs (`__USER_CS`); others number their calls differently.
+const USER_CS: u64 = 0x33;
+
+const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK;
+
+/// The program's command line, with its calls noted.
+pub fn noted(argv: &[String]) -> Vec<String> {
+    let tracer = ["/proc/self/exe", NAME].map(str::to_owned);
+    tracer.into_iter().chain(argv.iter().cloned()).collect()
+}
+
+/// Run a program to its end; returns its exit code as shells tell it.
+///
+/// # Errors
+/// Why it could not be run, in words.
+pub fn run(argv: &[String]) -> Result<i32, String> {
+    let marker = events::open_marker()?;
+    let told = |e| format!("trace {}: {e}", argv.join(" "));
+    let (program, traced) = start(argv).map_err(told)?;
+    for signal in IGNORED {
+        // SAFETY: no handler is set.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    let mut tracer = Tracer {
+        marker,
+        tasks: HashMap::new(),
+        calls: 0,
+    };
+    let exit_code = tracer.follow(program).map_err(told)?;
+    if traced {
+        tracer.say_more();
+    }
+    Ok(exit_code)
+}
+
+/// A child that will be the program, and whether it is traced, from its first instruction on.
+fn start(argv: &[String]) -> io::Result<(pid_t, bool)> {
+    let words: Vec<CString> = argv
+        .iter()
+        .map(|word| CString::new(word.as_str()))
+        .collect::<Result<_, _>>()?;
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: this process has one thread; the child stops itself, makes calls that take numbers, and becomes the
+    // program, whose words outlive that and end in NUL, their list in a null pointer.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::raise(libc::SIGSTOP);
+            libc::execvp(pointers[0], pointers.as_ptr());
+            let why = io::Error::last_os_error();
+            eprintln!("{NAME}: {}: {why}", argv.join(" "));
+            libc::_exit(NOT_STARTED);
+        }
+        child
+    };
+    if child < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut status = 0;
+    // SAFETY: the calls take numbers and a place for a status.
+    let seized = unsafe {
+        libc::waitpid(child, &mut status, libc::WUNTRACED);
+        let seized = libc::ptrace(libc::PTRACE_SEIZE, child, 0, OPTIONS);
+        libc::kill(child, libc::SIGCONT);
+        seized
+    };
+    if seized < 0 {
+        eprintln!("{NAME}: no calls are noted: {}", io::Error::last_os_error());
+    }
+    Ok((child, seized == 0))
+}
+
+/// Signals that a program may send to its whole group, and that the tracer survives as a shell would not.
+const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+struct Tracer {
+    marker: File,
+    /// What each thread is in: nothing, or a call, which has a number if it was noted.
+    tasks: HashMap<pid_t, Option<u64>>,
+    /// Calls so far, noted or not.
+    calls: u64,
+}
+
+impl Tracer {
+    /// Until the program ends. What it leaves behind is then traced no longer.
+    fn follow(&mut self, program: pid_t) -> io::Result<i32> {
+        loop {
+            let mut status = 0;
+            // SAFETY: the status is a number of ours.
+            let task = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
+            if task < 0 {
+                match io::Error::last_os_error() {
+                    e if e.kind() == io::ErrorKind::Interrupted => continue,
+                    e => return Err(e),
+                }
+            }
+            if libc::WIFSTOPPED(status) {
+                self.stopped(task, status);
+                continue;
+            }
+            self.tasks.remove(&task);
+            if task == program {
+                return Ok(match libc::WIFEXITED(status) {
+                    true => libc::WEXITSTATUS(status),
+                    false => 128 + libc::WTERMSIG(status),
+                });
+            }
+        }
+    }
+
+    /// A thread has stopped: see what it does, and let it go on (ptrace(2), "Stopped states").
+    fn stopped(&mut self, task: pid_t, status: c_int) {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        let request = match (event, signal) {
+            (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => libc::PTRACE_SYSCALL,
+            // It was stopped by a signal, and stays so until another continues it.
+            (libc::PTRACE_EVENT_STOP, _) => libc::PTRACE_LISTEN,
+            (libc::PTRACE_EVENT_EXEC, _) => {
+                // Another thread may have called execve(2); whoever is left returns from it.
+                self.tasks.insert(task, None);
+                libc::PTRACE_SYSCALL
+            }
+            (0, SYSCALL_STOP) => {
+                self.at_call(task);
+                libc::PTRACE_SYSCALL
+            }
+            _ => libc::PTRACE_SYSCALL,
+        };
+        let delivered = match (event, signal) {
+            (0, SYSCALL_STOP) => 0,
+            (0, signal) => signal,
+            _ => 0,
+        };
+        // It fails for a thread that was killed meanwhile, whose end is told next.
+        // SAFETY: the requests take numbers.
+        unsafe { libc::ptrace(request, task, 0, c_long::from(delivered)) };
+    }
+
+    /// A thread begins a call, or returns from one.
+    fn at_call(&mut self, task: pid_t) {
+        let Some(registers) = registers(task) else {
+            return;
+        };
+        match self.tasks.remove(&task) {
+            Some(Some(number)) => {
+                self.say(&format!("powercut-done: {number} {}", registers.rax as i64));
+            }
+            Some(None) => {}
+            None => {
+                let number = self.begun(task, &registers);
+                self.tasks.insert(task, number);
+            }
+        }
+    }
+
+    /// The call's number, if it is one that is noted.
+    fn begun(&mut self, task: pid_t, registers: &user_regs_struct) -> Option<u64> {
+        let text = (Call { task, registers }).text()?;
+        self.calls += 1;
+        if self.calls > CALLS_MAX {
+            return None;
+        }
+        let number = self.calls - 1;
+        self.say(&format!("powercut-call: {number} {task} {text}"));
+        Some(number)
+    }
+
+    /// The last line, which says that the calls of a program were noted, too.
+    fn say_more(&mut self) {
+        let more = self.calls.saturating_sub(CALLS_MAX);
+        self.say(&format!("powercut-more: {more}"));
+    }
+
+    /// One write: each makes an event of its own.
+    fn say(&mut self, text: &str) {
+        // A call that is not noted lacks its other line, which the host tells.
+        let _ = self.marker.write(text.as_bytes());
+    }
+}
+
+fn registers(task: pid_t) -> Option<user_regs_struct> {
+    let mut registers = std::mem::MaybeUninit::<user_regs_struct>::zeroed();
+    // SAFETY: the kernel fills the structure, of which any bytes are a value.
+    unsafe {
+        let got = libc::ptrace(
+            libc::PTRACE_GETREGS,
+            task,
+            0,
+            registers.as_mut_ptr().cast::<c_void>(),
+        );
+        (got == 0).then(|| registers.assume_init())
+    }
+}
+
+/// A call that begins.
+struct Call<'a> {
+    task: pid_t,
+    registers: &'a user_regs_struct,
+}
+
+impl Call<'_> {
+    /// Argument `number`, from 0.
+    fn argument(&self, number: usize) -> u64 {
+        let r = self.registers;
+        [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9][number]
+    }
+
+    /// What the call does to files below the mount point; none if it does nothing.
+    fn text(&self) -> Option<String> {
+        if self.registers.cs != USER_CS {
+            return None;
+        }
+        self.data()
+            .or_else(|| self.durability())
+            .or_else(|| self.names())
+    }
+
+    /// Calls that change contents and sizes.
+    fn data(&self) -> Option<String> {
+        let a = |number| self.argument(number);
+        let number = c_long::try_from(self.registers.orig_rax).ok()?;
+        Some(match number {
+            libc::SYS_write => format!("write({}, {})", self.file(0)?, a(2)),
+            libc::SYS_pwrite64 => format!("pwrite({}, {} at {})", self.file(0)?, a(2), a(3)),
+            libc::SYS_writev => format!("writev({}, {})", self.file(0)?, self.vector()),
+            libc::SYS_pwritev => {
+                format!("pwritev({}, {} at {})", self.file(0)?, self.vector(), a(3))
+            }
+            libc::SYS_pwritev2 if a(3) == u64::MAX => {
+                format!("pwritev2({}, {})", self.file(0)?, self.vector())
+            }
+            libc::SYS_pwritev2 => {
+                format!("pwritev2({}, {} at {})", self.file(0)?, self.vector(), a(3))
+            }
+            libc::SYS_sendfile => format!("sendfile({}, {})", self.file(0)?, a(3)),
+            libc::SYS_copy_file_range => format!("copy_file_range({}, {})", self.file(2)?, a(4)),
+            libc::SYS_ftruncate => format!("ftruncate({}, {})", self.file(0)?, a(1)),
+            libc::SYS_truncate => format!("truncate({}, {})", self.path(0)?, a(1)),
+            libc::SYS_fallocate => {
+                format!(
+                    "fallocate({}, {:#x}, {} at {})",
+                    self.file(0)?,
+                    a(1) as u32,
+                    a(3),
+                    a(2)
+                )
+            }
+            _ => return None,
+        })
+    }
+
+    /// Calls that make something durable, or that begin what does.
+    fn durability(&self) -> Option<String> {
+        let a = |number| self.argument(number);
+        let number = c_long::try_from(self.registers.orig_rax).ok()?;
+        Some(match number {
+            libc::SYS_fsync => format!("fsync({})", self.file(0)?),
+            libc::SYS_fdatasync => format!("fdatasync({})", self.file(0)?),
+            libc::SYS_syncfs => format!("syncfs({})", self.file(0)?),
+            libc::SYS_sync => "sync()".to_owned(),
+            libc::SYS_sync_file_range => {
+                format!("sync_file_range({}, {} at {})", self.file(0)?, a(2), a(1))
+            }
+            libc::SYS_msync => {
+                let (file, offset) = self.mapped(a(0))?;
+                format!("msync({file}, {} at {offset})", a(1))
+            }
+            // What it asks for is in memory that this does not read.
+            libc::SYS_io_submit => format!("io_submit({} requests)", a(1)),
+            libc::SYS_io_uring_enter if a(1) as u32 > 0 => {
+                format!("io_uring_enter({} requests)", a(1) as u32)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Calls that change names, and those that open for more than reading and writing.
+    fn names(&self) -> Option<String> {
+        let a = |number| self.argument(number);
+        let number = c_long::try_from(self.registers.orig_rax).ok()?;
+        Some(match number {
+            libc::SYS_open => format!("open({}, {})", self.path(0)?, opened_for(a(1))?),
+            libc::SYS_creat => format!("creat({})", self.path(0)?),
+            libc::SYS_openat => format!("openat({}, {})", self.path_at(0, 1)?, opened_for(a(2))?),
+            libc::SYS_openat2 => {
+                let flags = opened_for(u64::from_ne_bytes(self.memory(a(2))?))?;
+                format!("openat2({}, {flags})", self.path_at(0, 1)?)
+            }
+            libc::SYS_rename => self.pair("rename", self.path(0), self.path(1))?,
+            libc::SYS_renameat => self.pair("renameat", self.path_at(0, 1), self.path_at(2, 3))?,
+            libc::SYS_renameat2 if a(4) as u32 & libc::RENAME_EXCHANGE != 0 => {
+                self.pair("renameat2 exchange", self.path_at(0, 1), self.path_at(2, 3))?
+            }
+            libc::SYS_renameat2 => {
+                self.pair("renameat2", self.path_at(0, 1), self.path_at(2, 3))?
+            }
+            libc::SYS_link => self.pair("link", self.path(0), self.path(1))?,
+            libc::SYS_linkat => self.pair("linkat", self.path_at(0, 1), self.path_at(2, 3))?,
+            libc::SYS_symlink => format!("symlink({})", self.path(1)?),
+            libc::SYS_symlinkat => format!("symlinkat({})", self.path_at(1, 2)?),
+            libc::SYS_unlink => format!("unlink({})", self.path(0)?),
+            libc::SYS_unlinkat => format!("unlinkat({})", self.path_at(0, 1)?),
+            libc::SYS_mkdir => format!("mkdir({})", self.path(0)?),
+            libc::SYS_mkdirat => format!("mkdirat({})", self.path_at(0, 1)?),
+            libc::SYS_rmdir => format!("rmdir({})", self.path(0)?),
+            _ => return None,
+        })
+    }
+
+    /// Two names, of which the second counts: it is on the same file system if the call succeeds.
+    fn pair(&self, call: &str, from: Option<String>, to: Option<String>) -> Option<String> {
+        Some(format!(
+            "{call}({}, {})",
+            from.unwrap_or_else(|| "?".to_owned()),
+            to?
+        ))
+    }
+
+    /// The file of the descriptor in an argument.
+    fn file(&self, argument: usize) -> Option<String> {
+        let number = self.argument(argument) as i32;
+        let path = fs::read_link(format!("/proc/{}/fd/{number}", self.task)).ok()?;
+        below_mount(&path)
+    }
+
+    /// The path in an argument.
+    fn path(&self, argument: usize) -> Option<String> {
+        self.named(libc::AT_FDCWD, argument)
+    }
+
+    /// The path in argument `path`, from the directory whose descriptor is in argument `directory`.
+    fn path_at(&self, directory: usize, path: usize) -> Option<String> {
+        self.named(self.argument(directory) as i32, path)
+    }
+
+    fn named(&self, directory: i32, argument: usize) -> Option<String> {
+        let name = self.string(self.argument(argument))?;
+        let name = Path::new(std::ffi::OsStr::from_bytes(&name));
+        if name.is_absolute() {
+            return below_mount(&plain(name));
+        }
+        let from = match directory {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.task),
+            number => format!("/proc/{}/fd/{number}", self.task),
+        };
+        below_mount(&plain(&fs::read_link(from).ok()?.join(name)))
+    }
+
+    /// The bytes of an iovec.
+    fn vector(&self) -> u64 {
+        let (at, count) = (self.argument(1), self.argument(2).min(1024));
+        let lengths =
+            (0..count).map(|n| self.memory(at + 16 * n + 8).map_or(0, u64::from_ne_bytes));
+        lengths.fold(0, u64::saturating_add)
+    }
+
+    /// The file that is mapped at an address, and the offset in it.
+    fn mapped(&self, address: u64) -> Option<(String, u64)> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.task)).ok()?;
+        let (path, offset) = maps.lines().find_map(|line| mapping(line, address))?;
+        Some((below_mount(Path::new(path))?, offset))
+    }
+
+    fn memory<const BYTES: usize>(&self, at: u64) -> Option<[u8; BYTES]> {
+        let mut bytes = [0; BYTES];
+        self.open_memory()?.read_exact_at(&mut bytes, at).ok()?;
+        Some(bytes)
+    }
+
+    /// A string that ends in NUL: page by page, since the next one may be no memory.
+    fn string(&self, mut at: u64) -> Option<Vec<u8>> {
+        const PAGE: u64 = 4096;
+        let memory = self.open_memory()?;
+        let mut string = Vec::new();
+        while string.len() < libc::PATH_MAX as usize {
+            let mut page = vec![0; (PAGE - at % PAGE) as usize];
+            let count = memory.read_at(&mut page, at).ok().filter(|n| *n > 0)?;
+            let page = &page[..count];
+            match page.iter().position(|byte| *byte == 0) {
+                Some(end) => {
+                    string.extend_from_slice(&page[..end]);
+                    return Some(string);
+                }
+                None => string.extend_from_slice(page),
+            }
+            at = at.checked_add(count as u64)?;
+        }
+        None
+    }
+
+    fn open_memory(&self) -> Option<File> {
+        File::open(format!("/proc/{}/mem", self.task)).ok()
+    }
+}
+
+/// The path and offset of a line of /proc/PID/maps, if it is of this address (proc_pid_maps(5)).
+fn mapping(line: &str, address: u64) -> Option<(&str, u64)> {
+    let mut words = line.splitn(6, ' ');
+    let (begin, end) = words.next()?.split_once('-')?;
+    let hexadecimal = |word| u64::from_str_radix(word, 16).ok();
+    let (begin, end) = (hexadecimal(begin)?, hexadecimal(end)?);
+    let offset = hexadecimal(words.nth(1)?)?;
+    let path = words.nth(2)?.trim_start();
+    (begin..end)
+        .contains(&address)
+        .then_some((path, offset + (address - begin)))
+}
+
+/// What an open(2) does beyond giving a descriptor: flags that create, empty, or make writes durable.
+fn opened_for(flags: u64) -> Option<String> {
+    let flags = flags as c_int;
+    let all = [
+        (libc::O_TMPFILE, "tmpfile"),
+        (libc::O_CREAT, "create"),
+        (libc::O_TRUNC, "truncate"),
+        (libc::O_SYNC, "sync"),
+        (libc::O_DSYNC, "dsync"),
+    ];
+    let mut words: Vec<_> = all
+        .iter()
+        .filter(|(flag, _)| flags & flag == *flag)
+        .map(|(_, word)| *word)
+        .collect();
+    if words.contains(&"sync") {
+        words.pop(); // O_SYNC contains O_DSYNC
+    }
+    (!words.is_empty()).then(|| words.join("|"))
+}
+
+/// A path without `.` and `..`, as far as its text tells.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// The path from the mount point on, in printable characters; none for one elsewhere.
+fn below_mount(path: &Path) -> Option<String> {
+    let below = path.strip_prefix(MOUNT_POINT).ok()?;
+    let bytes = match below.as_os_str().as_bytes() {
+        b"" => b".",
+        bytes => bytes,
+    };
+    let text = bytes.escape_ascii().to_string();
+    match text.len().checked_sub(PATH_BYTES) {
+        Some(cut) if cut > 0 => Some(format!("...{}", &text[cut..])),
+        _ => Some(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_from_the_mount_point_on() {
+        let told = |path: &str| below_mount(&plain(Path::new(path)));
+        assert_eq!(told(&format!("{MOUNT_POINT}/a/./b/../c")).unwrap(), "a/c");
+        assert_eq!(told(MOUNT_POINT).unwrap(), ".");
+        assert_eq!(told(&format!("{MOUNT_POINT}/../tmp/f")), None);
+        assert_eq!(told(&format!("{MOUNT_POINT}s/f")), None);
+        assert_eq!(told("/dev/null"), None);
+        let odd = told(&format!("{MOUNT_POINT}/a\nb")).unwrap();
+        assert_eq!(odd, "a\\nb");
+        let long = told(&format!("{MOUNT_POINT}/{}/name", "x".repeat(200))).unwrap();
+        assert_eq!((long.len(), &long[..4]), (PATH_BYTES + 3, "...x"));
+        assert!(long.ends_with("/name"));
+    }
+
+    #[test]
+    fn an_open_is_told_by_what_it_changes() {
+        let flags = |flags: c_int| opened_for(flags as u64);
+        assert_eq!(flags(libc::O_RDWR | libc::O_CLOEXEC), None);
+        assert_eq!(
+            flags(libc::O_CREAT | libc::O_TRUNC).unwrap(),
+            "create|truncate"
+        );
+        assert_eq!(flags(libc::O_SYNC).unwrap(), "sync");
+        assert_eq!(flags(libc::O_DSYNC).unwrap(), "dsync");
+        assert_eq!(flags(libc::O_DIRECTORY), None);
+        assert_eq!(flags(libc::O_TMPFILE).unwrap(), "tmpfile");
+    }
+
+    #[test]
+    fn a_mapping_is_found_by_its_address() {
+        let line = "7f0000001000-7f0000003000 rw-s 00002000 fe:00 12                 /mnt/my file";
+        assert_eq!(
+            mapping(line, 0x7f00_0000_1800),
+            Some(("/mnt/my file", 0x2800))
+        );
+        assert_eq!(mapping(line, 0x7f00_0000_3000), None);
+        assert_eq!(
+            mapping(
+                "7f0000001000-7f0000003000 rw-p 00000000 00:00 0",
+                0x7f00_0000_1800
+            ),
+            None
+        );
+    }
+
+    /// What `follow` returns for a shell script, and what it noted.
+    fn traced(script: &str) -> (i32, String) {
+        let name = format!("powercut-calls-{:?}", std::thread::current().id());
+        let file = std::env::temp_dir().join(name);
+        let argv = ["/bin/sh", "-c", script].map(str::to_owned);
+        let mut tracer = Tracer {
+            marker: File::create(&file).unwrap(),
+            tasks: HashMap::new(),
+            calls: 0,
+        };
+        let code = tracer.follow(start(&argv).unwrap().0).unwrap();
+        let noted = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        (code, noted)
+    }
+
+    /// A tracer that took a stop for another would hang, or report another end than the program's.
+    #[test]
+    fn a_traced_program_ends_as_it_would() {
+        assert_eq!(traced("exit 3").0, 3);
+        assert_eq!(traced("kill -9 $$").0, 137);
+        assert_eq!(traced("(exit 4) & wait $!").0, 4);
+        assert_eq!(traced("trap 'exit 5' USR1; kill -USR1 $$; exit 6").0, 5);
+        assert_eq!(
+            traced("sh -c 'kill -STOP $$; exit 7' & sleep .2; kill -CONT $!; wait $!").0,
+            7
+        );
+        assert_eq!(traced("sync; echo x >/dev/null").0, 0);
+    }
+
+    #[test]
+    fn calls_are_noted_with_their_end() {
+        let (code, noted) = traced("exec sync");
+        assert_eq!(code, 0);
+        let lines: Vec<_> = noted
+            .split("powercut-")
+            .filter(|line| !line.is_empty())
+            .collect();
+        assert!(
+            lines[0].starts_with("call: 0 ") && lines[0].ends_with(" sync()"),
+            "{noted}"
+        );
+        assert_eq!(lines[1..], ["done: 0 0"]);
+    }
+}
