@@ -82,7 +82,7 @@ class CaseSummary:
             return f"only {counts.checked:,} of {counts.generated:,} states have a verdict"
         explored = self.info.coverage
         if explored is not None and explored.moments and explored.losses is not None and explored.losses < 0:
-            return f"not even the simplest legal states were all looked at: {explored.why}"
+            return f"not even the simplest legal states were all covered: {explored.why}"
         return self._uncut if counts.checked else "no state was checked"
 
     @property

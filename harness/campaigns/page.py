@@ -20,7 +20,7 @@ from harness.measurements.results import Curve
 from harness.report.lines import run_again, source_of
 from harness.report.page import Finding, Line, Page, PageTable, Section
 from harness.report.plot import Plot, plots
-from harness.report.words import looked_at, number, plural, seconds, shown_path
+from harness.report.words import asked_states, number, plural, seconds, shown_path
 
 _NEWEST = 40
 """Cases that reached something new, of which the page tells; all are in the journal."""
@@ -126,7 +126,7 @@ class Shown:
         shrinking = f", {seconds(ledger.shrinking_s)} of it shrinking findings" if ledger.shrunk else ""
         new = plural(len(ledger.corpus), "case")
         return [
-            self.looked_at,
+            self.asked_states,
             f"{seconds(ledger.at)} of work{shrinking}"
             + (
                 f", resumed {plural(starts - 1, 'time')} since {ledger.started[0].when}" if starts > 1 else ""
@@ -138,9 +138,9 @@ class Shown:
         ]
 
     @property
-    def looked_at(self) -> str:
-        """Which crash states of each case were looked at."""
-        return looked_at(self.plan.run.fault_models, self.plan.run.budget)
+    def asked_states(self) -> str:
+        """Which crash states of each case were covered."""
+        return asked_states(self.plan.run.fault_models, self.plan.run.budget)
 
     @property
     def unfinished(self) -> str:
@@ -320,7 +320,7 @@ def _waiting(facts: Shown) -> Iterator[Line]:
 
 
 def _open(facts: Shown) -> Iterator[Line]:
-    """What was not decided, or not looked at."""
+    """What was not decided, or not covered."""
     for u in facts.undecided:
         yield Line(f"{plural(u.cases, 'case')}, such as `{u.example}`: {u.reason}")
     for batch, why in facts.failed:

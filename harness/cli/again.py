@@ -1,4 +1,4 @@
-"""`powercut run --failed-from RUN`: the cases that RUN left red or undecided, looked at as RUN did.
+"""`powercut run --failed-from RUN`: the cases that RUN left red or undecided, run as RUN was.
 
 A case is run again with the states, kernel, oracles and all else of RUN's plan that a verdict depends on:
 with less, a case would turn green that nobody has fixed. What this command line names wins.
@@ -111,7 +111,7 @@ def inherited(asked: Plan, begun: Plan, typed: AbstractSet[str]) -> Plan:
 
 def again(asked: Plan, run: Before, typed: AbstractSet[str]) -> Plan:
     """The plan that runs the cases of `run` again. Raises UsageError for cases that are gone: without them
-    the result would be better than what was looked at.
+    the result would be better than what was covered.
     """
     known = set(run.plan.workloads)
     vouched = [word for word in asked.workloads if "/" in word and word in known]

@@ -100,7 +100,7 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
     the kernel's source and builds it, which takes minutes; each fault then takes about ten seconds to build.
     The unmodified kernel runs first, under the same workloads: what it shows too does not count. Unless
-    --states says otherwise, all legal crash states are looked at, with a budget of 300 states a case.
+    --states says otherwise, all legal crash states are covered, with a budget of 300 states a case.
     reports/latest keeps pointing to the last `powercut run`.
 
     Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, 2 usage,

@@ -106,7 +106,7 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
         of_run=str(store.path.resolve()),
         finding=finding.id,
         kernels=_kernels(given),
-        plan=msgspec.structs.replace(  # which crash states are looked at stays as it was
+        plan=msgspec.structs.replace(  # which crash states are covered stays as it was
             without_files(begun),
             configurations=[finding.case.configuration],
             workloads=[vouched_word(begun, named_here(given), finding.case.workload)],

@@ -84,7 +84,7 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
         if found.waiting:
             left = plural(found.waiting, "finding")
             console.say(
-                f"interrupted, {left} not looked at yet; what was recorded is kept: the same command goes on"
+                f"interrupted, {left} not shrunk yet; what was recorded is kept: the same command goes on"
             )
             return ExitCode.INTERRUPTED
     if found.causes:
@@ -114,7 +114,7 @@ def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -
     for member in found.not_again:
         lines += ["", f"not shown again: {member.case} {member.symptom}: {member.reason}"]
     if found.left_out:
-        lines += ["", f"{plural(found.left_out, 'known failure')} left out (--expected looks at them, too)"]
+        lines += ["", f"{plural(found.left_out, 'known failure')} left out (--expected shrinks them, too)"]
     return lines
 
 

@@ -413,7 +413,7 @@ def _writes(facts: Facts) -> Iterator[Rung]:
     for write in facts.times.writes:
         flush = facts.flush_over(write.entry)
         durable = facts.legal.durable(write.entry) < facts.at
-        fate = Fate.DURABLE if durable else Fate.KEPT
+        fate = Fate.DURABLE if durable else Fate.PERSISTED
         if write.submitted >= facts.at:
             fate = Fate.LATER
         elif write.entry in facts.lost:

@@ -13,7 +13,7 @@ from harness.errors import StoreError
 from harness.faults.results import Campaign, Detection, Row, Status, score_of
 from harness.report.lines import source_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.words import looked_at, number, plural, seconds, shown_path
+from harness.report.words import asked_states, number, plural, seconds, shown_path
 from harness.store.directory import read_info, read_plan
 
 _ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
@@ -29,7 +29,7 @@ _CLASSES = {
 _ABOUT = (
     "Each is a few changed words in one kernel; equivalent ones break no promise that the unmodified kernel "
     "keeps. States: those that show it, of the case with the fewest; for a fault that was not found, those "
-    "that were looked at. A finding counts if the unmodified kernel, under the same workload, does not show "
+    "that were covered. A finding counts if the unmodified kernel, under the same workload, does not show "
     "it; where the same oracle found other things there, only if more states show it than show all of those."
 )
 
@@ -45,7 +45,7 @@ def page_of(campaign: Campaign) -> Page:
         headline=headline(campaign),
         kind="pass" if is_green else "unknown",
         figures=(
-            looked_at(campaign.plan.fault_models, campaign.plan.budget),
+            asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),
             _when(campaign),
         ),
@@ -164,7 +164,7 @@ def _by(row: Row) -> str:
 
 
 def _states(row: Row) -> str:
-    """How many states of that case show it; of one that was not found, how many were looked at."""
+    """How many states of that case show it; of one that was not found, how many were covered."""
     if row.detections:
         return f"{number(row.detections[0].states)} of {number(row.detections[0].of)}"
     return number(row.states) if row.states else ""

@@ -96,7 +96,7 @@ def violations(
 
 
 def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Violated]:
-    """Among the states that the run looked at, within its budget for legal ones."""
+    """Among the states that the run covered, within its budget for legal ones."""
     stop, found = threading.Event(), []
     legal, budget = examiner.recording.legal, Budget()
     if legal is not None:

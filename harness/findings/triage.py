@@ -46,7 +46,7 @@ ATTEMPTS = 3
 
 
 class Triage(msgspec.Struct, frozen=True):
-    """What a triage came to. `left_out`: number of findings that were expected, and so not looked at.
+    """What a triage came to. `left_out`: number of findings that were expected, and so not shrunk.
     `waiting`: of those that it was interrupted before; the causes are those of the others.
     """
 
@@ -57,7 +57,7 @@ class Triage(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
 
-# --- what is looked at -----------------------------------------------------------------------
+# --- what is shrunk --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,14 +321,14 @@ def triage(
     tries: Callable[[RunStore, str], contextlib.AbstractContextManager[Tester]] | None = None,
 ) -> Triage:
     """Shrink the findings of these runs and group them by cause. `expected`: known failures, too.
-    Interrupted, it groups those that it has looked at; raises KeyboardInterrupt if that is none.
+    Interrupted, it groups those that it has shrunk; raises KeyboardInterrupt if that is none.
     """
 
     def laboratory(store: RunStore, configuration: str) -> contextlib.AbstractContextManager[Tester]:
         return Laboratory(store, configuration, named, progress)
 
-    looked = [(store, *suspects_of(store, named, expected=expected)) for store in stores]
-    work = [(store, suspect) for store, suspects, _ in looked for suspect in suspects]
+    chosen = [(store, *suspects_of(store, named, expected=expected)) for store in stores]
+    work = [(store, suspect) for store, suspects, _ in chosen for suspect in suspects]
     members: list[Member] = []
     begun = time.monotonic()
     progress.begin("findings", len(work))
@@ -354,7 +354,7 @@ def triage(
             raise
     again = [m for m in members if _shown_again(m)]
     lost = [m for m in members if m not in again]
-    left_out = sum(count for *_, count in looked)
+    left_out = sum(count for *_, count in chosen)
     return Triage(tuple(by_cause(again)), tuple(lost), left_out, len(work) - len(members))
 
 

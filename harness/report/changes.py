@@ -2,8 +2,8 @@
 
 The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
 crash points are not compared, since those of two recordings name different disks. What the second run does
-not show is fixed only if that run looked at every state that the first can have looked at (`reach`), or, of
-the same recording, at each that the first did look at.
+not show is fixed only if that run covered every state that the first can have covered (`reach`), or, of
+the same recording, at each that the first did cover.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from harness.summary import CaseSummary, Summary, summarise
 
 
 class Change(enum.StrEnum):
-    """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not look
-    at all that the first may have looked at.
+    """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
+    cover all that the first may have.
     """
 
     NEW = "new"
     STILL = "still there"
     FIXED = "fixed"
-    GONE = "not looked at again"
+    GONE = "not covered again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def changes(first: Side, second: Side) -> Changes:
     found = [_changed(Change.STILL if key in before else Change.NEW, f, second) for key, f in after.items()]
     for key, f in before.items():
         if key not in after:
-            looked = f.case in as_far and f.oracle in _judging(others[f.case])
-            found.append(_changed(Change.FIXED if looked else Change.GONE, f, first))
+            covered_too = f.case in as_far and f.oracle in _judging(others[f.case])
+            found.append(_changed(Change.FIXED if covered_too else Change.GONE, f, first))
     order = list(Change)
     found.sort(key=lambda c: order.index(c.change))
     both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
@@ -126,7 +126,7 @@ def _judging(case: CaseSummary) -> AbstractSet[str]:
 
 
 def _as_far(case: CaseId, first: Side, second: Side) -> bool:
-    """Whether the second run decided the case, and looked at every state that the first may have looked at;
+    """Whether the second run decided the case, and covered every state that the first may have covered;
     of the same recording, at each state that the first has a verdict on.
     """
     one, two = first.cases[case], second.cases[case]
@@ -149,7 +149,7 @@ def _decided(case: CaseSummary | None) -> bool:
 
 def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[str]:
     """The cases that one run has and the other does not, or has not decided, or of which the second run did
-    not look at all that the first may have looked at, or did not judge by all of its oracles.
+    not cover all that the first may have, or did not judge by all of its oracles.
     """
     lines, mine, others = [], first.cases, second.cases
     for case in dict.fromkeys([*mine, *others]):
@@ -159,7 +159,7 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
             continue
         if case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))
-            lines.append(f"{case}: the second run did not look as far: {two}; the first: {one}")
+            lines.append(f"{case}: the second run did not cover as much: {two}; the first: {one}")
         if missing := _judging(mine[case]) - _judging(others[case]):
             lines.append(f"{case}: the second run did not judge by {enumerated(sorted(missing))}")
     return lines
@@ -219,9 +219,9 @@ def changes_json(found: Changes) -> dict[str, Any]:
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
     "still there": "Both runs show these.",
-    "fixed": "The first run shows these; the second looked at all that the first did, and does not.",
-    "not looked at again": "The first run shows these; the second did not decide the case, or did not "
-    "look at all that the first may have looked at.",
+    "fixed": "The first run shows these; the second covered all that the first did, and does not.",
+    "not covered again": "The first run shows these; the second did not decide the case, or did not "
+    "cover all that the first may have.",
 }
 
 

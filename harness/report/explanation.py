@@ -25,11 +25,16 @@ class Fate(enum.StrEnum):
     """What had become of a write when the power failed."""
 
     DURABLE = "durable"  # a flush, or FUA, had made it so
-    KEPT = "kept"  # it was in the cache, and reached the platter
+    PERSISTED = "persisted"  # it was in the cache, and reached the platter
     LOST = "lost"
     TORN = "torn"  # a part of it was lost
     LATER = "later"  # not submitted yet
     NONE = ""  # of what is no write
+
+    @classmethod
+    def _missing_(cls, value: object) -> Fate | None:
+        """Explanations of before say `kept`."""
+        return cls.PERSISTED if value == "kept" else None
 
 
 class Rung(msgspec.Struct, frozen=True):

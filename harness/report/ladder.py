@@ -16,7 +16,7 @@ from harness.report.pages import template
 _LEFT, _MIDDLE = 30, 62
 _FATES = {
     Fate.DURABLE: "on the platter",
-    Fate.KEPT: "written back",
+    Fate.PERSISTED: "written back",
     Fate.LOST: "LOST",
     Fate.TORN: "PART LOST",
     Fate.LATER: "not yet sent",

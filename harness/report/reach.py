@@ -1,8 +1,8 @@
-"""Which crash states of a case a run looked at, for sure and at most: what one run may say of another.
+"""Which crash states of a case a run covered, for sure and at most: what one run may say of another.
 
 Pure. Runs may have made recordings of their own, so sets of states are compared by their rules: all legal
 states by blocks or by sectors, as deep as the exploration came, or the states of the log's own order. What a
-budget ended is between two such sets: all of the last complete depth was looked at, none beyond the next.
+budget ended is between two such sets: all of the last complete depth was covered, none beyond the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TORN = "torn"
 class Region:
     """A set of crash states. `order`: fault models of the log's own order, each with all its states. `unit`:
     what the disk writes as a whole, in sectors, if it has legal states; then all in which at most `depth`
-    units differ from "all lost" or from "all kept" at each moment; None: all.
+    units differ from "all lost" or from "all persisted" at each moment; None: all.
     """
 
     order: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Region:
         if self.unit is None:
             return False
         if other.depth == 0:
-            return True  # "all lost" and "all kept" are the same in any unit
+            return True  # "all lost" and "all persisted" are the same in any unit
         if self.unit > other.unit:
             return False
         if self.depth is None or other.depth is None:
@@ -56,13 +56,13 @@ NOTHING = Region()
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a run looked at: at least `least`, and nothing beyond `most`."""
+    """What a run covered: at least `least`, and nothing beyond `most`."""
 
     least: Region
     most: Region
 
     def covers(self, other: Reach) -> bool:
-        """Whether all that the other can have looked at was surely looked at here. What is exact covers
+        """Whether all that the other can have covered was surely covered here. What is exact covers
         itself; a reach that a budget ended does not, since the budgets may have ended at different states.
         """
         return self.least.contains(other.most)

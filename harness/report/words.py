@@ -375,7 +375,7 @@ def extent(cases: Sequence[Coverage | None]) -> str:
     return ", ".join(parts)
 
 
-def looked_at(models: Sequence[str], budget: Budget) -> str:
+def asked_states(models: Sequence[str], budget: Budget) -> str:
     """Which crash states a plan asks for; see `--states` and `--budget`."""
     named = ", ".join([*models, *([f"up to {budget.text}"] if budget != Budget() else [])])
     if {"exhaustive", "sectors"} & set(models):

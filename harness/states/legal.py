@@ -82,7 +82,7 @@ class CrashTime:
 
     `ambiguous`: the events do not tell enough, and by another reading of them more states are legal here than
     `choices` has (see "Readings" above). Each state of `choices` is legal whatever the reading, so what is
-    found in it is a violation; but a case with such a crash time was not looked at in all its states.
+    found in it is a violation; but a case with such a crash time was not covered in all its states.
     """
 
     entry: int
@@ -202,7 +202,7 @@ class LegalStates:
 
     @property
     def ambiguous(self) -> int:
-        """How many crash times are ambiguous: have states that are not looked at. Unless it is 0, no
+        """How many crash times are ambiguous: have states that are not covered. Unless it is 0, no
         exploration of these crash times is exhaustive.
         """
         return sum(crash_time.ambiguous for crash_time in self.crash_times)

@@ -155,15 +155,15 @@ class DrawnCalls(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How far the crash states of a case were looked at: all legal ones, or with a budget those of the log's
-    own order, of which there are no `moments`, and `open` counts the contents that were not looked at.
+    """How far the crash states of a case were covered: all legal ones, or with a budget those of the log's
+    own order, of which there are no `moments`, and `open` counts the contents that were not covered.
 
     A state makes a choice for every block that may or may not have persisted. `losses`: every state was
-    looked at in which at most so many choices differ from "all lost" or from "all kept"; -1: not even those
-    two everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it, if
-    something is open. `moments`: at which the power may fail. `visits`: states that guests recovered.
+    covered in which at most so many choices differ from "all lost" or from "all persisted"; -1: not even
+    those two everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it,
+    if something is open. `moments`: at which the power may fail. `visits`: states that guests recovered.
     `alike`: crash times with too many states; all up to `losses`, and others `drawn` at random, had one
-    outcome. What else these crash times have was not looked at, and is not counted as open.
+    outcome. What else these crash times have was not covered, and is not counted as open.
     """
 
     moments: int
@@ -359,7 +359,7 @@ def finding_id(case: CaseId, oracle: str, signature: str) -> str:
 
 def weight(state: CrashState) -> int:
     """How far a crash state is from a simple one: the number of dropped writes, plus one for a torn write;
-    by times, the number of writes, or parts of writes, that differ from "all lost" or "all kept".
+    by times, the number of writes, or parts of writes, that differ from "all lost" or "all persisted".
     """
     if state.again:
         return weight(state.first) + sum(map(weight, state.again))

@@ -159,7 +159,7 @@ def test_a_case_that_says_done_with_states_missing_is_not_green(tmp_path: Path) 
 def test_less_than_the_simplest_legal_states_is_no_pass(
     tmp_path: Path, coverage: Coverage, verdict: CaseVerdict
 ) -> None:
-    """A run said PASS of a case that had neither "all lost" nor "all kept" visited at some crash times."""
+    """A run said PASS of a case that lacked "all lost" or "all persisted" at some crash times."""
     with RunStore.create(tmp_path, "t", INFO) as store:
         store.add_case(CaseInfo(CASE, generated=1, distinct=1, coverage=coverage))
         store.put_judgements(CASE, [JudgedState(CrashState(0), "one", OK)])

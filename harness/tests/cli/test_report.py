@@ -169,7 +169,7 @@ def test_what_the_second_run_did_not_decide_is_not_fixed(tmp_path: Path) -> None
     after = recorded(tmp_path / "b", None, log_hash="other", status=CaseStatus.UNKNOWN)
     done = powercut("compare", before, after)
     assert done.exit_code == ExitCode.NOTHING_RUN
-    assert "not looked at again: ext4-ordered/append-fsync durability" in done.output
+    assert "not covered again: ext4-ordered/append-fsync durability" in done.output
     assert "decided in the first, undecided in the second" in done.output
 
 
@@ -185,15 +185,15 @@ EXHAUSTIVE, SECTORS, PREFIX = ("exhaustive",), ("sectors",), ("prefix",)
     [
         ((PREFIX, None), (PREFIX, None), "fixed"),
         ((PREFIX, None), (EXHAUSTIVE, LEGAL), "fixed"),
-        ((PREFIX, None), (EXHAUSTIVE, CUT), "not looked at again"),
-        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((PREFIX, None), (EXHAUSTIVE, CUT), "not covered again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "not covered again"),
         ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "fixed"),
-        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "not looked at again"),
-        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "not looked at again"),
-        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, replace(CUT, losses=0)), "not looked at again"),
-        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "not looked at again"),
-        ((("prefix", "torn"), None), (PREFIX, None), "not looked at again"),
-        ((PREFIX, None), (PREFIX, Coverage(0, -1, 36, 5, "5 of 41 states")), "not looked at again"),
+        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "not covered again"),
+        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "not covered again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, replace(CUT, losses=0)), "not covered again"),
+        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "not covered again"),
+        ((("prefix", "torn"), None), (PREFIX, None), "not covered again"),
+        ((PREFIX, None), (PREFIX, Coverage(0, -1, 36, 5, "5 of 41 states")), "not covered again"),
     ],
 )
 def test_what_the_second_run_did_not_look_for_is_not_fixed(
@@ -210,12 +210,12 @@ def test_what_the_second_run_did_not_look_for_is_not_fixed(
     done = powercut("compare", before, after)
     assert done.output.startswith(f"{change}: ext4-ordered/append-fsync durability")
     assert done.exit_code == (ExitCode.CONSISTENT if change == "fixed" else ExitCode.UNDECIDED)
-    assert ("the second run did not look as far" in done.output) == (change != "fixed")
+    assert ("the second run did not cover as much" in done.output) == (change != "fixed")
 
 
 def test_the_same_states_of_one_recording_are_looked_at_again_whatever_the_budget(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", None, LOST, states=EXHAUSTIVE, coverage=CUT)
-    for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not looked at again")]):
+    for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not covered again")]):
         after = recorded(tmp_path / f"b{number}", *verdicts, states=EXHAUSTIVE, coverage=CUT)
         assert powercut("compare", before, after, "--by", "findings").output.startswith(f"{change}: ")
 
@@ -235,7 +235,7 @@ def test_what_the_second_run_did_not_judge_is_not_fixed(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", LOST)
     after = recorded(tmp_path / "b", None, log_hash="other", oracles=("fsck",))
     done = powercut("compare", before, after)
-    assert done.output.startswith("not looked at again: ")
+    assert done.output.startswith("not covered again: ")
     assert "the second run did not judge by" in done.output
     assert done.exit_code == ExitCode.UNDECIDED
 

@@ -301,7 +301,7 @@ def test_an_interrupted_triage_groups_what_it_has_looked_at(
     assert "1 cause so far" in done.stdout
     assert "tmpfile foo 0" in done.stdout
     said = " ".join(done.stdout.split())
-    assert "findings not looked at yet; what was recorded is kept: the same command goes on" in said
+    assert "findings not shrunk yet; what was recorded is kept: the same command goes on" in said
 
 
 def test_a_long_finding_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

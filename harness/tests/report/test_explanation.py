@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.report.explanation import read_explanation, write_explanation
+from harness.report.explanation import Fate, Rung, read_explanation, write_explanation
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.summary import summarise
@@ -36,3 +36,16 @@ def test_a_report_shows_what_was_found_out_and_nothing_of_a_damaged_file(tmp_pat
         for damage in ('{"finding": 1}', "[" * 5000):
             run.layout.explanation(finding.id).write_text(damage)
             assert 'class="explained"' not in report_html(summary, run, SOURCE)
+
+
+def test_an_explanation_of_before_is_read(tmp_path: Path) -> None:
+    """A write that had persisted was `kept`: the report lost the whole explanation."""
+    with demo_run(tmp_path) as run:
+        finding = summarise(run).findings[0].id
+        rung = Rung("write", "data of f", fate=Fate.PERSISTED)
+        write_explanation(run.layout, msgspec.structs.replace(explanation(), finding=finding, ladder=(rung,)))
+        file = run.layout.explanation(finding)
+        file.write_text(file.read_text().replace('"persisted"', '"kept"'))
+        again = read_explanation(run.layout, finding)
+        assert again is not None
+        assert again.ladder == (rung,)
