@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,15 +161,3 @@ def describe(names: Sequence[BlockName], limit: int = 4) -> str:
 def _distinct(names: Sequence[BlockName]) -> list[BlockName]:
     """Without repeats of one text."""
     return list({str(n): n for n in names}.values())
-
-
-def share_named(names: Mapping[int, Sequence[BlockName]]) -> tuple[int, int]:
-    """(4 KiB blocks with a name, all of them) in the writes of a log; parts of a block count as one."""
-    named = total = 0
-    for of_write in names.values():
-        for _, group in itertools.groupby(of_write, key=lambda n: n.at // BLOCK_BYTES):
-            pieces = list(group)
-            count = max(1, sum(n.length for n in pieces) // BLOCK_BYTES)
-            total += count
-            named += count if all(n.named for n in pieces) else 0
-    return named, total

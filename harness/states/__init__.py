@@ -1,8 +1,7 @@
-"""Crash states: which exist under each fault model, and the contents of each. Knows no file system."""
+"""Crash states: which exist under each fault model. Knows no file system."""
 
 from harness.states.legal import Choices, CrashTime, LegalStates
 from harness.states.models import FAULT_MODELS, FaultModel, enumerate_prefixes, enumerate_states
-from harness.states.replay import replay
 
 __all__ = [
     "FAULT_MODELS",
@@ -12,5 +11,4 @@ __all__ = [
     "LegalStates",
     "enumerate_prefixes",
     "enumerate_states",
-    "replay",
 ]

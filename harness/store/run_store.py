@@ -268,19 +268,6 @@ class RunStore:
             db.execute("DELETE FROM states WHERE case_id = ?", (number,))
             move_states(db, number, out=out)
 
-    def forget_recalled(self, case: CaseId) -> int:
-        """Delete the verdicts on every content that the memo recalled; returns the number of states."""
-        with self._writing() as db:
-            number = self._number(case)
-            where = (
-                "FROM states WHERE case_id = ?1 AND content_hash IN"
-                " (SELECT content_hash FROM states WHERE case_id = ?1 AND how = ?2)"
-            )
-            out = [d for (d,) in db.execute(f"SELECT digest {where}", (number, How.MEMO.value))]
-            db.execute(f"DELETE {where}", (number, How.MEMO.value))
-            move_states(db, number, out=out)
-        return len(out)
-
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Set how long a case took, in total over all parts of a resumed run."""
         with self._writing() as db:

@@ -33,8 +33,8 @@ from harness.bench.table import rows
 from harness.bench.work import make_workload, pad_log, spaced, unused_blocks, write_workload
 from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
 from harness.oracles.pattern import poison
-from harness.states import replay
 from harness.tests.states.logs import logs
+from harness.tests.states.replay import replay
 from harness.workloads.load import load_workload
 from harness.writelog import Discard, Flush, MarkText, Step, Write, read_log, write_log
 

@@ -27,9 +27,9 @@ from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position
 from harness.plan import Budget
 from harness.states import Choices, LegalStates
-from harness.states.reference import all_cuts
 from harness.store.records import Coverage
 from harness.tests.states.recorder import BLOCKS, Recorder, recorders, write_files
+from harness.tests.states.reference import all_cuts
 
 real = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -18,9 +18,10 @@ from harness.errors import DiskError, EnvironmentLacks
 from harness.guests import disk as disk_module
 from harness.guests.disk import Disk
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
-from harness.states import enumerate_prefixes, replay
+from harness.states import enumerate_prefixes
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, states
+from harness.tests.states.replay import replay
 from harness.writelog import Discard, Step, Write, read_log, write_log
 
 S = SECTOR_BYTES

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.model import CrashState, Position
 from harness.states.legal import CrashTime, LegalStates
-from harness.states.reference import all_cuts
 from harness.tests.reference.__main__ import on_one_device
 from harness.tests.states.recorder import Recorder, recorders
+from harness.tests.states.reference import all_cuts
 from harness.writelog import WriteLog
 
 Shown: TypeAlias = tuple[tuple[int, int], ...]

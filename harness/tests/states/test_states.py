@@ -9,8 +9,9 @@ from hypothesis import given
 
 from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
-from harness.states import FAULT_MODELS, enumerate_prefixes, replay
+from harness.states import FAULT_MODELS, enumerate_prefixes
 from harness.tests.states.logs import BASE, SECTORS, logs
+from harness.tests.states.replay import replay
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 
 S = SECTOR_BYTES

@@ -127,20 +127,6 @@ def test_a_doubt_is_there_after_reopening_and_until_it_is_withdrawn(store: RunSt
         assert again.cases()[0].mismatch == ""
 
 
-def test_forgetting_what_was_recalled_forgets_every_state_of_that_content(store: RunStore) -> None:
-    put(
-        store,
-        JudgedState(CrashState(1), "seen", Judgement()),
-        JudgedState(CrashState(2), "seen", broken(), How.SAME_CONTENT),
-        JudgedState(CrashState(3), "recalled", broken(), How.MEMO),
-        JudgedState(CrashState(4), "recalled", Judgement(), How.SAME_CONTENT),
-    )
-    assert store.forget_recalled(CASE) == 2
-    with RunStore.open(store.path) as again:
-        assert again.judged_states(CASE) == {"@1", "@2"}
-        assert [f.state for f in again.findings()] == [CrashState(2)]
-
-
 def test_a_case_that_was_never_added_is_named(store: RunStore) -> None:
     with pytest.raises(StoreError, match="no case xfs-default/append-fsync"):
         store.judged_states(OTHER)

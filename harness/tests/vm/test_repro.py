@@ -14,9 +14,9 @@ import pytest
 from harness.errors import ExitCode, UsageError
 from harness.findings.repro import export, find_point, repro_context, reproduce
 from harness.model import CrashPoint, CrashState, Verdict
-from harness.states import replay
 from harness.store import RunStore
 from harness.summary import Summary
+from harness.tests.states.replay import replay
 from harness.trust import Named
 
 REPEATS = 3

@@ -15,10 +15,11 @@ from harness.cases.recording import history_of
 from harness.errors import DiskError, WriteLogError
 from harness.guests.disk import Disk, find_binary
 from harness.model import CrashState, Operation, OperationKind
-from harness.states import enumerate_prefixes, replay
+from harness.states import enumerate_prefixes
 from harness.tests.budget import budget
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs
+from harness.tests.states.replay import replay
 from harness.writelog import Step, WriteLog, read_log, write_log
 from harness.writelog.log import MAGIC, SUPER, VERSION
 

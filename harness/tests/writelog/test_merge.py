@@ -10,7 +10,7 @@ from hypothesis import given
 
 from harness.errors import EventsDiffer, WriteLogError
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
-from harness.states.reference import is_durable
+from harness.tests.states.reference import is_durable
 from harness.tests.writelog.test_events import DEVICES, Device, pairs
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 from harness.writelog.events import times_of
