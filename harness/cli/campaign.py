@@ -17,8 +17,11 @@ from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
     asked_budget,
+    asked_expectations,
+    asked_kernel,
     asked_states,
     beside_resume,
+    expect_option,
     kernel_options,
     listed,
     named_here,
@@ -28,7 +31,6 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.expectations import read_expectations
 from harness.plan import Plan
 from harness.report.lines import source_of
 from harness.report.words import shown_path
@@ -54,8 +56,7 @@ HOUR_S = 3600.0
               "Default: no end.")  # fmt: skip
 @with_options(kernel_options)
 @with_options(states_options())
-@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
-              metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
+@expect_option()
 @click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once.")  # fmt: skip
@@ -109,15 +110,10 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
     generators = list(dict.fromkeys(given["generators"] or GENERATORS))
     if unknown := [g for g in generators if g not in GENERATORS]:
         raise UsageError(f"no generator is called {unknown[0]!r}", f"one of: {', '.join(GENERATORS)}")
-    kernel = Path(given["kernel"])
     run = Plan(
         configurations=given["configurations"] or ["ext4/ordered"],
         workloads=[],
-        kernel=str(kernel.resolve()) if kernel.is_file() else given["kernel"],
-        modules=str(given["modules"].resolve()) if given["modules"] else None,
-        replaced=[str(p.resolve()) for p in given["replaced"]],
-        machine=given["machine"],
-        accel=given["accel"],
+        **asked_kernel(given),
         jobs=given["jobs"],
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"]),
@@ -131,7 +127,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
         length=given["length"],
         keep=given["keep"],
         hours=given["hours"],
-        expectations=tuple(e for file in given["expect"] for e in read_expectations(file)),
+        expectations=asked_expectations(given["expect"]),
     )
 
 

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
+from harness.expectations import Expectation, read_expectations
 from harness.guests.machine import accelerators, names
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
@@ -179,6 +180,15 @@ def beside_resume(what: str, kept: Sequence[str]) -> None:
 
 accel_option = click.option("--accel", type=ACCEL, default="auto", show_default=True)
 
+_module_option = click.option(
+    "--module",
+    "replaced",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE.ko",
+    help="Use this module in place of the kernel's own of that name; may be repeated.",
+)
+
 own_kernel_options = [
     click.option(
         "--kernel",
@@ -186,14 +196,7 @@ own_kernel_options = [
         help="A kernel other than the run's; or the run's own, if that is a file not in the cache.",
     ),
     click.option("--modules", type=click.Path(path_type=Path), metavar="DIR", help="Modules of that kernel."),
-    click.option(
-        "--module",
-        "replaced",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE.ko",
-        help="Use this module in place of the kernel's own of that name; may be repeated.",
-    ),
+    _module_option,
 ]
 
 own_workloads_option = click.option(
@@ -223,14 +226,7 @@ kernel_options = [
         metavar="DIR",
         help="Modules of your own kernel: the directory filled by make modules_install.",
     ),
-    click.option(
-        "--module",
-        "replaced",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE.ko",
-        help="Use this module in place of the kernel's own of that name; may be repeated.",
-    ),
+    _module_option,
     click.option(
         "--machine",
         type=MACHINE,
@@ -246,6 +242,29 @@ kernel_options = [
         help="QEMU's accelerator. auto tries the real kernel under KVM, falls back to TCG, and remembers.",
     ),
 ]
+
+
+def asked_kernel(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `kernel_options` say, for a plan; files as absolute paths, so that it is resumed from anywhere."""
+    kernel = Path(given["kernel"])
+    return {
+        "kernel": str(kernel.resolve()) if kernel.is_file() else given["kernel"],
+        "modules": str(given["modules"].resolve()) if given["modules"] else None,
+        "replaced": [str(p.resolve()) for p in given["replaced"]],
+        "machine": given["machine"],
+        "accel": given["accel"],
+    }
+
+
+def expect_option(about: str = "Known failures, as for powercut run.") -> Decorator:
+    """--expect; `asked_expectations` reads the files."""
+    a_file = click.Path(path_type=Path, exists=True, dir_okay=False)
+    return click.option("--expect", type=a_file, multiple=True, metavar="FILE", help=f"{about} Repeatable.")
+
+
+def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:
+    """Raises UsageError for a file that does not parse."""
+    return tuple(e for file in files for e in read_expectations(file))
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

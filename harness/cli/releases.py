@@ -14,7 +14,9 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
+    asked_expectations,
     beside_resume,
+    expect_option,
     is_typed,
     listed,
     named_here,
@@ -25,7 +27,6 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.expectations import read_expectations
 from harness.filesystems.profiles import select_profiles
 from harness.findings.shrink import finding_to_shrink
 from harness.plan import Plan
@@ -146,8 +147,7 @@ def _kernels(given: dict[str, Any]) -> list[str]:
 @click.option("--states", "--fault-model", "fault_models", multiple=True, callback=listed,
               metavar="NAME,...", help=f"Which crash states, as for powercut run: {', '.join(FAULT_MODELS)}. "
               "Default: prefix.")  # fmt: skip
-@click.option("--expect", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
-              metavar="FILE", help="Known failures, as for powercut run. Repeatable.")  # fmt: skip
+@expect_option()
 @_jobs_option
 @out_option()
 @_resume_option
@@ -183,15 +183,15 @@ def matrix_command(**given: Any) -> ExitCode:
         title="Consistency across releases",
         kernels=_kernels(given),
         plan=plan,
-        expectations=tuple(e for file in given["expect"] for e in read_expectations(file)),
+        expectations=asked_expectations(given["expect"]),
         argv=plan.argv,
     )
     return _carry_out(study, create(study, given["out"], "matrix"))
 
 
 def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
-    known = tuple(e for file in expect for e in read_expectations(file))
-    series = StudySeries(msgspec.structs.replace(plan, expectations=known or plan.expectations), path)
+    known = asked_expectations(expect) or plan.expectations
+    series = StudySeries(msgspec.structs.replace(plan, expectations=known), path)
     end = run_series(series, f"{plural(len(plan.kernels), 'kernel')}, one after another", _again(plan, path))
     _add_strip(series.study)
     if end is End.INTERRUPTED:

@@ -10,9 +10,17 @@ import msgspec
 
 from harness.cli.console import console, errors
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, NewFile, RunDirectory, is_typed, open_run, out_option
+from harness.cli.options import (
+    REPORTS,
+    NewFile,
+    RunDirectory,
+    asked_expectations,
+    expect_option,
+    is_typed,
+    open_run,
+    out_option,
+)
 from harness.errors import ExitCode, UsageError
-from harness.expectations import read_expectations
 from harness.filesystems.profiles import profiles
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
@@ -33,13 +41,7 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 
 @click.command("report")
 @click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
-@click.option(
-    "--expect",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Apply these expectations instead of the run's own. Repeatable.",
-)
+@expect_option("Apply these expectations instead of the run's own.")
 @guarded
 def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
     """Rewrite the reports of RUN (default: reports/latest) and print its summary.
@@ -51,7 +53,7 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
     """
     with open_run(run) as store:
         if expect:
-            store.set_expectations([e for file in expect for e in read_expectations(file)])
+            store.set_expectations(asked_expectations(expect))
         write_reports(store)
         summary = summarise(store)
         print_summary(summary, source_words(store, shown_path(store.path)), console)

@@ -28,9 +28,12 @@ from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
     asked_budget,
+    asked_expectations,
+    asked_kernel,
     asked_oracles,
     asked_states,
     beside_resume,
+    expect_option,
     is_typed,
     kernel_options,
     listed,
@@ -45,7 +48,6 @@ from harness.cli.options import (
 )
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
-from harness.expectations import read_expectations
 from harness.guests.guest_specs import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
@@ -167,13 +169,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 )
 @with_options(selection_options)
 @with_options(stopping_options)
-@click.option(
-    "--expect",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Known failures, one per line, with the reason; reported, but they do not fail the run. Repeatable.",
-)
+@expect_option("Known failures, one per line, with the reason; reported, but they do not fail the run.")
 @click.option(
     "--require-all/--no-require-all",
     default=None,
@@ -311,9 +307,9 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    expectations = [e for file in given["expect"] for e in read_expectations(file)]
+    known = asked_expectations(given["expect"])
     with new_run(plan, given["out"], given["name"]) as store:
-        store.set_expectations(expectations)
+        store.set_expectations(known)
         return _execute(plan, store, given["events"])
 
 
@@ -340,11 +336,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         minutes=given["minutes"],
         max_failures=given["max_failures"],
         shard=given["shard"],
-        kernel=_absolute(given["kernel"]),
-        modules=str(given["modules"].resolve()) if given["modules"] else None,
-        replaced=[str(p.resolve()) for p in given["replaced"]],
-        machine=given["machine"],
-        accel=given["accel"],
+        **asked_kernel(given),
         memo=given["memo"],
         sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
@@ -437,11 +429,7 @@ def smoke_command(**given: Any) -> ExitCode:
     plan = Plan(
         configurations=SMOKE[0],
         workloads=SMOKE[1],
-        kernel=_absolute(given["kernel"]),
-        modules=str(given["modules"].resolve()) if given["modules"] else None,
-        replaced=[str(p.resolve()) for p in given["replaced"]],
-        machine=given["machine"],
-        accel=given["accel"],
+        **asked_kernel(given),
         jobs=os.cpu_count() or 1,
         require_all=True,
         argv=sys.argv[1:],
