@@ -10,7 +10,7 @@ from harness.model import CaseId, CrashPoint, Verdict
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 
-Seen = tuple[Verdict, frozenset[tuple[str, str]]]
+Judged = tuple[Verdict, frozenset[tuple[str, str]]]
 """A verdict, and the violated promises, each as (oracle, signature)."""
 
 
@@ -19,8 +19,8 @@ class Difference:
     """A crash point on which two runs disagree. None: that run has no verdict on it."""
 
     point: CrashPoint
-    first: Seen | None
-    second: Seen | None
+    first: Judged | None
+    second: Judged | None
 
     def __str__(self) -> str:
         return f"{self.point}: {_described(self.first)} in the first, {_described(self.second)} in the second"
@@ -103,11 +103,11 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> Comparison
             f"{case}: the runs judged different recordings, so their crash points cannot be compared",
             "make the second run with: powercut run --recordings FIRST",
         )
-    seen_a, seen_b = _verdicts(case, first), _verdicts(case, second)
+    mine, theirs = _verdicts(case, first), _verdicts(case, second)
     order = dict.fromkeys(v.state for store in (first, second) for v in store.iter_verdicts(case))
-    pairs = [(CrashPoint(case, s), seen_a.get(str(s)), seen_b.get(str(s))) for s in order]
+    pairs = [(CrashPoint(case, s), mine.get(str(s)), theirs.get(str(s))) for s in order]
     return Comparison(
-        len(seen_a.keys() & seen_b.keys()),
+        len(mine.keys() & theirs.keys()),
         tuple(Difference(point, one, two) for point, one, two in pairs if one != two),
         undecided=tuple(
             f"{point}: UNKNOWN in both" for point, one, two in pairs if one == two and _is_unknown(one)
@@ -115,8 +115,8 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> Comparison
     )
 
 
-def _is_unknown(seen: Seen | None) -> bool:
-    return seen is not None and seen[0] is Verdict.UNKNOWN
+def _is_unknown(judged: Judged | None) -> bool:
+    return judged is not None and judged[0] is Verdict.UNKNOWN
 
 
 def same_recordings(first: RunStore, second: RunStore) -> bool:
@@ -130,16 +130,16 @@ def _other_recording(first: str, second: str) -> bool:
     return bool(first and second and first != second)
 
 
-def _verdicts(case: CaseId, store: RunStore) -> dict[str, Seen]:
+def _verdicts(case: CaseId, store: RunStore) -> dict[str, Judged]:
     violated = store.violated(case)
     return {
         str(v.state): (v.verdict, violated.get(str(v.state), frozenset())) for v in store.iter_verdicts(case)
     }
 
 
-def _described(seen: Seen | None) -> str:
-    if seen is None:
+def _described(judged: Judged | None) -> str:
+    if judged is None:
         return "not judged"
-    verdict, violated = seen
+    verdict, violated = judged
     promises = ", ".join(sorted({f"{oracle} ({signature})" for oracle, signature in violated}))
     return f"{verdict.name} {promises}".strip()

@@ -128,9 +128,8 @@ def repro_context(
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
         need_replaced(found, [*recorder.modules, *profile.modules])
-    folder = OwnedFolder("powercut-repro-")
-    directory = folder.path
-    try:
+    with OwnedFolder("powercut-repro-") as folder:
+        directory = folder.path
         known = _files(store, case)
         recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
         if point.state.persisted is not None:
@@ -150,8 +149,6 @@ def repro_context(
             " with ".join([store.info.kernel.name, *plan.replaced]) if other else "",
             run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
         )
-    finally:
-        folder.remove()
 
 
 def machine_for(other: Kernel, plan: Plan) -> str:
