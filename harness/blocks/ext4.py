@@ -41,7 +41,6 @@ class _Layout:
     sparse: bool
     meta_bg: bool
     journal: int
-    orphans: int
 
     @property
     def groups(self) -> int:
@@ -102,7 +101,6 @@ def _layout(data: bytes) -> _Layout | None:
         sparse=bool(le(data, 0x64, 4) & _RO_SPARSE),
         meta_bg=bool(incompat & _INCOMPAT_META_BG),
         journal=le(data, 0xE0, 4),
-        orphans=le(data, 0x280, 4),
     )
 
 

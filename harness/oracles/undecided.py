@@ -1,4 +1,4 @@
-"""What an oracle returns when it could not judge. (Doubt is the memo's: `harness.cases.outcome_memo`.)"""
+"""What an oracle returns when it could not judge."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ TORN = "torn"
 class Region:
     """A set of crash states. `order`: fault models of the log's own order, each with all its states. `unit`:
     what the disk writes as a whole, in sectors, if it has legal states; then all in which at most `depth`
-    units differ from "all lost" or from "all persisted" at each moment; None: all.
+    units differ from "all lost" or from "all persisted" at each crash time; None: all.
     """
 
     order: frozenset[str] = frozenset()

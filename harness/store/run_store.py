@@ -279,9 +279,9 @@ class RunStore:
         with self._reading():
             return tuple(
                 CaseRecord(
-                    msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds, doubt
+                    msgspec.json.decode(info, type=CaseInfo), CaseStatus(status), reason, seconds, mismatch
                 )
-                for info, status, reason, seconds, doubt in rows
+                for info, status, reason, seconds, mismatch in rows
             )
 
     def case(self, case: CaseId) -> CaseRecord | None:
