@@ -2,9 +2,10 @@
 //! calls it makes on files of the recorded file system.
 //!
 //! Any kernel has ptrace(2), User Mode Linux too; trace events of system calls need options that a kernel may
-//! lack, and know numbers of descriptors instead of names. The tracer is a process of its own (this binary under
-//! another name), so that the agent waits for it as for any program, and whatever is still alive when the program
-//! ends goes on by itself. The kernel's trace gets two lines for each call, between those of the block layer:
+//! lack, and know numbers of descriptors instead of names. Where the kernel has filters of system calls (Debian's
+//! has, our UML kernels have not), only those stop that may be noted, which is faster. The tracer is a process of
+//! its own (this binary under another name), so the agent waits for it as for any program. The kernel's trace gets
+//! two lines for each call, between those of the block layer:
 //!
 //! ```text
 //! tracing_mark_write: powercut-call: 7 61 pwrite(test.db, 4096 at 8192)
@@ -12,14 +13,14 @@
 //! ```
 //!
 //! The number of the call, its thread, and what it is; then what it returned, a negative errno if it failed. At
-//! most [`CALLS_MAX`] are noted; `powercut-more: 12` says at the program's end how many were not. Stores into a mapping are no calls.
-//! `harness/writelog/calls.py` reads them.
+//! most [`CALLS_MAX`] are noted; `powercut-more: 12` says at the program's end how many were not. Stores into a
+//! mapping are no calls. `harness/writelog/calls.py` reads them.
 
 use std::{
     collections::HashMap,
     ffi::CString,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Component, Path, PathBuf},
 };
@@ -46,7 +47,8 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK;
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACESECCOMP;
 
 /// The program's command line, with its calls noted.
 pub fn noted(argv: &[String]) -> Vec<String> {
@@ -56,41 +58,116 @@ pub fn noted(argv: &[String]) -> Vec<String> {
 
 /// Run a program to its end; returns its exit code as shells tell it.
 ///
+/// The tracer is a child, since it has to outlive the program: where a filter chooses the calls, those of what the
+/// program has left behind would fail with ENOSYS without a tracer (seccomp(2), SECCOMP_RET_TRACE).
+///
 /// # Errors
 /// Why it could not be run, in words.
 pub fn run(argv: &[String]) -> Result<i32, String> {
+    let told = |e: io::Error| format!("trace {}: {e}", argv.join(" "));
     let marker = events::open_marker()?;
-    let told = |e| format!("trace {}: {e}", argv.join(" "));
-    let (program, traced) = start(argv).map_err(told)?;
+    let (mut ended, mut ends) = io::pipe().map_err(told)?;
     for signal in IGNORED {
         // SAFETY: no handler is set.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let mut tracer = Tracer {
-        marker,
-        tasks: HashMap::new(),
-        calls: 0,
-    };
-    let exit_code = tracer.follow(program).map_err(told)?;
-    if traced {
-        tracer.say_more();
+    // SAFETY: this process has one thread.
+    let tracer = unsafe { libc::fork() };
+    if tracer < 0 {
+        return Err(told(io::Error::last_os_error()));
     }
-    Ok(exit_code)
+    if tracer == 0 {
+        drop(ended);
+        if let Err(why) = trace(argv, marker, &mut ends).map_err(told) {
+            eprintln!("{NAME}: {why}");
+        }
+        std::process::exit(0);
+    }
+    drop(ends);
+    let mut code = [0; 4];
+    ended.read_exact(&mut code).map_err(told)?;
+    Ok(i32::from_ne_bytes(code))
 }
 
-/// A child that will be the program, and whether it is traced, from its first instruction on.
-fn start(argv: &[String]) -> io::Result<(pid_t, bool)> {
+/// Trace a program, tell `ends` its exit code, and go on with what it has left behind, which is not noted.
+fn trace(argv: &[String], marker: File, ends: &mut impl Write) -> io::Result<()> {
+    let (program, tracing) = start(argv)?;
+    let mut tracer = Tracer::new(marker, tracing);
+    let code = tracer.follow(Some(program))?;
+    if tracing != Tracing::Nothing {
+        tracer.say_more();
+    }
+    tracer.quiet = true;
+    // What is left may not keep the file system busy.
+    std::env::set_current_dir("/")?;
+    ends.write_all(&code.to_ne_bytes())?;
+    tracer.follow(None).map(drop)
+}
+
+/// At which calls a program stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tracing {
+    /// It could not be traced.
+    Nothing,
+    /// At each, before and after.
+    All,
+    /// At those that a filter chooses, before; and after, where that was asked for.
+    Chosen,
+}
+
+/// A child that will be the program, traced from its first instruction on.
+fn start(argv: &[String]) -> io::Result<(pid_t, Tracing)> {
+    let child = stopped_child(argv, true)?;
+    let filtered = fs::read_to_string(format!("/proc/{child}/status"))
+        .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"));
+    // SAFETY: the request takes numbers.
+    if unsafe { libc::ptrace(libc::PTRACE_SEIZE, child, 0, OPTIONS) } == 0 {
+        let tracing = if filtered {
+            Tracing::Chosen
+        } else {
+            Tracing::All
+        };
+        return Ok((proceed(child), tracing));
+    }
+    eprintln!("{NAME}: no calls are noted: {}", io::Error::last_os_error());
+    // SAFETY: the calls take numbers.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    Ok((proceed(stopped_child(argv, false)?), Tracing::Nothing))
+}
+
+fn proceed(child: pid_t) -> pid_t {
+    // SAFETY: the call takes numbers.
+    unsafe { libc::kill(child, libc::SIGCONT) };
+    child
+}
+
+/// A child that becomes the program once it is continued. With a filter if the kernel has them.
+fn stopped_child(argv: &[String], with_filter: bool) -> io::Result<pid_t> {
     let words: Vec<CString> = argv
         .iter()
         .map(|word| CString::new(word.as_str()))
         .collect::<Result<_, _>>()?;
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    // SAFETY: this process has one thread; the child stops itself, makes calls that take numbers, and becomes the
-    // program, whose words outlive that and end in NUL, their list in a null pointer.
+    let mut filter = filter();
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: this process has one thread. The child makes calls that take numbers and a filter, whose length is
+    // beside it, stops itself, and becomes the program, whose words end in NUL, their list in a null pointer.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
+            for signal in IGNORED {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            if with_filter {
+                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
+            }
             libc::raise(libc::SIGSTOP);
             libc::execvp(pointers[0], pointers.as_ptr());
             let why = io::Error::last_os_error();
@@ -102,34 +179,98 @@ fn start(argv: &[String]) -> io::Result<(pid_t, bool)> {
     if child < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut status = 0;
-    // SAFETY: the calls take numbers and a place for a status.
-    let seized = unsafe {
-        libc::waitpid(child, &mut status, libc::WUNTRACED);
-        let seized = libc::ptrace(libc::PTRACE_SEIZE, child, 0, OPTIONS);
-        libc::kill(child, libc::SIGCONT);
-        seized
-    };
-    if seized < 0 {
-        eprintln!("{NAME}: no calls are noted: {}", io::Error::last_os_error());
-    }
-    Ok((child, seized == 0))
+    // SAFETY: the call takes numbers; the status does not matter.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WUNTRACED) };
+    Ok(child)
 }
 
 /// Signals that a program may send to its whole group, and that the tracer survives as a shell would not.
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
+/// Every call that may be noted.
+const CHOSEN: [c_long; 34] = [
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_writev,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_fallocate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_syncfs,
+    libc::SYS_sync,
+    libc::SYS_sync_file_range,
+    libc::SYS_msync,
+    libc::SYS_io_submit,
+    libc::SYS_io_uring_enter,
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_link,
+    libc::SYS_linkat,
+    libc::SYS_symlink,
+    libc::SYS_symlinkat,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_rmdir,
+];
+
+/// Stops at the chosen calls of x86-64, and lets all others pass: each in its turn, by its number.
+fn filter() -> Vec<libc::sock_filter> {
+    const ARCHITECTURE: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64 of include/uapi/linux/audit.h
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let mut steps = vec![
+        step(load, 4, 0, 0), // arch of struct seccomp_data
+        step(equal, ARCHITECTURE, 1, 0),
+        step(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(load, 0, 0, 0), // nr
+    ];
+    for (number, call) in CHOSEN.iter().enumerate() {
+        let to_the_end = (CHOSEN.len() - number) as u8;
+        steps.push(step(equal, *call as u32, to_the_end, 0));
+    }
+    steps.push(step(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
+    steps.push(step(answer, libc::SECCOMP_RET_TRACE, 0, 0));
+    steps
+}
+
 struct Tracer {
     marker: File,
+    tracing: Tracing,
     /// What each thread is in: nothing, or a call, which has a number if it was noted.
     tasks: HashMap<pid_t, Option<u64>>,
     /// Calls so far, noted or not.
     calls: u64,
+    /// Note no more.
+    quiet: bool,
 }
 
 impl Tracer {
-    /// Until the program ends. What it leaves behind is then traced no longer.
-    fn follow(&mut self, program: pid_t) -> io::Result<i32> {
+    fn new(marker: File, tracing: Tracing) -> Self {
+        Self {
+            marker,
+            tracing,
+            tasks: HashMap::new(),
+            calls: 0,
+            quiet: false,
+        }
+    }
+
+    /// Until the program ends, whose exit code is returned; without one, until there is nothing left to trace.
+    fn follow(&mut self, program: Option<pid_t>) -> io::Result<i32> {
         loop {
             let mut status = 0;
             // SAFETY: the status is a number of ours.
@@ -137,6 +278,9 @@ impl Tracer {
             if task < 0 {
                 match io::Error::last_os_error() {
                     e if e.kind() == io::ErrorKind::Interrupted => continue,
+                    e if e.raw_os_error() == Some(libc::ECHILD) && program.is_none() => {
+                        return Ok(0)
+                    }
                     e => return Err(e),
                 }
             }
@@ -145,7 +289,7 @@ impl Tracer {
                 continue;
             }
             self.tasks.remove(&task);
-            if task == program {
+            if Some(task) == program {
                 return Ok(match libc::WIFEXITED(status) {
                     true => libc::WEXITSTATUS(status),
                     false => 128 + libc::WTERMSIG(status),
@@ -157,26 +301,30 @@ impl Tracer {
     /// A thread has stopped: see what it does, and let it go on (ptrace(2), "Stopped states").
     fn stopped(&mut self, task: pid_t, status: c_int) {
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-        let request = match (event, signal) {
-            (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => libc::PTRACE_SYSCALL,
+        let mut request = match self.tracing {
+            Tracing::Chosen => libc::PTRACE_CONT,
+            _ => libc::PTRACE_SYSCALL,
+        };
+        let mut delivered = 0;
+        match (event, signal) {
+            (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => {}
             // It was stopped by a signal, and stays so until another continues it.
-            (libc::PTRACE_EVENT_STOP, _) => libc::PTRACE_LISTEN,
+            (libc::PTRACE_EVENT_STOP, _) => request = libc::PTRACE_LISTEN,
             (libc::PTRACE_EVENT_EXEC, _) => {
                 // Another thread may have called execve(2); whoever is left returns from it.
                 self.tasks.insert(task, None);
-                libc::PTRACE_SYSCALL
             }
-            (0, SYSCALL_STOP) => {
+            (libc::PTRACE_EVENT_SECCOMP, _) if self.tracing == Tracing::Chosen => {
+                self.tasks.remove(&task);
                 self.at_call(task);
-                libc::PTRACE_SYSCALL
+                if self.tasks.get(&task).copied().flatten().is_some() {
+                    request = libc::PTRACE_SYSCALL; // for its end
+                }
             }
-            _ => libc::PTRACE_SYSCALL,
-        };
-        let delivered = match (event, signal) {
-            (0, SYSCALL_STOP) => 0,
-            (0, signal) => signal,
-            _ => 0,
-        };
+            (0, SYSCALL_STOP) => self.at_call(task),
+            (0, signal) => delivered = signal,
+            _ => {}
+        }
         // It fails for a thread that was killed meanwhile, whose end is told next.
         // SAFETY: the requests take numbers.
         unsafe { libc::ptrace(request, task, 0, c_long::from(delivered)) };
@@ -201,6 +349,9 @@ impl Tracer {
 
     /// The call's number, if it is one that is noted.
     fn begun(&mut self, task: pid_t, registers: &user_regs_struct) -> Option<u64> {
+        if self.quiet {
+            return None;
+        }
         let text = (Call { task, registers }).text()?;
         self.calls += 1;
         if self.calls > CALLS_MAX {
@@ -557,12 +708,9 @@ mod tests {
         let name = format!("powercut-calls-{:?}", std::thread::current().id());
         let file = std::env::temp_dir().join(name);
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
-        let mut tracer = Tracer {
-            marker: File::create(&file).unwrap(),
-            tasks: HashMap::new(),
-            calls: 0,
-        };
-        let code = tracer.follow(start(&argv).unwrap().0).unwrap();
+        let (program, tracing) = start(&argv).unwrap();
+        let mut tracer = Tracer::new(File::create(&file).unwrap(), tracing);
+        let code = tracer.follow(Some(program)).unwrap();
         let noted = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();
         (code, noted)
@@ -580,6 +728,19 @@ mod tests {
             7
         );
         assert_eq!(traced("sync; echo x >/dev/null").0, 0);
+    }
+
+    /// Calls that a filter chooses fail without a tracer: what a program left behind could not even open a file.
+    #[test]
+    fn what_a_program_leaves_behind_goes_on() {
+        let file = std::env::temp_dir().join(format!("powercut-left-{}", std::process::id()));
+        let script = format!("(sleep .3; echo late >{}) & exit 3", file.display());
+        let argv = ["/bin/sh", "-c", &script].map(str::to_owned);
+        let mut ends = Vec::new();
+        trace(&argv, File::create("/dev/null").unwrap(), &mut ends).unwrap();
+        assert_eq!(ends, 3_i32.to_ne_bytes());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "late\n");
+        fs::remove_file(&file).unwrap();
     }
 
     #[test]
