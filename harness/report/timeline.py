@@ -257,7 +257,7 @@ def _calls_cell(cell: Sequence[DrawnCall], scale: _Scale) -> Shape:
     end = max(scale.entries if call.end is None else call.end for call in cell)
     kinds = {_call_kind(call) for call in cell}
     kind = next(k for k in ("call-persist", "call-name", "call") if k in kinds)
-    width = max((end - begin) * scale.step - 0.5, _CELL_WIDTH - 0.5)
+    width = max(scale.x(end) - scale.x(begin) - 0.5, _CELL_WIDTH - 0.5)
     x = min(scale.x(begin), WIDTH - RIGHT - width)
     return Shape(_px(x), _AREAS_Y, _px(width), _CALLS_HEIGHT, kind, _calls_title(cell, scale))
 

@@ -255,18 +255,11 @@ def test_a_timeline_without_calls_says_why_or_nothing() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     log=logs(),
-    spans=st.lists(st.tuples(st.integers(0, 2400), st.none() | st.integers(0, 2400)), max_size=200),
+    spans=st.lists(st.tuples(st.integers(-9, 2400), st.none() | st.integers(-9, 2400)), max_size=200),
 )
 def test_every_call_lies_in_the_drawing(log: list[DrawnEntry], spans: list[tuple[int, int | None]]) -> None:
-    calls = sorted(
-        (
-            DrawnCall(
-                min(a, len(log)), None if b is None else min(max(a, b), len(log)), f"write(f, {n})", "= 1"
-            )
-            for n, (a, b) in enumerate(spans)
-        ),
-        key=lambda call: call.begin,
-    )
+    """A run directory of other people may say anything."""
+    calls = [DrawnCall(a, b, f"write(f, {n})", "= 1") for n, (a, b) in enumerate(spans)]
     drawing = draw(log, [], [], [], DrawnCalls(tuple(calls)))
     if drawing is None:
         return
