@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pickle
 import threading
 import traceback
 from collections.abc import Sequence
@@ -121,6 +122,7 @@ class Attempts:
         self._fsck = FsckAnswers()
         self._use = UseAnswers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
+        self._ends_told: set[tuple[bool, str]] = set()
 
     def observe(self, session: Session, state: CrashState, ask: Ask | None, stop: threading.Event) -> Visited:
         """Visit `state`. `ask`: runs the workload's checks on the tree while it is mounted."""
@@ -142,6 +144,24 @@ class Attempts:
             if loss.end and loss.kind in self._known_ends:
                 return Visited(loss.outcome)
         return Visited(self._conclude(losses))
+
+    # --- what stations tell each other --------------------------------------------------------
+
+    def note(self) -> bytes:
+        """What other stations may recall of what this one learned since it was asked last; empty: nothing."""
+        fsck, use, ends = self._fsck.told(), self._use.told(), self._known_ends - self._ends_told
+        self._ends_told |= ends
+        return pickle.dumps((fsck, use, ends)) if fsck or use or ends else b""
+
+    def hear(self, note: bytes) -> None:
+        """Learn what another station of this run noted."""
+        fsck, use, ends = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
+        self._fsck.hear(fsck)
+        self._use.hear(use)
+        self._known_ends |= ends
+        self._ends_told |= ends
+
+    # --- one attempt --------------------------------------------------------------------------
 
     def _conclude(self, losses: Sequence[_Loss]) -> Outcome | Unobserved:
         """What losses of guests say of a state."""
@@ -181,7 +201,8 @@ class Attempts:
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
         """What the recovery of `state` wrote; None if that is more than a disk keeps."""
         recording = self._recording
-        log = recording.log.with_name(f"{recording.log.name}.again-{next(self._numbers)}")
+        number = f"{session.directory.name}-{next(self._numbers)}"
+        log = recording.log.with_name(f"{recording.log.name}.again-{number}")
         told = session.disk.log_writes(log)
         if not told.complete:
             log.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from harness.guests.disk import Disk
@@ -14,6 +15,8 @@ class _Answer(Protocol):
 
 
 AnswerT = TypeVar("AnswerT", bound=_Answer)
+Told = tuple[tuple[int, ...], tuple[bytes, ...], AnswerT]
+"""An answer, the blocks that were read for it, and the hashes of their contents."""
 
 
 class BlockAnswers(Generic[AnswerT]):
@@ -27,6 +30,7 @@ class BlockAnswers(Generic[AnswerT]):
         self._lock = threading.Lock()
         self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], AnswerT]] = {}
         self._blocks: list[int] = []
+        self._new: list[Told[AnswerT]] = []
 
     def recall(self, disk: Disk) -> AnswerT | None:
         """The answer for the state that the disk shows now, if it is known."""
@@ -47,7 +51,20 @@ class BlockAnswers(Generic[AnswerT]):
         """
         if not answer.blocks:
             return
-        contents = tuple(disk.block_hashes(answer.blocks))
+        told = (answer.blocks, tuple(disk.block_hashes(answer.blocks)), answer)
+        self.hear([told])
         with self._lock:
-            self._answers.setdefault(answer.blocks, {})[contents] = answer
-            self._blocks = sorted({*self._blocks, *answer.blocks})
+            self._new.append(told)
+
+    def told(self) -> list[Told[AnswerT]]:
+        """What was remembered since this was asked last, for another process to `hear`."""
+        with self._lock:
+            new, self._new = self._new, []
+            return new
+
+    def hear(self, told: Iterable[Told[AnswerT]]) -> None:
+        """Keep answers that another process remembered."""
+        with self._lock:
+            for blocks, contents, answer in told:
+                self._answers.setdefault(blocks, {})[contents] = answer
+                self._blocks = sorted({*self._blocks, *blocks})

@@ -41,7 +41,7 @@ from harness.cases.recoveries import keep
 from harness.cases.selection import in_turn
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
-from harness.guests.session import Session
+from harness.guests.session import Recorder
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Verdict, Workload
 from harness.plan import Budget, Plan
@@ -99,7 +99,8 @@ class Limits:
 
     def ended(self, store: RunStore, case: CaseId) -> None:
         """Count a case that came to its end."""
-        self._failures += any(f.expectation is None for f in store.findings_of(case))
+        if self._plan.max_failures is not None:
+            self._failures += any(f.expectation is None for f in store.findings_of(case))
 
     def need_more(self) -> None:
         """Raises EnoughDone."""
@@ -236,7 +237,7 @@ class Casework:
         work = _Work(ledger, examiner, seconds=seconds)
         return lambda: self._recorded(pool, work, groups, why, machine)
 
-    def _recording(self, recorder: Session, case: PlannedCase) -> Recording:
+    def _recording(self, recorder: Recorder, case: PlannedCase) -> Recording:
         plan, run = self._plan, self._store.layout
         if plan.recordings and not is_kept(case.id, run):
             copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
@@ -264,7 +265,7 @@ class Casework:
         )
 
     def _own_base(
-        self, recorder: Session, profile: Profile, workload: Workload, kept: CaseLayout
+        self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout
     ) -> tuple[Path, CaseLayout]:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
         kept = replace(kept, base=kept.own_base)
@@ -366,8 +367,7 @@ class Casework:
         begun, failure = time.monotonic(), ""
         if helps:  # boot before a state is taken: the others wait for what is taken
             with contextlib.suppress(PowercutError):  # a visit will say it
-                station.judge.show(work.examiner.recording.target)
-                station.judge.guest()
+                station.judge.boot(work.examiner.recording.target)
         try:
             exploration.work(station.judge)
         except PowercutError as e:

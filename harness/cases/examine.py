@@ -21,8 +21,9 @@ from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.cases.recoveries import RecoveryLog
+from harness.cases.remote import AnySession, RemoteAttempts, RemoteSession
 from harness.guests.disk import Reads
-from harness.guests.session import Session
+from harness.guests.session import Ask
 from harness.model import CheckResult, CrashState, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
 from harness.plan import SAMPLE_RATE
@@ -99,6 +100,7 @@ class Examiner:
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
             self.memo.turn_off()
         self._attempts = Attempts(recording, self.memo, again)
+        self._remote = RemoteAttempts(recording, self.memo, again)
         self._undisturbed: dict[CrashState, int] = {}
         self._checks = Checks(recording)
         self._judge = Judge(
@@ -118,7 +120,9 @@ class Examiner:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def observe(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def observe(
+        self, session: AnySession, states: Sequence[CrashState], stop: threading.Event
+    ) -> Observation:
         """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
         failure makes these states Unobserved.
         """
@@ -133,7 +137,7 @@ class Examiner:
             return Observation(Unobserved(reason_of(e)))
         return observation
 
-    def visit(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def visit(self, session: AnySession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         """Recover the content of these states in a guest. Never raises, as `observe`. The memo does not know
         of it before `learn`.
         """
@@ -143,18 +147,25 @@ class Examiner:
             session.close()
             return Observation(Unobserved(reason_of(e)))
 
-    def _visit(self, session: Session, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+    def _visit(self, session: AnySession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         machine = session.machine_name
         self._checks.try_once(
-            machine, lambda control, ask: self._attempts.observe(session, control, ask, stop).outcome
+            machine, lambda control, ask: self._attempt(session, control, ask, stop).outcome
         )
         ask = self._checks.ask(self._checks.question(machine, states)) if self._checks else None
-        visited: Visited = self._attempts.observe(session, states[0], ask, stop)
+        visited = self._attempt(session, states[0], ask, stop)
         if isinstance(visited.outcome, Unobserved):
             return Observation(visited.outcome)
         outcome = self._checks.trusted(visited.outcome)
         number = self.memo.keep(outcome)
         return Observation(outcome, number=number, reads=visited.reads, recovery=visited.recovery)
+
+    def _attempt(
+        self, session: AnySession, state: CrashState, ask: Ask | None, stop: threading.Event
+    ) -> Visited:
+        if isinstance(session, RemoteSession):
+            return self._remote.observe(session, state, ask, stop)
+        return self._attempts.observe(session, state, ask, stop)
 
     def learn(self, state: CrashState, observation: Observation, expected: int | None = None) -> int | None:
         """Let the memo learn what a visit to this state showed, if anybody may rely on it. `expected`: the

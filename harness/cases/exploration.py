@@ -34,8 +34,9 @@ from dataclasses import dataclass, field
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
+from harness.cases.remote import AnySession
 from harness.guests.disk import Explored, KnownOutcome
-from harness.guests.session import Session, Target
+from harness.guests.session import Target
 from harness.model import CrashState
 from harness.plan import Budget
 from harness.states import Choices, CrashTime, LegalStates
@@ -184,7 +185,7 @@ class Exploration:
 
     # --- stations -----------------------------------------------------------------------------
 
-    def work(self, session: Session) -> None:
+    def work(self, session: AnySession) -> None:
         """Visit states with this session until there are none left. Raises DiskError where no disk process
         answers for the memo, in one of the threads that work.
         """

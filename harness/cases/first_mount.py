@@ -15,14 +15,14 @@ from pathlib import Path
 
 from harness.cases.recording import target_of
 from harness.filesystems.profiles import Profile
-from harness.guests.session import Session
+from harness.guests.session import Recorder
 from harness.host.packed import pack
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
 from harness.writelog import read_log
 from harness.writelog.events import times_of
 
 
-def mount_once(session: Session, profile: Profile, base: Path, kept: Path) -> None:
+def mount_once(session: Recorder, profile: Profile, base: Path, kept: Path) -> None:
     """Mount the base image in a guest and add to it, and to `kept`, what mount wrote before any operation. A
     kernel that tells no times leaves it as it is. Raises as `Session.record`.
     """

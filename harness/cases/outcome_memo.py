@@ -51,7 +51,7 @@ class OutcomeMemo:
         `mismatch`: from an earlier part of the run, or empty. `on_mismatch`: stores a new mismatch.
         """
         self._recording = recording
-        self._sample_rate = sample_rate
+        self.sample_rate = sample_rate
         self._errors = [re.compile(p) for p in recording.profile.console.errors]
         self._outcomes: list[Outcome] = []
         self._learned: list[tuple[Target, CrashState, Reads, int]] = []
@@ -189,22 +189,22 @@ class OutcomeMemo:
         states in every run.
         """
         drawn = zlib.crc32(f"{self._recording.case}{state}".encode())
-        return drawn < self._sample_rate * 2**32
+        return drawn < self.sample_rate * 2**32
 
     def compare(self, state: CrashState, recalled: Outcome, observed: Outcome) -> None:
         """Compare the memo's outcome of a state with a guest's; a difference is a mismatch."""
         if not self.same(recalled, observed):
-            self._give_up(state)
+            self.give_up(state)
 
     def compare_fsck(self, state: CrashState, recalled: FsckResult, observed: FsckResult) -> None:
         """Compare a recalled answer of fsck with a fresh one; a difference is a mismatch."""
         if recalled.classified is not observed.classified:
-            self._give_up(state)
+            self.give_up(state)
 
     def compare_use(self, state: CrashState, recalled: Usability, observed: Usability) -> None:
         """Compare a recalled answer of writing with a fresh one; a difference is a mismatch."""
         if self._use(recalled) != self._use(observed):
-            self._give_up(state)
+            self.give_up(state)
 
     def same(self, a: Outcome, b: Outcome) -> bool:
         """Whether two outcomes agree in all that oracles judge, except checks: those depend on the tree's
@@ -233,7 +233,8 @@ class OutcomeMemo:
     def _complaints(self, lines: Sequence[str]) -> list[str]:
         return [line for line in lines if any(p.search(line) for p in self._errors)]
 
-    def _give_up(self, state: CrashState) -> None:
+    def give_up(self, state: CrashState) -> None:
+        """A visit to this state, here or in a station's process, found a mismatch."""
         with self._mismatching:
             self._recalls = False
             if not self._mismatch:

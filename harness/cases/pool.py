@@ -1,18 +1,20 @@
-"""A pool of stations, each with its own guests and disk processes, fed from one queue."""
+"""A pool of stations, each a process with its own guests and disk processes, fed from one queue."""
 
 from __future__ import annotations
 
 import concurrent.futures as cf
 import ctypes
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.remote import AnySession, RemoteSession, Sessions, StationProcess
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Session
 from harness.host.processes import kill_children
-from harness.plan import Plan
+from harness.plan import Completions, Plan
 
 GRACE_S = 1.0
 """How long a task may go on once its guests have been ended, before it is interrupted."""
@@ -22,11 +24,11 @@ GRACE_S = 1.0
 class Station:
     """The sessions of one thread. `recorder` and `judge` are the same where one machine does both."""
 
-    recorder: Session
-    judge: Session
+    recorder: AnySession
+    judge: AnySession
 
     @property
-    def sessions(self) -> tuple[Session, Session]:
+    def sessions(self) -> tuple[AnySession, AnySession]:
         return (self.recorder, self.judge)
 
 
@@ -49,6 +51,7 @@ class Pool:
         self._stations: list[Station] = []
         self._lock = threading.Lock()
         self._make = make_station
+        self._closing = False
         self._busy: set[threading.Thread] = set()
         self._idle = threading.Condition(self._lock)
         self._threads = cf.ThreadPoolExecutor(jobs, "station")
@@ -59,6 +62,8 @@ class Pool:
     def _run(self, task: Task) -> Callback:
         thread = threading.current_thread()
         with self._idle:
+            if self._closing:
+                raise cf.CancelledError
             self._busy.add(thread)
         try:
             return task(self._station())
@@ -84,16 +89,21 @@ class Pool:
         """
         self.stop.set()
         with self._lock:
-            sessions = [session for station in self._stations for session in station.sessions]
-        for session in sessions:
+            self._closing = True
+        for session in self._sessions():
             session.stop()
-        self._threads.shutdown(wait=False, cancel_futures=True)
         while busy := self._still_busy():
+            for session in self._sessions():
+                session.kill()
             for thread in busy:
                 _interrupt(thread)
-        self._threads.shutdown()
-        for session in sessions:
+        for session in self._sessions():  # before their threads end, and with these what they started
             session.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _sessions(self) -> list[AnySession]:
+        with self._lock:
+            return [session for station in self._stations for session in station.sessions]
 
     def _still_busy(self) -> list[threading.Thread]:
         with self._idle:
@@ -105,15 +115,28 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
     """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
     def station(number: int) -> Station:
-        judge = session(specs.judge, f"judge-{number}")
-        if specs.recorder is specs.judge and not judge.boots_anew_to_record:
-            return Station(judge, judge)
-        return Station(session(specs.recorder, f"recorder-{number}"), judge)
-
-    def session(spec: GuestSpec, name: str) -> Session:
-        return Session(spec, scratch / name, plan.log_bytes, plan.completions, notes=bool(plan.again))
+        make = functools.partial(
+            sessions_of, specs, scratch, number, plan.log_bytes, plan.completions, notes=bool(plan.again)
+        )
+        process = StationProcess(make, scratch / f"station-{number}")
+        recorder = RemoteSession(process, "recorder", specs.recorder)
+        return Station(recorder, RemoteSession(process, "judge", specs.judge))
 
     return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
+
+
+def sessions_of(
+    specs: GuestSpecs, scratch: Path, number: int, log_bytes: int, completions: Completions, *, notes: bool
+) -> Sessions:
+    """The sessions of a station, made in its process."""
+
+    def session(spec: GuestSpec, name: str) -> Session:
+        return Session(spec, scratch / f"{name}-{number}", log_bytes, completions, notes=notes)
+
+    judge = session(specs.judge, "judge")
+    if specs.recorder is specs.judge and not judge.boots_anew_to_record:
+        return {"recorder": judge, "judge": judge}
+    return {"recorder": session(specs.recorder, "recorder"), "judge": judge}
 
 
 class Interrupted(BaseException):

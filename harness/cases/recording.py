@@ -22,7 +22,7 @@ from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, Usa
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
-from harness.guests.session import Session, Target
+from harness.guests.session import Recorder, Target
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (
@@ -190,7 +190,7 @@ def _image_name(profile: Profile, of: str) -> str:
 
 
 def record(
-    session: Session,
+    session: Recorder,
     profile: Profile,
     workload: Workload,
     case: CaseId,

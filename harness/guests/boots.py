@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from harness.errors import GuestLost, NeverBoots, VersionsDiffer
 
@@ -11,35 +14,84 @@ BOOTS_IN_A_ROW = 3
 _CONSOLE_BYTES = 600
 
 
+@dataclass(frozen=True, slots=True)
+class BootTold:
+    """That a guest came up; or with `error`, that it did not. `described`: machine and kernel."""
+
+    described: str = ""
+    error: GuestLost | VersionsDiffer | None = None
+
+
 class Boots:
-    """Counts consecutive boot failures of one spec's guests; thread-safe. A successful boot resets it."""
+    """Counts consecutive boot failures of one spec's guests; thread-safe. A successful boot resets it.
+
+    Where it is sent to another process, that one counts by itself, and notes what it counted (`told`) for
+    this one to `hear`.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failed = 0
         self._error: NeverBoots | VersionsDiffer | None = None
+        self._told: list[BootTold] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[], Boots], tuple[()]]:
+        return _noting, ()
+
+    def told(self) -> tuple[BootTold, ...]:
+        """What was noted since this was asked last."""
+        with self._lock:
+            told, self._told = tuple(self._told or ()), None if self._told is None else []
+            return told
+
+    def hear(self, told: BootTold) -> None:
+        """Count what another process counted."""
+        if told.error is None:
+            self.succeeded()
+        elif isinstance(told.error, VersionsDiffer):
+            self.give_up(told.error)
+        else:
+            with contextlib.suppress(NeverBoots):
+                self.failed(told.described, told.error)
+
+    @property
+    def hopeless(self) -> NeverBoots | VersionsDiffer | None:
+        """What `require_hope` raises, if anything."""
+        with self._lock:
+            return self._error
 
     def require_hope(self) -> None:
         """Raises NeverBoots once BOOTS_IN_A_ROW guests have failed to come up, VersionsDiffer once one was of
         another version.
         """
-        with self._lock:
-            if self._error is not None:
-                raise self._error
+        if (error := self.hopeless) is not None:
+            raise error
 
     def succeeded(self) -> None:
         with self._lock:
             self._failed = 0
+            self._note(BootTold())
 
     def differs(self, error: VersionsDiffer) -> None:
         """A guest is of another version: all are, since they have one initramfs."""
         with self._lock:
             self._error = error
+            self._note(BootTold(error=error))
+
+    def give_up(self, error: NeverBoots | VersionsDiffer) -> None:
+        """Somebody else found that there is no hope."""
+        with self._lock:
+            self._error = error
+
+    def _note(self, told: BootTold) -> None:
+        if self._told is not None:
+            self._told.append(told)
 
     def failed(self, described: str, lost: GuestLost) -> None:
         """Count a failure. Raises NeverBoots at the limit; `described`: machine and kernel."""
         with self._lock:
             self._failed += 1
+            self._note(BootTold(described, lost))
             if self._failed < BOOTS_IN_A_ROW:
                 return
             end = lost.console.strip()[-_CONSOLE_BYTES:]
@@ -50,3 +102,9 @@ class Boots:
                 "try the kernel by itself; powercut doctor looks for what guests need",
             )
             raise self._error from lost
+
+
+def _noting() -> Boots:
+    boots = Boots()
+    boots._told = []
+    return boots

@@ -30,6 +30,8 @@ from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
 
+FOLDER_PREFIX = "powercut-disk-"
+"""Of the temporary folders of disks."""
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
 _CLOSE_TIMEOUT_S = 2.0
@@ -116,7 +118,7 @@ class Disk:
         self.memory: Path | None = None
         binary = find_binary()
         # of our own and short: the path of a Unix socket has at most 107 bytes
-        self._folder = OwnedFolder("powercut-disk-")
+        self._folder = OwnedFolder(FOLDER_PREFIX)
         self._directory = self._folder.path
         self._stderr_path = self._directory / "stderr"
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

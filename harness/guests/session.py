@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from harness.errors import (
     DiskError,
@@ -105,6 +106,20 @@ Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
 """Runs the checks of a recovered tree that is still mounted."""
 
 
+class Recorder(Protocol):
+    """What records a workload: a session, here or in another process. `directory`: its console is there;
+    `log`: of the last recording.
+    """
+
+    directory: Path
+    log: Path
+
+    def record(
+        self, target: Target, operations: Sequence[Operation], on_progress: Callable[[int], None] = ...
+    ) -> str:
+        """See `Session.record`."""
+
+
 CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 """fsck of an image, and the numbers of the blocks that it read; None if these are not known."""
 
@@ -189,6 +204,11 @@ class Session:
         self._spec.boots.require_hope()
 
     @property
+    def boots(self) -> Boots:
+        """Whether guests of its spec come up."""
+        return self._spec.boots
+
+    @property
     def boots_anew_to_record(self) -> bool:
         """Whether one worker that both records and judges boots another guest each time."""
         return self._shares
@@ -222,6 +242,11 @@ class Session:
             self.disk.open(base, target.log, target.order)
             self._shown, self._size_bytes = shown, size
         return self.disk
+
+    def boot(self, target: Target) -> None:
+        """Show `target`, with a guest on it. Raises as `show` and `guest`."""
+        self.show(target)
+        self.guest()
 
     def guest(self) -> Guest:
         """The guest, booted if it is not running. Call `show` first.

@@ -96,17 +96,18 @@ class CrashState:
     again: tuple[CrashState, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(cut.persisted is None or cut.again for cut in self.again):
+        if self.again and any(cut.persisted is None or cut.again for cut in self.again):
             raise ValueError("a cut in a recovery is a state by times, such as @t12-3")
-        if self.prefix < 0 or any(not 0 <= d < self.prefix for d in self.dropped):
+        if self.prefix < 0 or (self.dropped and any(not 0 <= d < self.prefix for d in self.dropped)):
             raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
-        if list(self.dropped) != sorted(set(self.dropped)):
+        if self.dropped and list(self.dropped) != sorted(set(self.dropped)):
             raise ValueError(f"dropped entries {self.dropped} must ascend without repeats")
         if self.persisted is None:
             return
         if self.dropped or self.torn_sectors is not None:
             raise ValueError("a state by times has neither dropped entries nor a torn one")
-        if list(self.persisted.parts) != sorted(set(self.persisted.parts), key=_part_order):
+        parts = self.persisted.parts
+        if len(parts) > 1 and list(parts) != sorted(set(parts), key=_part_order):
             raise ValueError(f"the writes in {self.persisted} must ascend without repeats")
 
     @property

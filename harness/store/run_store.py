@@ -506,9 +506,10 @@ class RunStore:
             violation = Violation(oracle, subject, summary, expected, found, signature)
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
         paths = self._paths(number) if groups else ()
+        parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
         findings: list[Finding] = []
         for (oracle, signature), states in groups.items():
-            smallest = min(map(CrashState.parse, states), key=state_order)
+            smallest = min((parsed[text] for text in states), key=state_order)
             violations = sorted(
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )

@@ -30,6 +30,7 @@ import msgspec
 from harness.cases.casework import Casework
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording, by_times, load_recording
+from harness.cases.remote import RemoteSession, Sessions, StationProcess
 from harness.errors import GuestError, GuestLost
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests import wire
@@ -137,6 +138,10 @@ LOST_IN_USE = frozenset({Kind.DIES_IN_USE, Kind.HANGS_IN_USE, Kind.REFUSED_IN_US
 """Kinds in which no visit came to its end: what it would have read is not known."""
 
 
+def _ignore(word: str) -> None: ...
+def _do_nothing() -> None: ...
+
+
 @dataclass
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
@@ -146,8 +151,8 @@ class Kernel:
 
     kind: Kind = Kind.FINE
     at: str = "110"
-    on_visit: Callable[[str], None] = lambda word: None
-    meanwhile: Callable[[], None] = lambda: None
+    on_visit: Callable[[str], None] = _ignore
+    meanwhile: Callable[[], None] = _do_nothing
     program: Program = ()
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
@@ -198,6 +203,10 @@ class ToyGuest:
                 return self._recover()
             case wire.Use():
                 return self._use()
+            case wire.RunProgram(argv=argv):
+                return wire.ProgramDone(0, f"toy: {' '.join(argv)}".encode())
+            case wire.Unmount():
+                return wire.Unmounted(0, [], True)
         raise AssertionError(f"a toy is not asked to {message}")
 
     def _recover(self) -> wire.Recovered:
@@ -380,6 +389,19 @@ def toy_worker(kernel: Kernel, folder: Path) -> Session:
     return machine.session
 
 
+def toy_sessions(kernel: Kernel, folder: Path) -> Sessions:
+    """Of a station's process."""
+    session = toy_worker(kernel, folder)
+    return {"recorder": session, "judge": session}
+
+
+def remote_session(kernel: Kernel, folder: Path) -> RemoteSession:
+    """A station's process, whose guests are toys. The kernel must be picklable."""
+    spec = GuestSpec(cast(Machine, cast(Any, ToyMachine(kernel))), folder / "kernel", folder / "initramfs")
+    process = StationProcess(functools.partial(toy_sessions, kernel, folder), folder)
+    return RemoteSession(process, "judge", spec)
+
+
 class Silent:
     """Progress that nobody watches."""
 
@@ -405,14 +427,25 @@ class Bench:
     workload: Workload = field(
         default_factory=lambda: Workload("w", "", (parse_operation("sync"), parse_operation("sync")))
     )
+    _pool: Pool | None = None
 
     @property
     def case(self) -> CaseId:
         return CaseId(self.profile.filesystem, self.profile.mode, self.workload.name)
 
-    def run(self, kernel: Kernel, states: str, stop_at: int = 0, jobs: int = 1, **plan: Any) -> None:
+    def run(
+        self,
+        kernel: Kernel,
+        states: str,
+        stop_at: int = 0,
+        jobs: int = 1,
+        *,
+        apart: bool = False,
+        **plan: Any,
+    ) -> None:
         """Work on the case; again, if it was worked on. `stop_at`: the visit, counted from 1, during which
-        the run is stopped. `jobs`: stations.
+        the run is stopped. `jobs`: stations. `apart`: they are processes, each with a kernel like this one,
+        which must be picklable.
         """
         base = self.folder / "base.img"
         if not base.exists():
@@ -422,16 +455,18 @@ class Bench:
         scratch.mkdir(exist_ok=True)
 
         def station(number: int) -> Station:
-            session = toy_worker(kernel, self.folder / f"station-{number}")
+            folder = self.folder / f"station-{number}"
+            session = remote_session(kernel, folder) if apart else toy_worker(kernel, folder)
             return Station(session, session)
 
-        pool = Pool(station, jobs, confirms=False)
+        self._pool = pool = Pool(station, jobs, confirms=False)
 
         def on_visit(word: str) -> None:
             if len(kernel.visits) == stop_at:
                 pool.stop.set()
 
-        kernel.on_visit = on_visit
+        if not apart:
+            kernel.on_visit = on_visit
         asked = Plan(
             configurations=[self.profile.name],
             workloads=[self.workload.name],
@@ -447,6 +482,11 @@ class Bench:
             )
         finally:
             pool.close()
+
+    def stop(self) -> None:
+        """From another thread."""
+        assert self._pool is not None
+        self._pool.close()
 
     def recording(self, states: str) -> Recording:
         """As the run directory keeps it."""

@@ -46,6 +46,7 @@ _ROLES = {
     "qemu-system": "guest",
     "image": "guest",
     "linux": "guest",
+    "python": "station",
 }
 
 
@@ -180,7 +181,9 @@ class Disturbed:
     def _hit(self, running: Running) -> int:
         """Disturb one process; returns how many were disturbed."""
         chance = self._trial.random
-        victim = self._victim(running, chance.choices(["guest", "disk", "fsck", "self"], [5, 4, 2, 2])[0])
+        victim = self._victim(
+            running, chance.choices(["guest", "disk", "fsck", "station", "self"], [5, 4, 2, 2, 2])[0]
+        )
         if victim is None:
             return 0
         pid, what = victim

@@ -214,7 +214,10 @@ def test_a_kernel_without_dm_log_writes_says_so(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qemu.Qemu, "boot_timeout_s", 5.0)
+    profile = qemu.profile()
+    soon = {"tcg": msgspec.structs.replace(profile.accelerators["tcg"], boot_timeout_s=5.0)}
+    hasty = msgspec.structs.replace(profile, accelerators=profile.accelerators | soon)
+    monkeypatch.setattr(qemu, "profile", lambda: hasty)
     image = tmp_path / "bzImage"
     real = find_kernel("debian-6.12").image.read_bytes()
     image.write_bytes(real[:0x10000] + bytes(len(real) - 0x10000))  # a header that promises a kernel

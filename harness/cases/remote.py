@@ -1,0 +1,531 @@
+"""A station's process, as the run sees it: guest and disk, fsck, and all that reads what they say, are there.
+
+One interpreter runs one thread at a time. A visit takes milliseconds of it, so stations that were threads of
+one got no further than one core. What decides stays with the run: exploration, memo, oracles, the store. The
+process (`harness.cases.station`) attempts one crash state after the other and answers with what came of it.
+
+Both ends are this very program, over a socket pair that nobody else has: so messages are pickled. A pickler
+names what it has sent before: a recording is sent once, and entries of trees are shared here as they are
+there (`harness.guests.outcomes.KnownEntries`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.cases.attempts import ATTEMPTS, Unobserved, Visited, reason_of
+from harness.cases.outcome_memo import OutcomeMemo
+from harness.cases.recording import Recording
+from harness.cases.recoveries import RecoveryLog
+from harness.errors import NeverBoots, PowercutError, VersionsDiffer
+from harness.guests.boots import BootTold
+from harness.guests.disk import FOLDER_PREFIX
+from harness.guests.session import Ask, GuestSpec, Session, Target
+from harness.host.folders import sweep
+from harness.host.processes import die_with_parent
+from harness.model import Check, CheckResult, CrashState, Operation, Tree
+
+BEAT_S = 5.0
+"""How often a station's process says that it is there, whatever it waits for."""
+SILENT_S = 60.0
+"""After so much silence it counts as lost: it was stopped."""
+END_S = 10.0
+"""How long it may take to end its guests."""
+SHARED_BYTES = 32 << 20
+"""Of messages whose parts the next ones may name: both ends keep them."""
+
+Sessions = Mapping[str, Session]
+"""The sessions of a station, by what they do: `recorder` and `judge`."""
+
+
+class StationLost(PowercutError):
+    """A station's process has gone, or says nothing."""
+
+
+class Gone(Exception):
+    """The other end of a stream has gone, or says nothing. Its text says how."""
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Record operations; see `Session.record`. Answered by Recorded."""
+
+    target: Target
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """See `Session`."""
+
+    events: str
+    log: Path
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class BootGuest:
+    """Show a target, and boot a guest on it."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Observe a state; see `Attempts`. `recoveries`: that it needs. `checks`: the run has some to ask.
+    `recalls`: of the memo. `notes`: answers of other stations. Answered by Observed.
+    """
+
+    recording: Recording
+    recoveries: tuple[RecoveryLog, ...]
+    again: int
+    sample_rate: float
+    state: CrashState
+    checks: bool
+    recalls: bool
+    notes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """`mismatch`: an answer was not the one that was known. `recalls`: of the memo. `note`: for others."""
+
+    visited: Visited
+    mismatch: bool
+    recalls: bool
+    note: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`session`: by name. `hopeless`: why no further guest may be booted, if that is known."""
+
+    session: str
+    what: Record | BootGuest | Attempt
+    hopeless: NeverBoots | VersionsDiffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """So many more operations were done."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskChecks:
+    """While the tree is mounted: the run answers with Checked or Raised, and before that with RunCheck."""
+
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """Answered by a CheckResult or Raised."""
+
+    check: Check
+    acknowledged: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks of a tree say."""
+
+    results: tuple[CheckResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception in place of an answer."""
+
+    error: PowercutError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The last message about a request. `boots`: guests that came up, or did not, meanwhile."""
+
+    value: Recorded | Observed | Raised | None
+    boots: tuple[BootTold, ...]
+
+
+class Stream:
+    """Messages over a socket. One thread sends and receives; any may `beat`."""
+
+    def __init__(self, own: socket.socket) -> None:
+        self._socket = own
+        self._sending = threading.Lock()
+        self._file = own.makefile("rb")
+        self._source, self._sink = io.BytesIO(), io.BytesIO()
+        self._unpickler = pickle.Unpickler(self._source)  # noqa: S301 - see the module
+        self._pickler: pickle.Pickler | None = None
+        self._sent = 0
+
+    def send(self, message: object, *, anew: bool = False) -> None:
+        """Raises Gone. `anew`: name nothing that was sent before."""
+        renewed = anew or self._pickler is None or self._sent > SHARED_BYTES
+        if self._pickler is None or renewed:
+            self._sink, self._sent = io.BytesIO(), 0
+            self._pickler = pickle.Pickler(self._sink, pickle.HIGHEST_PROTOCOL)
+        self._sink.seek(0)
+        self._sink.truncate()
+        try:
+            self._pickler.dump(message)
+        except BaseException:
+            self._pickler = None  # it names what was not sent
+            raise
+        data = self._sink.getvalue()
+        self._sent += len(data)
+        self._put(_HEADER.pack(renewed, len(data)) + data)
+
+    def beat(self) -> None:
+        """Say that this end is there. Raises Gone."""
+        self._put(_HEADER.pack(False, 0))
+
+    def _put(self, data: bytes) -> None:
+        try:
+            with self._sending:
+                self._socket.sendall(data)
+        except OSError as e:
+            raise Gone(str(e)) from e
+
+    def receive(self) -> object:
+        """Raises Gone."""
+        length = 0
+        while not length:
+            renewed, length = _HEADER.unpack(self._read(_HEADER.size))
+        data = self._read(length)
+        if renewed:
+            self._source = io.BytesIO()
+            self._unpickler = pickle.Unpickler(self._source)  # noqa: S301 - see the module
+        self._source.seek(0)
+        self._source.truncate()
+        self._source.write(data)
+        self._source.seek(0)
+        return self._unpickler.load()
+
+    def _read(self, length: int) -> bytes:
+        try:
+            data = self._file.read(length)
+        except (OSError, ValueError) as e:  # ValueError: closed by another thread
+            raise Gone(str(e)) from e
+        if len(data) != length:
+            raise Gone("its end of the channel is closed")
+        return data
+
+    def hear_no_more(self) -> None:
+        """From any thread: `receive` raises Gone from now on."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+
+    def close(self) -> None:
+        """The other end sees that."""
+        self._file.close()
+        self._socket.close()
+
+
+_HEADER = struct.Struct(">?Q")
+
+
+# --- the process ------------------------------------------------------------------------------
+
+
+class StationProcess:
+    """Started when it is needed, by the thread that uses it, with which it ends. `make`: makes its sessions,
+    there. `directory`: for what it prints.
+
+    Any thread may call `stop`, for good: guests and disks are ended, and the owner's request ends soon.
+    """
+
+    def __init__(self, make: Callable[[], Sessions], directory: Path) -> None:
+        self._make, self._directory = make, directory
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stream: Stream | None = None
+        self._about: Recording | None = None
+        self._heard = 0
+
+    def notes_for(self, recording: Recording, notes: Sequence[tuple[object, bytes]]) -> tuple[bytes, ...]:
+        """Of all answers of stations that were noted in this case, with who noted them, those that this
+        process has not heard.
+        """
+        if self._stream is None or recording is not self._about:
+            self._heard = 0
+        own, new = self._stream, notes[self._heard :]
+        self._heard += len(new)
+        return tuple(note for who, note in new if who is not own or own is None)
+
+    @property
+    def identity(self) -> object:
+        """Of the process that runs now: another one knows nothing of what this one does."""
+        return self._stream
+
+    def ask(self, request: Request, answer: Callable[[Stream, object], None]) -> Answer:
+        """Send a request; `answer` takes what it says before the last message. Raises StationLost."""
+        try:
+            stream = self._running()
+            about = request.what.recording if isinstance(request.what, Attempt) else self._about
+            stream.send(request, anew=about is not self._about)
+            self._about = about
+            while not isinstance(message := stream.receive(), Answer):
+                answer(stream, message)
+            return message
+        except (Gone, OSError, pickle.UnpicklingError) as e:
+            raise StationLost(f"a station's process is lost ({e}){self._end()}") from e
+        except BaseException:  # interrupted: it is in the middle of something
+            self.kill()
+            self._end()
+            raise
+
+    def _running(self) -> Stream:
+        """Raises StationLost once it was stopped."""
+        if self._stream is not None:
+            return self._stream
+        ours, theirs = socket.socketpair()
+        ours.settimeout(SILENT_S)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with self._lock, theirs, self._said.open("wb") as said:
+            if self._stopped:
+                ours.close()
+                raise StationLost("the run was stopped")
+            self._process = subprocess.Popen(
+                die_with_parent([sys.executable, "-c", _PROGRAM, str(theirs.fileno())]),
+                stdin=subprocess.PIPE,  # it ends its guests when this is closed
+                stdout=said,
+                stderr=said,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the run, which stops it
+            )
+        self._stream, self._about = Stream(ours), None
+        self._stream.send(self._make)
+        return self._stream
+
+    @property
+    def _said(self) -> Path:
+        return self._directory / "station.txt"
+
+    def stop(self) -> None:
+        """See the class."""
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def kill(self) -> None:
+        """At once; its guests and disks end with it."""
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        """End it, with its guests. Another request starts another one."""
+        self._end()
+
+    def _end(self) -> str:
+        """Returns what it printed, for a message."""
+        process, stream = self._process, self._stream
+        self._process = self._stream = self._about = None
+        if stream is not None:
+            stream.close()
+        if process is None:
+            return ""
+        with contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        sweep(FOLDER_PREFIX)  # of its disks, if it was killed
+        with contextlib.suppress(OSError):
+            printed = self._said.read_bytes()[-_SAID_BYTES:].decode(errors="replace").strip()
+            return f": it ended with {process.returncode} and said {printed}" if printed else ""
+        return ""
+
+
+_PROGRAM = (
+    f"import sys; sys.path.insert(0, {os.fspath(Path(harness.__file__).parent.parent)!r}); "
+    "from harness.cases.station import serve; serve(int(sys.argv[1]))"
+)
+_SAID_BYTES = 600
+
+
+class RemoteSession:
+    """A session in a station's process. As `Session`, for what a run asks of one. Owned by one thread."""
+
+    def __init__(self, process: StationProcess, name: str, spec: GuestSpec) -> None:
+        self._process, self._name, self._spec = process, name, spec
+        self.directory = self.log = Path()
+
+    @property
+    def machine_name(self) -> str:
+        """The kind of guest."""
+        return self._spec.machine.name
+
+    def require_hope(self) -> None:
+        """See `Session`."""
+        self._spec.boots.require_hope()
+
+    def stop(self) -> None:
+        """See `Session`."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """From another thread: end the process at once, so that the owner's request fails."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process, and with it the station's other session."""
+        self._process.close()
+
+    def boot(self, target: Target) -> None:
+        """See `Session`."""
+        self._request(BootGuest(target))
+
+    def record(
+        self,
+        target: Target,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> str:
+        """See `Session`. Raises StationLost as well."""
+
+        def answer(_: Stream, message: object) -> None:
+            assert isinstance(message, Progress)  # noqa: S101 - see `Record`; tells mypy
+            on_progress(message.count)
+
+        recorded = self._request(Record(target, tuple(operations)), answer)
+        assert isinstance(recorded, Recorded)  # noqa: S101 - see `Record`; tells mypy
+        self.directory, self.log = recorded.directory, recorded.log
+        return recorded.events
+
+    def attempt(
+        self,
+        recording: Recording,
+        state: CrashState,
+        ask: Ask | None,
+        notes: list[tuple[object, bytes]],
+        *,
+        again: int,
+        sample_rate: float,
+        recalls: bool,
+    ) -> Observed:
+        """Attempts on a state of this recording. `notes`: of all stations that work on it, to which those of
+        this one are added. Raises StationLost, and what `ask` raises that is no PowercutError.
+        """
+
+        def answer(stream: Stream, message: object) -> None:
+            assert isinstance(message, AskChecks)  # noqa: S101 - see `Attempt`; tells mypy
+            assert ask is not None  # noqa: S101 - see `Attempt`; tells mypy
+            stream.send(_checked(stream, ask, message.tree))
+
+        needed = [recording.recoveries[state.recovered]] if state.again else []
+        what = Attempt(
+            recording,
+            tuple(needed),
+            again,
+            sample_rate,
+            state,
+            ask is not None,
+            recalls,
+            self._process.notes_for(recording, notes),
+        )
+        observed = self._request(what, answer)
+        assert isinstance(observed, Observed)  # noqa: S101 - see `Attempt`; tells mypy
+        if observed.note:
+            notes.append((self._process.identity, observed.note))
+        return observed
+
+    def _request(
+        self,
+        what: Record | BootGuest | Attempt,
+        answer: Callable[[Stream, object], None] = lambda _, __: None,
+    ) -> Recorded | Observed | None:
+        boots = self._spec.boots
+        answered = self._process.ask(Request(self._name, what, boots.hopeless), answer)
+        for told in answered.boots:
+            boots.hear(told)
+        if isinstance(answered.value, Raised):
+            raise answered.value.error
+        return answered.value
+
+
+AnySession = Session | RemoteSession
+"""Here, or in a station's process."""
+
+
+class RemoteAttempts:
+    """`Attempts`, in the processes of stations. What one of them learned of fsck, of writing and of how the
+    kernel ends, the others are told. Thread-safe.
+
+    Invariants: those of `Attempts`. A process that is lost counts as a lost guest: another one tries again,
+    ATTEMPTS in all. That the memo was wrong, or may recall nothing more, is known here before `observe`
+    returns.
+    """
+
+    def __init__(self, recording: Recording, memo: OutcomeMemo, again: int = 0) -> None:
+        """As `Attempts`."""
+        self._recording, self._memo, self._again = recording, memo, again
+        self._notes: list[tuple[object, bytes]] = []  # of stations; it only grows
+
+    def observe(
+        self, session: RemoteSession, state: CrashState, ask: Ask | None, stop: threading.Event
+    ) -> Visited:
+        """As `Attempts.observe`."""
+        why = "stopped"
+        for _ in range(ATTEMPTS):
+            if stop.is_set():
+                return Visited(Unobserved("stopped"))
+            try:
+                seen = session.attempt(
+                    self._recording,
+                    state,
+                    ask,
+                    self._notes,
+                    again=self._again,
+                    sample_rate=self._memo.sample_rate,
+                    recalls=self._memo.recalls,
+                )
+            except StationLost as e:
+                why = e.what
+                continue
+            except Exception as e:  # as in `Attempts`
+                session.close()
+                return Visited(Unobserved(reason_of(e)))
+            if seen.mismatch:
+                self._memo.give_up(state)
+            elif not seen.recalls:
+                self._memo.turn_off()
+            return seen.visited
+        return Visited(Unobserved(why))
+
+
+def _checked(stream: Stream, ask: Ask, tree: Tree) -> Checked | Raised:
+    def run(check: Check, acknowledged: Sequence[str]) -> CheckResult:
+        stream.send(RunCheck(check, tuple(acknowledged)))
+        result = stream.receive()
+        if isinstance(result, Raised):
+            raise result.error
+        assert isinstance(result, CheckResult)  # noqa: S101 - see `RunCheck`; tells mypy
+        return result
+
+    try:
+        return Checked(ask(tree, run))
+    except PowercutError as e:
+        return Raised(e)

@@ -1,0 +1,325 @@
+"""Stations as processes: the real process and the real engine, with toy guests in it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cases import remote
+from harness.cases.attempts import Unobserved
+from harness.cases.outcome_memo import OutcomeMemo
+from harness.cases.pool import Interrupted
+from harness.cases.remote import RemoteAttempts, RemoteSession, Stream
+from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
+from harness.guests.boots import BOOTS_IN_A_ROW, Boots
+from harness.guests.disk import find_binary
+from harness.guests.session import RunCheck
+from harness.model import Check, CheckResult, Outcome, Tree, Verdict
+from harness.store import RunStore
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, Put, remote_session
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+DEADLINE_S = 120.0
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with needed():
+        find_binary()
+    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
+        yield Bench(store, tmp_path)
+
+
+# --- what happens in a station's process, in whose folder is a file for each visit ------------
+
+
+def nothing(_: str) -> None: ...
+
+
+def note(folder: Path) -> int:
+    """Note a visit of this process; returns how many there were in all."""
+    marks = folder / "visits"
+    marks.mkdir(exist_ok=True)
+    number = len(list(marks.iterdir()))
+    (marks / f"{os.getpid()}-{number}-{time.monotonic_ns()}").touch()
+    return number + 1
+
+
+def processes(folder: Path) -> set[int]:
+    """Those that have visited."""
+    return {int(mark.name.split("-")[0]) for mark in (folder / "visits").glob("*")}
+
+
+def wait_for_another(folder: Path) -> None:
+    """With the third visit: by then, two states are wanted at once."""
+    deadline = time.monotonic() + DEADLINE_S
+    if note(folder) == 3:
+        while len(processes(folder)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def end_once(folder: Path, how: int, word: str) -> None:
+    """The first time that this word is read, the process gets a signal."""
+    if word == "110" and not (folder / "ended").exists():
+        (folder / "ended").touch()
+        os.kill(os.getpid(), how)
+
+
+def end_always(word: str) -> None:
+    if word == "110":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+# --- the engine -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Kind.FINE, Kind.NOT_MOUNTED, Kind.DIES, Kind.HANGS])
+def test_two_processes_on_one_case_store_what_one_thread_does(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """All stations were threads of one interpreter: a large case took as long with two as with one."""
+    monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
+    kernel = Kernel(kind, on_visit=nothing, meanwhile=functools.partial(wait_for_another, tmp_path))
+    bench.run(kernel, "exhaustive", jobs=2, apart=True)
+    assert len(processes(tmp_path)) >= 2
+    assert os.getpid() not in processes(tmp_path)
+    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
+        alone = Bench(store, tmp_path / "alone")
+        alone.run(Kernel(kind), "exhaustive")
+        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
+        (one,), (two,) = store.cases(), bench.store.cases()
+        assert (two.status, two.info.coverage) == (one.status, one.info.coverage)
+
+
+def test_what_a_recovery_wrote_is_cut_again_in_another_process(bench: Bench, tmp_path: Path) -> None:
+    """A process knows of a recovery only what it is told, if another one has noted it."""
+    program = (Put(0, 1, 1), None, Put(1, 0, 2))
+    bench.run(Kernel(program=program, on_visit=nothing), "exhaustive", jobs=2, apart=True, again=1)
+    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
+        alone = Bench(store, tmp_path / "alone")
+        alone.run(Kernel(program=program), "exhaustive", again=1)
+        rows = list(store.iter_verdicts(bench.case))
+        assert any(row.state.again for row in rows)
+        assert list(bench.store.iter_verdicts(bench.case)) == rows
+
+
+@pytest.mark.parametrize("kind", [Kind.WAVERS, Kind.DISK_ENDS, Kind.NO_TREE])
+def test_a_process_says_what_a_thread_does_where_a_visit_goes_wrong(
+    bench: Bench, tmp_path: Path, kind: Kind
+) -> None:
+    at = "111" if kind is Kind.WAVERS else "110"
+    kernel = Kernel(kind, at=at, on_visit=nothing)
+    bench.run(kernel, "exhaustive", apart=True, sample_rate=1.0)
+    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
+        alone = Bench(store, tmp_path / "alone")
+        alone.run(Kernel(kind, at=at), "exhaustive", sample_rate=1.0)
+        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
+        (one,), (two,) = store.cases(), bench.store.cases()
+        assert (two.status, two.mismatch, two.reason) == (one.status, one.mismatch, one.reason)
+
+
+def test_a_process_that_is_killed_costs_no_verdict(bench: Bench, tmp_path: Path) -> None:
+    """As a guest that is lost: another one tries."""
+    bench.run(
+        Kernel(on_visit=functools.partial(end_once, tmp_path, signal.SIGKILL)), "exhaustive", apart=True
+    )
+    assert (tmp_path / "ended").exists()
+    found = bench.verdicts("exhaustive")
+    assert set(found) >= {"110", "111"}
+    assert all(verdicts == {Verdict.PASS} for verdicts in found.values())
+
+
+def test_a_state_whose_processes_are_all_lost_is_unknown(bench: Bench) -> None:
+    bench.run(Kernel(on_visit=end_always), "exhaustive", apart=True)
+    found = bench.verdicts("exhaustive")
+    assert found.pop("110") == {Verdict.UNKNOWN}
+    assert all(verdicts == {Verdict.PASS} for verdicts in found.values())
+    reasons = [r for row in bench.store.iter_verdicts(bench.case) for r in row.unknown]
+    assert reasons
+    assert all("a station's process is lost" in reason for reason in reasons)
+
+
+def test_a_process_that_is_stopped_counts_as_lost(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing any more, and its end of the channel is still there."""
+    monkeypatch.setattr(remote, "SILENT_S", 4 * remote.BEAT_S)
+    monkeypatch.setattr(remote, "END_S", 0.1)
+    bench.run(
+        Kernel(on_visit=functools.partial(end_once, tmp_path, signal.SIGSTOP)), "exhaustive", apart=True
+    )
+    found = bench.verdicts("exhaustive")
+    assert found["110"] == {Verdict.PASS}
+
+
+def test_a_run_that_is_stopped_ends_its_processes(bench: Bench, tmp_path: Path) -> None:
+    kernel = Kernel(on_visit=nothing, meanwhile=functools.partial(sleep_once, tmp_path))
+
+    def stop() -> None:
+        until(lambda: bool(processes(tmp_path)))
+        bench.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(Interrupted):
+        bench.run(kernel, "exhaustive", apart=True)
+    stopper.join()
+    assert all(gone(pid) for pid in processes(tmp_path))
+
+
+def sleep_once(folder: Path) -> None:
+    """The guest hangs."""
+    if note(folder) == 1:
+        time.sleep(DEADLINE_S * 10)
+
+
+def test_a_run_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
+    """Also one that is stopped, and reads nothing."""
+    script = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from harness.cases.remote import StationProcess\n"
+        "from harness.tests.cases import test_station as t\n"
+        "process = StationProcess(t.make_nothing, Path(sys.argv[1]))\n"
+        "process._running()\n"
+        "print(process._process.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    line = [sys.executable, "-c", script, os.fspath(tmp_path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        pid = int(run.stdout.readline())
+        os.kill(pid, signal.SIGSTOP)
+        run.kill()
+    assert until(lambda: gone(pid))
+
+
+def make_nothing() -> dict[str, Any]:
+    return {}
+
+
+def until(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def gone(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+# --- a workload's checks, which the run asks ---------------------------------------------------
+
+
+def attempted(
+    bench: Bench, session: RemoteSession, ask: Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
+) -> Outcome | Unobserved:
+    recording = bench.recording("prefix")
+    memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
+    return RemoteAttempts(recording, memo).observe(session, recording.end, ask, threading.Event()).outcome
+
+
+@pytest.fixture
+def session(bench: Bench, tmp_path: Path) -> Iterator[RemoteSession]:
+    bench.run(Kernel(), "prefix")
+    one = remote_session(Kernel(on_visit=nothing), tmp_path / "apart")
+    yield one
+    one.close()
+
+
+CHECK = Check(0, ("true",), reads=())
+
+
+def test_the_run_asks_the_checks_and_the_process_has_them_run_in_its_guest(
+    bench: Bench, session: RemoteSession
+) -> None:
+    def ask(tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
+        assert list(tree) == [""]
+        return (run(CHECK, ()), CheckResult(1, 0, "known"))
+
+    seen = attempted(bench, session, ask)
+    assert isinstance(seen, Outcome)
+    assert [result.output for result in seen.checks] == ["toy: true", "known"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(PowercutError("no"), "no"), (ZeroDivisionError("x"), "unforeseen ZeroDivisionError")]
+)
+def test_a_check_that_cannot_be_asked_leaves_the_state_unobserved(
+    bench: Bench, session: RemoteSession, error: Exception, said: str
+) -> None:
+    def ask(tree: Tree, run: RunCheck) -> Sequence[Any]:
+        raise error
+
+    seen = attempted(bench, session, ask)  # type: ignore[arg-type]  # it never returns
+    assert isinstance(seen, Unobserved)
+    assert said in seen.reason
+    again = attempted(bench, session, lambda tree, run: ())
+    assert isinstance(again, Outcome), "the next one is not disturbed"
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+def test_what_messages_share_is_shared_where_they_arrive() -> None:
+    """Trees of thousands of names, most of whose entries stay as they are, would fill the run's memory."""
+    import socket  # noqa: PLC0415 - of this test alone
+
+    ours, theirs = socket.socketpair()
+    sender, receiver = Stream(ours), Stream(theirs)
+    entry = ("an entry", 1)
+    received = []
+    for anew in (False, False, True):
+        sender.send([entry], anew=anew)
+        sender.beat()
+        received.append(receiver.receive())
+    first, second, third = received
+    assert first == second == third == [entry]
+    assert first[0] is second[0]
+    assert third[0] is not first[0]
+    sender.close()
+    with pytest.raises(remote.Gone):
+        receiver.receive()
+    receiver.close()
+
+
+# --- boots ------------------------------------------------------------------------------------
+
+
+def test_what_processes_count_of_boots_is_counted_together() -> None:
+    """Each would try a kernel that never boots BOOTS_IN_A_ROW times."""
+    import pickle  # noqa: PLC0415 - of this test alone
+
+    boots = Boots()
+    there = [pickle.loads(pickle.dumps(boots)) for _ in range(BOOTS_IN_A_ROW)]  # noqa: S301 - just made
+    for one in there:
+        one.failed("toy", GuestLost("no greeting"))
+        for told in one.told():
+            boots.hear(told)
+    assert isinstance(boots.hopeless, NeverBoots)
+    with pytest.raises(NeverBoots):
+        boots.require_hope()
+    assert all(one.told() == () for one in there)
+    other = Boots()
+    one = pickle.loads(pickle.dumps(other))  # noqa: S301 - just made
+    one.differs(VersionsDiffer("protocol 0"))
+    for told in one.told():
+        other.hear(told)
+    assert isinstance(other.hopeless, VersionsDiffer)
