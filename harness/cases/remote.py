@@ -121,7 +121,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Advanced:
     """So many more operations were done."""
 
     count: int
@@ -407,7 +407,7 @@ class RemoteSession:
         """See `Session`. Raises StationLost as well."""
 
         def answer(_: Stream, message: object) -> None:
-            assert isinstance(message, Progress)  # noqa: S101 - see `Record`; tells mypy
+            assert isinstance(message, Advanced)  # noqa: S101 - see `Record`; tells mypy
             on_progress(message.count)
 
         recorded = self._request(Record(target, tuple(operations)), answer)

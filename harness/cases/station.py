@@ -14,6 +14,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.cases.remote import (
     BEAT_S,
+    Advanced,
     Answer,
     AskChecks,
     Attempt,
@@ -21,7 +22,6 @@ from harness.cases.remote import (
     Checked,
     Gone,
     Observed,
-    Progress,
     Raised,
     Record,
     Recorded,
@@ -96,7 +96,7 @@ class _Served:
         try:
             match request.what:
                 case Record(target, operations):
-                    events = session.record(target, operations, lambda n: self._stream.send(Progress(n)))
+                    events = session.record(target, operations, lambda n: self._stream.send(Advanced(n)))
                     return Recorded(events, session.log, session.directory)
                 case BootGuest(target):
                     session.boot(target)
