@@ -49,10 +49,15 @@ def test_the_writes_and_marks_beside_calls_are_what_they_were() -> None:
 
 
 def test_numbers_begin_anew_with_each_program() -> None:
-    """The end of one program's call was taken for that of an earlier one, which was killed in it."""
-    lines = ["call: 0 5 fsync(a)", "more: 1", "call: 0 9 fsync(b)", "done: 0 0", "done: 0 7", "more: 2"]
+    """The end of a call that one program left behind was taken for that of the next program's."""
+    lines = ["call: 0 5 fsync(a)", "call: 1 5 fsync(c)", "more: 1", "call: 0 9 fsync(b)", "done: 1 0"]
+    lines += ["done: 0 0", "done: 0 7", "more: 2"]
     found = calls_of("".join(f"{HEAD}powercut-{line}\n" for line in lines))
-    assert [(c.text, c.returned) for c in found.calls] == [("fsync(a)", None), ("fsync(b)", 3)]
+    assert [(c.text, c.returned) for c in found.calls] == [
+        ("fsync(a)", None),
+        ("fsync(c)", None),
+        ("fsync(b)", 5),
+    ]
     assert found.more == 3
 
 
