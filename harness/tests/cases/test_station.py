@@ -11,21 +11,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.cases import remote
-from harness.cases.attempts import Unobserved
+from harness.cases.attempts import Attempts, Unobserved, Visited
+from harness.cases.fsck_reads import FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.pool import Interrupted
-from harness.cases.remote import RemoteAttempts, RemoteSession, Stream
+from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, StationLost, Stream
 from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
 from harness.guests.disk import find_binary
 from harness.guests.session import RunCheck
-from harness.model import Check, CheckResult, Outcome, Tree, Verdict
+from harness.model import Check, CheckResult, FsckClass, FsckResult, Outcome, Tree, Verdict
 from harness.store import RunStore
 from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, Put, remote_session
 from harness.tests.needs import needed
@@ -273,6 +275,69 @@ def test_a_check_that_cannot_be_asked_leaves_the_state_unobserved(
     assert said in seen.reason
     again = attempted(bench, session, lambda tree, run: ())
     assert isinstance(again, Outcome), "the next one is not disturbed"
+
+
+# --- what a process found out, and what others are told -----------------------------------------
+
+
+@dataclass
+class Told:
+    """A session whose process answers so."""
+
+    answers: list[Observed | StationLost]
+
+    def attempt(self, *given: object, **flags: object) -> Observed:
+        answer = self.answers.pop(0)
+        if isinstance(answer, StationLost):
+            raise answer
+        return answer
+
+
+SEEN = Visited(Unobserved("toy"))
+
+
+@pytest.mark.parametrize("mismatch", [True, False])
+def test_what_a_process_says_of_the_memo_is_known_before_its_answer_is_used(
+    bench: Bench, mismatch: bool
+) -> None:
+    """fsck's answer was another one there, or its reads could not be followed: and the run recalled on."""
+    bench.run(Kernel(), "prefix")
+    recording, stored = bench.recording("prefix"), list[str]()
+    memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=stored.append)
+    told = Told([StationLost("killed"), Observed(SEEN, mismatch, False, b"")])
+    attempts = RemoteAttempts(recording, memo)
+    assert attempts.observe(cast(Any, told), recording.end, None, threading.Event()) is SEEN
+    assert not memo.recalls
+    assert bool(memo.mismatch) is bool(stored) is mismatch
+
+
+def test_nobody_tries_again_once_the_run_is_stopped(bench: Bench) -> None:
+    bench.run(Kernel(), "prefix")
+    recording, stop = bench.recording("prefix"), threading.Event()
+    memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
+    stop.set()
+    seen = RemoteAttempts(recording, memo).observe(cast(Any, Told([])), recording.end, None, stop)
+    assert seen.outcome == Unobserved("stopped")
+
+
+class Blocks:
+    """A disk all of whose blocks are equal."""
+
+    def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
+        return [b"h" for _ in blocks]
+
+
+def test_an_answer_of_one_station_is_recalled_by_another(bench: Bench) -> None:
+    """Each of 64 stations would run fsck on what the others have checked."""
+    bench.run(Kernel(), "prefix")
+    recording, disk = bench.recording("prefix"), cast(Any, Blocks())
+    memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
+    one, other = Attempts(recording, memo), Attempts(recording, memo)
+    answer = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (3, 1))
+    one._fsck.remember(disk, answer)
+    other.hear(one.note())
+    assert other._fsck.recall(disk) == answer
+    assert (one.note(), other.note()) == (b"", b""), "what was told is told once"
 
 
 # --- messages ---------------------------------------------------------------------------------
