@@ -142,6 +142,11 @@ class Ledger(journal.Known[Batch]):
         return next((b for number, b in self.chosen.items() if number not in self.done), None)
 
     @property
+    def failed(self) -> list[Begun]:
+        """The batches of which nothing came."""
+        return [b for number, b in self.chosen.items() if number in self.done and self.done[number].failed]
+
+    @property
     def found(self) -> list[tuple[Batch, Found]]:
         """Every finding to be grouped, with its batch, in order."""
         return [(done, f) for done in self.done.values() for f in done.found]

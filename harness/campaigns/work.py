@@ -84,12 +84,14 @@ class CampaignSeries(Series[Batch]):
         return self.ledger
 
     def items(self, work: Work[Batch]) -> Iterator[Item]:
+        """Batches that failed in an earlier process have one more turn, first."""
+        again = list(self.ledger.failed)
         with contextlib.suppress(_TimeUp):
             while True:
                 self._group(work, all_of_them=False)
                 if work.time_is_up:
                     return
-                begun = self.ledger.unfinished or self._next(work)
+                begun = again.pop(0) if again else self.ledger.unfinished or self._next(work)
                 if begun is None:
                     return self._group(work, all_of_them=True)
                 plan = msgspec.structs.replace(self.plan.run, workloads=list(begun.workloads))

@@ -217,6 +217,18 @@ def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None
     assert exit_code(ledger, End.TIME_UP) is ExitCode.UNDECIDED
 
 
+def test_batches_that_failed_have_another_turn_when_the_campaign_goes_on(
+    tmp_path: Path, undisturbed: Ledger
+) -> None:
+    """Their workloads were never tried again, however good the next night was: chaos found one."""
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    with pytest.raises(GuestLost):
+        carried_out(plan, path, Broken(GuestLost("no guest comes up")))
+    carried_out(plan, path, ToyRuns())
+    assert gist(read_ledger(path)) == gist(undisturbed)
+
+
 class Undecided(ToyRuns):
     """No guest of it comes up: each case is undecided, and the run itself ends well."""
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -189,7 +190,7 @@ def look_for_leftovers(trial: Trial) -> None:
     for name in sorted({p.name for p in left}):
         trial.tell("left behind", f"{sum(p.name == name for p in left)} processes {name}")
     end_processes(trial)
-    files = sorted(p.name for p in trial.temporary.iterdir())
+    files = sorted(p.name for p in trial.temporary.iterdir() if not _of_tempfile(p))
     for kind in sorted({name.rpartition("-")[0] or name for name in files}):
         trial.tell(
             "left behind", f"{sum(n.startswith(kind) for n in files)} of {kind}* in the temporary folder"
@@ -197,6 +198,17 @@ def look_for_leftovers(trial: Trial) -> None:
     for scratch in trial.directory.glob("**/scratch"):
         trial.tell("left behind", f"{scratch.relative_to(trial.directory)}")
     clear(trial.temporary)
+
+
+def _of_tempfile(path: Path) -> bool:
+    """Whether it is the file by which Python's own `tempfile` tries a folder, once a process, and that a kill
+    at that moment leaves (`_get_default_tempdir`).
+    """
+    return (
+        bool(re.fullmatch("[a-z0-9_]{8}", path.name))
+        and path.is_file()
+        and path.stat().st_size <= len("blat")
+    )
 
 
 def clear(folder: Path) -> None:

@@ -104,7 +104,7 @@ def run_campaign(trial: Trial, reference: Reference, plant: str = "") -> None:
         ["campaign", *what, *hours, *reference.options, "--out", trial.directory],
         lambda path: ["campaign", "--resume", str(path), *map(str, hours)],
         plant,
-        is_done=lambda _, path: "1" in read_ledger(path).done,
+        is_done=lambda _, path: (one := read_ledger(path).done.get("1")) is not None and not one.failed,
     )
     if directory is None:
         return
