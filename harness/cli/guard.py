@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 import traceback
@@ -45,6 +47,9 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             code = ExitCode.INTERRUPTED
         except (OSError, sqlite3.OperationalError) as e:
             _say_refused(e)
+            code = ExitCode.UNDECIDED
+        except subprocess.CalledProcessError as e:
+            _say_program(e)
             code = ExitCode.UNDECIDED
         except Exception:  # nothing above this sets an exit code
             _say_traceback()
@@ -97,6 +102,17 @@ def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
     else:
         _say_traceback()
         _say(str(e))
+
+
+def _say_program(e: subprocess.CalledProcessError) -> None:
+    """A program of the host failed, or was killed, that a run needs and that nobody expected to."""
+    line = e.cmd if isinstance(e.cmd, str) else shlex.join(map(str, e.cmd))
+    end = f"was killed by signal {-e.returncode}" if e.returncode < 0 else f"exited with {e.returncode}"
+    said = e.stderr.decode(errors="replace") if isinstance(e.stderr, bytes) else e.stderr or ""
+    _say(
+        indented(f"{line} {end}\n{said}".strip(), "  | ")
+        + "\n  next: powercut doctor checks what a run needs"
+    )
 
 
 @contextlib.contextmanager

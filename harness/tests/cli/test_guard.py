@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -56,6 +57,24 @@ def test_a_file_that_the_host_refuses_is_named(number: int, capsys: pytest.Captu
 def test_a_full_disk_says_how_to_go_on(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(raises(error)) == ExitCode.UNDECIDED
     assert "--resume" in capsys.readouterr().err
+
+
+def test_a_program_of_the_host_that_was_killed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """`qemu --version`, killed by a host without memory, was a traceback and called our defect."""
+
+    def command() -> None:
+        subprocess.run(
+            ["sh", "-c", "echo 'no\x1b[2J memory' >&2; kill -9 $$"], check=True, capture_output=True
+        )
+
+    assert ended(command) == ExitCode.UNDECIDED
+    first, quoted, step, *_ = capsys.readouterr().err.split("\n")
+    assert first.startswith("powercut: sh -c ")
+    assert first.endswith(" was killed by signal 9")
+    assert quoted == "  | no\\x1b[2J memory"
+    assert step == "  next: powercut doctor checks what a run needs"
+    assert ended(raises(subprocess.CalledProcessError(2, ["tar", "x y"]))) == ExitCode.UNDECIDED
+    assert capsys.readouterr().err.startswith("powercut: tar 'x y' exited with 2\n  next: ")
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), ValueError("x"), sqlite3.OperationalError("no table")])
