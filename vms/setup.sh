@@ -86,6 +86,7 @@ fi
 
 # The agent is PID 1 of a guest without libraries, so it is linked statically. Naming the gnu target keeps
 # the flag away from build scripts and procedural macros.
+[ -e target/release/powercut-disk ] || say "building the Rust parts: minutes, once"
 cargo build -q --locked --release -p powercut-disk -p powercut-readtrace -p powercut-umlshim
 RUSTFLAGS='-C target-feature=+crt-static' \
 	cargo build -q --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu

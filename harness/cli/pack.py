@@ -19,7 +19,7 @@ from harness.store.bundle import bundle
 
 @click.command("pack")
 @click.argument("run", type=RunDirectory())
-@click.argument("case", metavar="CASE", required=False)
+@click.argument("case", metavar="[CASE]", required=False)
 @click.option("--output", type=NewFile(), metavar="FILE", help="Default: the run's name, and .tar.zst.")
 @guarded
 def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
