@@ -203,6 +203,10 @@ def test_a_run_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         pid = int(run.stdout.readline())
+        program = Path(
+            f"/proc/{pid}/cmdline"
+        )  # it asks for the signal at its parent's end before it is Python
+        assert until(lambda: program.read_bytes().startswith(os.fsencode(sys.executable)))
         os.kill(pid, signal.SIGSTOP)
         run.kill()
     assert until(lambda: gone(pid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore
 from harness.tests.cli.runner import powercut
+from harness.tests.guests.test_orphans import ended
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
 
@@ -137,31 +139,34 @@ def test_a_kernel_that_no_longer_boots_ends_the_run_undecided(tmp_path: Path) ->
     assert {v.verdict for v in judged} == {Verdict.UNKNOWN}
 
 
-def children_of(pid: int) -> list[int]:
-    """Its disk and its guest."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return sorted({int(child) for task in tasks for child in task.read_text().split()} | set(map(int, text)))
+def descendants_of(pid: int) -> list[int]:
+    """Its disk and its guest, and of a run the process of the station whose children they are."""
+    found: set[int] = set()
+    with contextlib.suppress(FileNotFoundError):
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found |= {child, *descendants_of(child)}
+    return sorted(found)
 
 
 def interrupted(tmp_path: Path, number: signal.Signals, *given: str, stopped: bool) -> tuple[int, str]:
-    """Signal a command whose guest boots: its exit code, and what it said. Its children have ended."""
+    """Signal a command whose guest boots: its exit code, and what it said. What it has started has ended."""
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path / "machines"), *given]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         deadline = time.monotonic() + DEADLINE_S
         while not (tmp_path / "boots").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        children = children_of(process.pid)
+        started = descendants_of(process.pid)
         if stopped:
-            for pid in children:
+            for pid in started:
                 os.kill(pid, signal.SIGSTOP)
         process.send_signal(number)
         try:
             output, _ = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
-    assert len(children) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    assert len(started) >= 2
+    assert ended(started)
     return process.returncode, output
 
 
