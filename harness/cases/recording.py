@@ -82,6 +82,13 @@ class Recording:
     recoveries: dict[CrashState, RecoveryLog] = field(default_factory=dict)
     calls: ProgramCalls = NOT_NOTED
 
+    def with_events(self, events: str) -> Recording:
+        """With what the text of its events says: times, or why there are none, and the program's calls.
+        Raises EventsDiffer.
+        """
+        times, no_times = times_of(self.write_log.entries, events), why_no_events(events)
+        return replace(self, times=times, no_times=no_times, calls=calls_of(events))
+
     @property
     def end(self) -> CrashState:
         """The state after the workload's end and a clean unmount."""
@@ -233,19 +240,8 @@ def record(
     _keep_events(events, kept.events, scratch / f"{log.name}.events")
     copy_atomically(session.directory / "console.txt", kept.console)
     write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
-    times, no_times = _times(written, events)
-    return Recording(
-        case,
-        profile,
-        workload,
-        base,
-        log,
-        written,
-        history,
-        hashes_of(kept),
-        times,
-        no_times,
-        calls=calls_of(events),
+    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept)).with_events(
+        events
     )
 
 
@@ -253,11 +249,6 @@ def _keep_events(events: str, kept: Path, scratch: Path) -> None:
     scratch.write_text(events)
     pack(scratch, kept)
     scratch.unlink()
-
-
-def _times(log: WriteLog, events: str) -> tuple[Times | None, str]:
-    """The times, or why there are none. Raises EventsDiffer."""
-    return times_of(log.entries, events), why_no_events(events)
 
 
 def read_events_of(kept: CaseLayout, scratch: Path) -> str:
@@ -302,20 +293,7 @@ def load_recording(
         ) from e
     written = read_log(log)
     _need_history(kept.history, history, history_of(written.entries, workload.operations))
-    times, no_times = _times(written, events)
-    return Recording(
-        case,
-        profile,
-        workload,
-        base,
-        log,
-        written,
-        history,
-        files,
-        times,
-        no_times,
-        calls=calls_of(events),
-    )
+    return Recording(case, profile, workload, base, log, written, history, files).with_events(events)
 
 
 def read_history(file: Path) -> History:
