@@ -10,6 +10,8 @@ with a run, or looks at it again, takes the run's plan through this module:
 - workloads: those of this installation and generated ones are used by their names. A file or an application's
   directory names programs and files of this host, which go along into the guest, and whose contents its
   output may show. It is used if this command line names it.
+- copies of those: a module or a workload of one's own is what its contents are, wherever it lies. What this
+  command line names is taken for the run's own if it has the contents that the run recorded.
 - a cluster's address: who answers there sends pickles, which run as they are read. Connected to only if this
   command line names it; workers on this host (local:4) are our own.
 - another run's recordings: copied only if this command line names that run.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +39,15 @@ from harness.kernels.find import Kernel, find_kernel
 from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import Plan
+from harness.store import RunStore
 from harness.workloads.generate import is_generated
-from harness.workloads.load import is_installed, select_workloads
+from harness.workloads.load import contents_hash, is_installed, pin_name, select_workloads
 
 _OWN_CLUSTER = re.compile(r"local:\d+")
 Asked = tuple[str, str]
 """An option with the value that this command line has to give it."""
+_COPIED = frozenset({"--module", "-w"})
+"""Options of files that are known by their contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,63 @@ class Named:
 
 
 NOTHING = Named()
+
+
+def plan_here(store: RunStore, named: Named) -> Plan:
+    """The plan of a run, naming what this command line names in place of the same modules and workloads at
+    other paths. Raises UsageError for a workload of the same name and with other contents.
+    """
+    plan = with_modules(store.plan(), store.info.kernel.replaced, named)
+    workloads = [_workload_here(word, named, store.info.pins) for word in plan.workloads]
+    return msgspec.structs.replace(plan, workloads=workloads)
+
+
+def with_modules(plan: Plan, begun: Mapping[str, str], named: Named) -> Plan:
+    """The plan, naming copies of its modules where this command line does. `begun`: their SHA-256."""
+    ours = {file_hash(path): str(path.resolve()) for path in named.replaced if path.is_file()}
+    return msgspec.structs.replace(
+        plan, replaced=[ours.get(begun.get(path, ""), path) for path in plan.replaced]
+    )
+
+
+def _workload_here(word: str, named: Named, pins: Mapping[str, str]) -> str:
+    """The word of a run's plan, or the path of what is named here instead, and is the same."""
+    if _is_vouched(word, named):
+        return word
+    for given in (w for w in named.workloads if not is_installed(w) and Path(w).name == Path(word).name):
+        found = select_workloads([given])
+        if recorded := [w for w in found if pin_name(w.name) in pins]:
+            for workload in recorded:
+                need_same_workload(workload, pins, given)
+            return str(_resolved(given))
+    return word
+
+
+def need_same_workload(workload: Workload, pins: Mapping[str, str], path: str) -> None:
+    """Raises UsageError if a workload of one's own has other contents than the run recorded: what it
+    acknowledges or checks now says nothing about what was written then.
+    """
+    then, now = pins.get(pin_name(workload.name), ""), contents_hash(workload)
+    if then not in ("", now):
+        raise UsageError(
+            f"{path} is not the {workload.name} that the run recorded: sha256 {then[:12]} then, "
+            f"{now[:12]} now",
+            "name its files as they were (git stash, or a copy: -w DIR), or record it as it is: "
+            f"powercut run -w {shlex.quote(path)}",
+        )
+
+
+def need_same_modules(begun: Mapping[str, str], named: Named) -> None:
+    """Raises UsageError for a module named here that is none of those which a run or a series was begun with,
+    by their contents: verdicts on two builds would stand beside each other. `begun`: their SHA-256, by path.
+    """
+    for path in named.replaced:
+        if begun and path.is_file() and (now := file_hash(path)) not in begun.values():
+            then = ", ".join(f"{Path(p).name} {sha[:12]}" for p, sha in begun.items())
+            raise UsageError(
+                f"{path} is another build than this was begun with: sha256 {then} then, {now[:12]} now",
+                "name a copy of that build, or begin anew with this one",
+            )
 
 
 def vouched(plan: Plan, named: Named) -> Plan:
@@ -95,7 +157,7 @@ def resumable(plan: Plan, named: Named) -> Plan:
     if named.recordings and str(named.recordings.resolve()) != plan.recordings:
         _refuse_other("--recordings", str(named.recordings), plan.recordings)
     for word in named.workloads:
-        if not {word, str(_resolved(word))} & {*plan.workloads}:
+        if not is_among(word, plan.workloads):
             _refuse_other("-w", word, ", ".join(plan.workloads))
     return vouched(plan, named)
 
@@ -150,10 +212,15 @@ def vouched_word(plan: Plan, named: Named, name: str) -> str:
     raise StoreError(f"the run's plan names no workload {name}", "record it again")
 
 
-def vouched_workload(plan: Plan, named: Named, name: str) -> Workload:
-    """The workload of that name which a run has recorded. Raises as `vouched_word`."""
-    word = vouched_word(plan, named, name)
-    return next(w for w in select_workloads([word]) if w.name == name)
+def vouched_workload(store: RunStore, named: Named, name: str) -> Workload:
+    """The workload of that name which a run has recorded. Raises as `vouched_word`, and UsageError for a file
+    of one's own whose contents are others by now.
+    """
+    word = vouched_word(plan_here(store, named), named, name)
+    found = next(w for w in select_workloads([word]) if w.name == name)
+    if not is_generated(name) and not is_installed(word):
+        need_same_workload(found, store.info.pins, word)
+    return found
 
 
 def without_files(plan: Plan) -> Plan:
@@ -202,6 +269,11 @@ def may_hold(word: str, name: str) -> bool:
     return name in (path.stem, path.name) or name.startswith(f"{path.name}-")
 
 
+def is_among(word: str, words: Iterable[str]) -> bool:
+    """Whether a workload named here is one of these, which name their paths in full."""
+    return not {word, str(_resolved(word))}.isdisjoint(words)
+
+
 def is_own(cluster: str) -> bool:
     """Whether these workers are processes of this host that we start."""
     return not cluster or _OWN_CLUSTER.fullmatch(cluster) is not None
@@ -242,8 +314,11 @@ def _need_named(asked: Sequence[Asked]) -> None:
     if asked:
         options = shlex.join(word for option in asked for word in option)
         named = ", ".join(value for _, value in asked)
+        copy = (
+            "; a copy that is called the same will do" if {option for option, _ in asked} <= _COPIED else ""
+        )
         raise UsageError(
             f"{named}: only the run directory names this, and it may come from somebody else: it chooses no "
             "program that runs with your rights, no host, and no file of yours",
-            f"check it; if you trust it, name it yourself: {options}",
+            f"check it{copy}; if you trust it, name it yourself: {options}",
         )

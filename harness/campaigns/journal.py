@@ -19,12 +19,14 @@ SCHEMA = 1
 
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `run`: the plan of every batch, but for its workloads. `batch`: workloads
-    in one. `seed`: the first of the random ones, of `length` operations. `keep`: keep the run directories of
-    batches without findings, too. `hours`: of work, in all.
+    in one. `modules`: SHA-256 of the modules that replace the kernel's own, by path. `seed`:
+    the first of the random ones, of `length` operations. `keep`: keep the run directories of batches without
+    findings, too. `hours`: of work, in all.
     """
 
     run: Plan
     generators: tuple[str, ...]
+    modules: dict[str, str] = {}
     batch: int = 50
     seed: int = 1
     length: int = 20

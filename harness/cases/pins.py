@@ -26,6 +26,7 @@ from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.model import CaseId, Workload
 from harness.store import RunStore
+from harness.workloads.load import contents_hash, pin_name
 
 SHOWN_DIGITS = 12
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -153,10 +154,10 @@ def _workload_pins(workloads: Iterable[Workload]) -> dict[str, str]:
     generated = hashlib.sha256()
     for workload in workloads:
         if CaseId("any", "any", workload.name).is_generated:
-            generated.update(_hash(workload).encode())
+            generated.update(contents_hash(workload).encode())
             pins["generated workloads"] = generated.hexdigest()
         else:
-            pins[f"workload {workload.name}"] = _hash(workload)
+            pins[pin_name(workload.name)] = contents_hash(workload)
     return pins
 
 

@@ -23,7 +23,7 @@ from harness.report.words import enumerated, plural, shown_path
 from harness.run import select_cases
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary, summarise
-from harness.trust import Named, vouched
+from harness.trust import Named, is_among, plan_here, vouched
 from harness.workloads.match import matcher
 
 INHERITED: Mapping[str, str] = MappingProxyType(
@@ -89,11 +89,11 @@ def _undecided(summary: Summary) -> tuple[CaseId, ...]:
 
 def _plan_of(store: RunStore, named: Named) -> Plan:
     """The run's plan, with the very kernel that it had, as far as it may be used; see `trust`."""
-    plan, used = store.plan(), store.info.kernel.name
+    plan, used = plan_here(store, named), store.info.kernel.name
     plan = msgspec.structs.replace(
         plan, kernel=plan.kernel if "/" in plan.kernel else used, recordings=None, cluster=""
     )
-    chosen = any(word not in plan.workloads for word in named.workloads)  # others take their place
+    chosen = not all(is_among(word, plan.workloads) for word in named.workloads)  # others take their place
     needed = msgspec.structs.replace(plan, workloads=[]) if chosen else plan
     return msgspec.structs.replace(vouched(needed, named), workloads=plan.workloads)
 
@@ -113,8 +113,7 @@ def again(asked: Plan, run: Before, typed: AbstractSet[str]) -> Plan:
     """The plan that runs the cases of `run` again. Raises UsageError for cases that are gone: without them
     the result would be better than what was covered.
     """
-    known = set(run.plan.workloads)
-    vouched = [word for word in asked.workloads if "/" in word and word in known]
+    vouched = [word for word in asked.workloads if "/" in word and is_among(word, run.plan.workloads)]
     if vouched == asked.workloads:  # such a word only says that the file may be used
         typed = typed - {"workloads"}
     plan = inherited(asked, run.plan, typed)

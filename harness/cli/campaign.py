@@ -31,11 +31,12 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
+from harness.host.files import file_hash
 from harness.plan import Plan
 from harness.report.lines import source_of
 from harness.report.words import shown_path
 from harness.series.journal import End
-from harness.trust import resumable
+from harness.trust import need_same_modules, resumable, with_modules
 
 HOUR_S = 3600.0
 
@@ -90,7 +91,10 @@ def campaign_command(**given: Any) -> ExitCode:
         run = msgspec.structs.replace(
             plan.run, workloads=[], cluster="", recordings=None
         )  # it begins none with
-        plan = msgspec.structs.replace(plan, run=resumable(run, named_here(given)))
+        named = named_here(given)
+        need_same_modules(plan.modules, named)
+        run = resumable(with_modules(run, plan.modules, named), named)
+        plan = msgspec.structs.replace(plan, run=run)
         return _carry_out(plan, path, _until_s(plan, path, given["hours"]))
     plan = _plan(given)
     path = create(plan, given["out"], given["name"])
@@ -121,6 +125,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
     )
     return CampaignPlan(
         run=run,
+        modules={path: file_hash(Path(path)) for path in run.replaced if Path(path).is_file()},
         generators=tuple(generators),
         batch=given["batch"],
         seed=given["seed"],

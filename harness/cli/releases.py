@@ -41,7 +41,7 @@ from harness.series.journal import End
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RUN
-from harness.trust import need_named_files, resumable, vouched_word, without_files
+from harness.trust import need_named_files, plan_here, resumable, vouched_word, without_files
 from harness.workloads.load import select_workloads
 
 _kernels_option = click.option(
@@ -100,7 +100,8 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
     finding = finding_to_shrink(store, case, given["oracle"])
     if finding is None:
         raise UsageError(f"{case} has no finding, so it has no history", "powercut matrix compares kernels")
-    begun = store.plan()
+    named = named_here(given)
+    begun = plan_here(store, named)
     return StudyPlan(
         title=f"{finding.case}: {finding.oracle}",
         oracle=finding.oracle,
@@ -110,7 +111,7 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
         plan=msgspec.structs.replace(  # which crash states are covered stays as it was
             without_files(begun),
             configurations=[finding.case.configuration],
-            workloads=[vouched_word(begun, named_here(given), finding.case.workload)],
+            workloads=[vouched_word(begun, named, finding.case.workload)],
             shard="",
             require_all=False,
             jobs=given["jobs"],

@@ -24,6 +24,7 @@ from harness.findings.repro import (
     Reproduction,
     export,
     find_point,
+    kernel_words,
     repro_context,
     reproduce,
     shell,
@@ -145,9 +146,13 @@ def _print(seen: Reproduction) -> None:
     console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
     console.say(f"  {state_words(seen.point.state, device_of(seen.entries))}")
     if seen.recorded_on:
-        name = " with ".join([seen.kernel.name, *map(str, seen.kernel.replaced)])
-        console.say(f"  recorded on {seen.recorded_on}, recovered on {name}:")
+        console.say(f"  recorded on {seen.recorded_on}, recovered on {kernel_words(seen.kernel)}:")
         console.say(f"  this tests how the latter recovers, not what it writes; for that: {seen.record_anew}")
+    if seen.rebuilt:
+        console.say(
+            f"  {seen.rebuilt} was rebuilt since the run; for the build that recorded it, name a copy:"
+        )
+        console.say("  --module FILE.ko")
     for v in seen.judgement.violations:
         console.say(f"  {v.oracle}: {v.summary}")
         console.say(f"    expected: {v.expected}")

@@ -59,7 +59,7 @@ from harness.report.words import plural
 from harness.run import execute, look_up, new_run, select_cases
 from harness.store import RunStore
 from harness.summary import Summary, shell_code, summarise
-from harness.trust import resumable
+from harness.trust import need_same_modules, plan_here, resumable
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
@@ -236,7 +236,9 @@ def run_command(**given: Any) -> ExitCode:
         jobs = given["jobs"] if is_typed("jobs") else None
         with open_run(given["resume"]) as store:
             _asked_cluster(given)
-            plan = resumable(store.plan(), named_here(given))
+            named = named_here(given)
+            need_same_modules(store.info.kernel.replaced, named)
+            plan = resumable(plan_here(store, named), named)
             changed = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
             changed |= {"machine": given["machine"]} if is_typed("machine") else {}
             plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed)

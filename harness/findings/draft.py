@@ -97,7 +97,7 @@ def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload
     if head[1:] == [f"# Shrunk from {finding.case}, finding {finding.id}."]:
         found, shown = load_workload(str(short.resolve())), head[0].partition(f"{finding.oracle}: ")[2]
     else:
-        found, shown = vouched_workload(store.plan(), named, finding.case.workload), ""
+        found, shown = vouched_workload(store, named, finding.case.workload), ""
     if found.opaque:
         raise UsageError(f"{found.name} runs programs", "only lists of operations become a script")
     return found, shown

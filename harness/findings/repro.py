@@ -23,6 +23,7 @@ from harness.guests.initramfs import find_program
 from harness.guests.machine import Boot, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.elf import is_program
+from harness.host.files import file_hash
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
@@ -31,7 +32,7 @@ from harness.plan import GuestChoice, Plan
 from harness.report.lines import run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
-from harness.trust import Named, chosen_kernel, vouched_workload
+from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
 from harness.workloads.applications import SHELL
 from harness.writelog.log import changes, devices_of
 
@@ -41,7 +42,8 @@ _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 @dataclass(frozen=True, slots=True)
 class Reproduction:
     """The new outcome of a crash point. `recorded_on`: the kernel that made the recording, if it is not
-    `kernel`; then `record_anew` is the command that tests what `kernel` writes. `entries`: of the log.
+    `kernel`; then `record_anew` is the command that tests what `kernel` writes. `rebuilt`: which of the run's
+    modules were built anew since. `entries`: of the log.
     """
 
     point: CrashPoint
@@ -50,6 +52,7 @@ class Reproduction:
     judgement: Judgement
     recorded_on: str = ""
     record_anew: str = ""
+    rebuilt: str = ""
     entries: Sequence[LogEntry] = ()
 
 
@@ -64,6 +67,7 @@ class ReproContext:
     directory: Path
     recorded_on: str = ""
     record_anew: str = ""
+    rebuilt: str = ""
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
@@ -117,14 +121,14 @@ def repro_context(
     another is named, and with these programs of the host. Raises StoreError if the recording is gone,
     UsageError for files that only the run directory names.
     """
-    plan = store.plan()
+    plan = plan_here(store, named)
     case = point.case
     (profile,) = select_profiles([case.configuration])
-    workload = vouched_workload(plan, named, case.workload)
+    workload = vouched_workload(store, named, case.workload)
     found = chosen_kernel(plan, store.info.kernel.name, named)
     same_image = found.sha256 == store.info.kernel.sha256
     machine = plan.machine if same_image else machine_for(found, plan)
-    other = not same_image or [*map(str, found.replaced)] != plan.replaced
+    other = not same_image or not same_modules(store, found)
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
         need_replaced(found, [*recorder.modules, *profile.modules])
@@ -146,9 +150,39 @@ def repro_context(
             found,
             specs.recorder,
             directory,
-            " with ".join([store.info.kernel.name, *plan.replaced]) if other else "",
+            recorder_words(store) if other else "",
             run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
+            rebuilt(store, found),
         )
+
+
+def same_modules(store: RunStore, kernel: Kernel) -> bool:
+    """Whether a kernel has the modules that the run was made with, by their contents."""
+    begun = store.info.kernel.replaced
+    return sorted(begun.values()) == sorted(map(file_hash, kernel.replaced))
+
+
+def recorder_words(store: RunStore) -> str:
+    """The kernel that a run was made with, and the modules that replaced its own."""
+    info = store.info.kernel
+    return " with ".join([info.name, *(module_words(Path(p), sha) for p, sha in info.replaced.items())])
+
+
+def kernel_words(kernel: Kernel) -> str:
+    """A kernel, and the modules that replace its own."""
+    return " with ".join([kernel.name, *(module_words(p, file_hash(p)) for p in kernel.replaced)])
+
+
+def module_words(path: Path, sha256: str) -> str:
+    """A module as its contents tell it from another build."""
+    return f"{path.name} (sha256 {sha256[:12]})"
+
+
+def rebuilt(store: RunStore, kernel: Kernel) -> str:
+    """Which of the run's modules, at the same path, is another build by now; empty if none is."""
+    begun = store.info.kernel.replaced
+    changed = [p for p in kernel.replaced if begun.get(str(p), file_hash(p)) != file_hash(p)]
+    return ", ".join(map(str, changed))
 
 
 def machine_for(other: Kernel, plan: Plan) -> str:
@@ -255,6 +289,7 @@ def reproduce(shown: ReproContext) -> Reproduction:
         examiner.judge(state, observation),
         shown.recorded_on,
         shown.record_anew,
+        shown.rebuilt,
         shown.recording.write_log.entries,
     )
 

@@ -20,7 +20,7 @@ from harness.model import CaseId, Operation, Violation, Workload
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
-from harness.trust import Named, vouched_workload
+from harness.trust import Named, plan_here, vouched_workload
 
 Say = Callable[[str], None]
 
@@ -67,9 +67,9 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     recording of the whole workload does not show it. Raises UsageError for a workload that is not a list of
     operations, and for files that only the run directory names.
     """
-    plan, case = store.plan(), finding.case
+    plan, case = plan_here(store, named), finding.case
     (profile,) = select_profiles([case.configuration])
-    workload = vouched_workload(plan, named, case.workload)
+    workload = vouched_workload(store, named, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
     with open_equipment(plan, store, profile, workload, named) as equipment:

@@ -37,7 +37,7 @@ from harness.report.words import plural, shown_path
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
 from harness.symptoms import Symptom, paths_of, symptom_of
-from harness.trust import Named, chosen_kernel, vouched_workload
+from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
 from harness.workloads.load import parse_operation
 
 SCHEMA = 1
@@ -77,14 +77,13 @@ def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[
     """What of a run's findings is to be shrunk, and how many expected ones were left out. Raises UsageError
     for workloads that only the run directory names.
     """
-    plan = store.plan()
     found: dict[tuple[CaseId, Symptom], Suspect] = {}
     left_out = 0
     for finding in store.findings():
         if finding.expectation is not None and not expected:
             left_out += 1
             continue
-        workload = vouched_workload(plan, named, finding.case.workload)
+        workload = vouched_workload(store, named, finding.case.workload)
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
         found.setdefault((finding.case, symptom), Suspect(finding, symptom, workload))
     return sorted(found.values(), key=lambda t: t.case.configuration), left_out
@@ -154,7 +153,7 @@ class Laboratory:
 
     def __init__(self, store: RunStore, configuration: str, named: Named, progress: Progress) -> None:
         self._store, self._named, self._progress = store, named, progress
-        self._plan = store.plan()
+        self._plan = plan_here(store, named)
         (self.profile,) = select_profiles([configuration])
         self._experiments = Experiments(
             cache_dir("triage") / f"{_settings(store, self.profile, named)}.jsonl"
@@ -212,7 +211,7 @@ def _smallest(found: Sequence[Violated], paths: Sequence[str]) -> tuple[tuple[Sy
 
 def _settings(store: RunStore, profile: Profile, named: Named) -> str:
     """A digest of all that an experiment depends on, but for its operations."""
-    plan = store.plan()
+    plan = plan_here(store, named)
     kernel = chosen_kernel(plan, store.info.kernel.name, named)
     asked = msgspec.structs.replace(plan, configurations=[], workloads=[], jobs=1, argv=[], shard="")
     parts = [

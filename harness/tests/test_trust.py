@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from harness.errors import ExitCode, StoreError, UsageError
+from harness.host.files import file_hash
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.find import Kernel
@@ -18,7 +19,17 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
-from harness.trust import Named, chosen_kernel, resumable, vouched, vouched_word
+from harness.trust import (
+    Named,
+    chosen_kernel,
+    need_same_modules,
+    plan_here,
+    resumable,
+    vouched,
+    vouched_word,
+    vouched_workload,
+)
+from harness.workloads.load import contents_hash, pin_name, select_workloads
 
 CASE = CaseId("ext4", "ordered", "append-fsync")
 
@@ -226,3 +237,83 @@ def test_another_kernel_takes_the_place_of_all_files_of_the_runs_own(tmp_path: P
     with pytest.raises(UsageError) as caught:
         vouched(plan, Named(kernel="/theirs/linux"))
     assert "--modules" in caught.value.next_step
+
+
+# --- a module and a workload are their contents ------------------------------------------------
+
+
+def application(folder: Path, check: str = "exit 0") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "workload.toml").write_text('summary = "s"\n')
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "check").write_text(f"#!/bin/sh\n{check}\n")
+    return folder
+
+
+def run_of(tmp_path: Path, *, app: Path | None = None, module: Path | None = None) -> RunStore:
+    """A run of an application, or on a module, of one's own."""
+    plan = plan_of("debian-6.12", None, *([module] if module else []))
+    info = run_info()
+    with RunStore.create(tmp_path / "run", "test", info) as store:
+        if app:
+            plan = msgspec.structs.replace(plan, workloads=[str(app)])
+            store.put_pins({pin_name(w.name): contents_hash(w) for w in select_workloads([str(app)])})
+        store.put_plan(plan)
+        if module:
+            begun = KernelInfo("debian-6.12", replaced={str(module): file_hash(module)})
+            store.update_info(replace(store.info, kernel=begun))
+    return store
+
+
+def test_a_copy_of_an_application_is_taken_for_it(tmp_path: Path) -> None:
+    """`repro --from FILE` of a packed run wanted the path at which the application had been elsewhere:
+    `-w ./copy` was ignored.
+    """
+    app = application(tmp_path / "theirs" / "my-db")
+    store = run_of(tmp_path, app=app)
+    app.rename(tmp_path / "gone")
+    copy = application(tmp_path / "here" / "my-db")
+    named = Named(workloads=(str(copy),))
+    assert vouched_workload(store, named, "my-db").name == "my-db"
+    assert resumable(plan_here(store, named), named).workloads == [str(copy)]
+
+
+@pytest.mark.parametrize("where", ["theirs", "here"])
+def test_an_application_with_other_contents_is_refused_with_both_hashes(where: str, tmp_path: Path) -> None:
+    """One that was changed where it lay judged the old recording by the new check, without a word."""
+    app = application(tmp_path / "theirs" / "my-db")
+    store = run_of(tmp_path, app=app)
+    then = store.info.pins["workload my-db"]
+    app.rename(tmp_path / "gone")
+    other = application(tmp_path / where / "my-db", "exit 1")
+    (found,) = select_workloads([str(other)])
+    with pytest.raises(
+        UsageError, match=f"sha256 {then[:12]} then, {contents_hash(found)[:12]} now"
+    ) as caught:
+        vouched_workload(store, Named(workloads=(str(other),)), "my-db")
+    assert f"powercut run -w {other}" in caught.value.next_step
+
+
+def test_the_same_module_elsewhere_is_the_same_module(tmp_path: Path) -> None:
+    """The same bytes at another path were called another module."""
+    module, copy = tmp_path / "build" / "ext4.ko", tmp_path / "kept" / "ext4.ko"
+    for path in (module, copy):
+        path.parent.mkdir()
+        path.write_bytes(b"\x7fELF one build")
+    store = run_of(tmp_path, module=module)
+    named = Named(replaced=(copy,))
+    need_same_modules(store.info.kernel.replaced, named)
+    assert resumable(plan_here(store, named), named).replaced == [str(copy)]
+
+
+def test_a_run_does_not_go_on_with_a_module_that_was_rebuilt(tmp_path: Path) -> None:
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"\x7fELF one build")
+    store = run_of(tmp_path, module=module)
+    then = file_hash(module)
+    module.write_bytes(b"\x7fELF another build")
+    done = powercut("run", "--resume", store.path, "--module", module)
+    assert done.exit_code == ExitCode.USAGE
+    said = " ".join(done.stderr.split())
+    assert f"another build than this was begun with: sha256 ext4.ko {then[:12]} then" in said
+    assert f"{file_hash(module)[:12]} now" in said

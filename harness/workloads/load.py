@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import configparser
 import difflib
+import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import UsageError
+from harness.host.files import json_bytes
 from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
@@ -291,6 +293,16 @@ def _slice_of(shard: str) -> slice:
     if not m or not 1 <= int(m[1]) <= int(m[2]):
         raise UsageError(f"shard {shard!r}", "it reads 2/5: the second of five parts")
     return slice(int(m[1]) - 1, None, int(m[2]))
+
+
+def pin_name(workload: str) -> str:
+    """What a run calls a workload where it keeps `contents_hash`."""
+    return f"workload {workload}"
+
+
+def contents_hash(workload: Workload) -> str:
+    """SHA-256 of a workload with all its files, wherever they lie: of an application, each in its folder."""
+    return hashlib.sha256(json_bytes(workload)).hexdigest()
 
 
 def find_workload(wanted: Sequence[str], name: str) -> Workload:

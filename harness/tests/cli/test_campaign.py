@@ -71,6 +71,18 @@ def test_a_resumed_campaign_refuses_what_it_cannot_follow(tmp_path: Path) -> Non
     assert "--config" in done.output and "--seed" in done.output
 
 
+def test_a_campaign_does_not_go_on_with_a_module_that_was_rebuilt(tmp_path: Path) -> None:
+    """Its batches would have been of two builds, and its causes of neither."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"now")
+    run = Plan(configurations=["ext4/ordered"], workloads=[], replaced=[str(module)])
+    plan = CampaignPlan(run=run, generators=("random",), modules={str(module): "ab" * 32})
+    path = create(plan, tmp_path, "campaign")
+    done = powercut("campaign", "--resume", path, "--module", module)
+    assert done.exit_code == ExitCode.USAGE
+    assert "sha256 ext4.ko abababababab then" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     "arguments", [["-g", "ace3"], ["-c", "ext5/ordered"], ["--states", "all"], ["--hours", "0"]]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from harness.cli import repro
 from harness.errors import ExitCode
-from harness.findings.repro import Reproduction
+from harness.findings.repro import Reproduction, rebuilt, recorder_words, same_modules
+from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
 from harness.store import RunStore
+from harness.store.records import KernelInfo
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 
@@ -59,6 +62,34 @@ def test_on_another_kernel_it_says_which_half_is_tested(
     lines = told(monkeypatch, tmp_path, reproduction("debian-6.12.117", "powercut run -c X"))
     assert lines[2] == "  recorded on debian-6.12.117, recovered on /mine/bzImage:"
     assert lines[3].endswith("not what it writes; for that: powercut run -c X")
+
+
+def test_a_module_that_was_rebuilt_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A rebuilt file at the same path was used without a word."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"now")
+    with RunStore.create(tmp_path, "test", run_info()) as store:
+        begun = KernelInfo("debian-6.12", sha256="00", replaced={str(module): "ab" * 32})
+        store.update_info(replace(store.info, kernel=begun))
+    kernel = Kernel("debian-6.12", Path("/mine/bzImage"), None, "00", replaced=(module,))
+    assert not same_modules(store, kernel)
+    seen = replace(
+        reproduction(recorder_words(store), "powercut run -c X"),
+        kernel=kernel,
+        rebuilt=rebuilt(store, kernel),
+    )
+    lines = told(monkeypatch, tmp_path, seen)
+    now = file_hash(module)[:12]
+    assert lines[2] == (
+        "  recorded on debian-6.12 with ext4.ko (sha256 abababababab), recovered on debian-6.12 with ext4.ko "
+        f"(sha256 {now}):"
+    )
+    assert lines[4:6] == [
+        f"  {module} was rebuilt since the run; for the build that recorded it, name a copy:",
+        "  --module FILE.ko",
+    ]
 
 
 def test_what_the_guest_said_stays_on_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ LONG = ["mkdir d", "create f", "append f 8192", "create g", "fsync f", "rename f
 class Planned:
     """A store that knows its plan."""
 
+    info = run_info()
+
     def plan(self) -> Plan:
         return Plan(configurations=[], workloads=[])
 
