@@ -142,8 +142,7 @@ class Exploration:
     Invariants:
 
     1. Every visit is reported, whatever came of it and whether or not the memo may keep it, before anything
-       that
-       was concluded from it. `coverage` refuses to answer if one was not.
+       that was concluded from it. `coverage` refuses to answer if one was not.
     2. A visit is reported before another one is planned by what it told.
     3. An outcome that the memo tells is reported once for each crash time that has it.
     4. No coverage is exhaustive if a state was visited that told nothing of others.

@@ -305,7 +305,8 @@ class StationProcess:
                 ours.close()
                 raise StationLost("the run was stopped")
             self._process = subprocess.Popen(
-                die_with_parent([sys.executable, "-c", _PROGRAM, str(theirs.fileno())]),
+                # -P: no module is taken from the current folder, which may be one from elsewhere.
+                die_with_parent([sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())]),
                 stdin=subprocess.PIPE,  # it ends its guests when this is closed
                 stdout=said,
                 stderr=said,

@@ -212,6 +212,20 @@ def test_a_run_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     assert until(lambda: gone(pid))
 
 
+def test_a_process_runs_no_code_of_the_folder_in_which_the_run_was_started(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -c` looks for modules there first: the folder may be one from elsewhere."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("socket", "pickle", "msgspec", "click"):
+        (elsewhere / f"{name}.py").write_text(f"open({os.fspath(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.chdir(elsewhere)
+    bench.run(Kernel(on_visit=nothing), "prefix", apart=True)
+    assert not (tmp_path / "ran").exists()
+    assert set.union(*bench.verdicts("prefix").values()) == {Verdict.PASS}
+
+
 def make_nothing() -> dict[str, Any]:
     return {}
 
