@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.pool import Interrupted
 from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, StationLost, Stream
 from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
+from harness.filesystems.profiles import Tool
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
 from harness.guests.disk import find_binary
 from harness.guests.session import RunCheck
@@ -327,6 +328,90 @@ def test_what_a_process_says_of_the_memo_is_known_before_its_answer_is_used(
     assert attempts.observe(cast(Any, told), recording.end, None, threading.Event()) is SEEN
     assert not memo.recalls
     assert bool(memo.mismatch) is bool(stored) is mismatch
+
+
+@dataclass
+class Fscks:
+    """Stations' processes, of whose fsck each run says something else."""
+
+    bench: Bench
+    folder: Path
+    sessions: list[RemoteSession] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        another_each_time = "/proc/sys/kernel/random/uuid"
+        fsck = Tool("head", "coreutils", ["--bytes=4096", another_each_time])
+        self.bench.profile = replace(self.bench.profile, fsck=fsck)
+        self.bench.run(Kernel(), "prefix")
+        self.recording = self.bench.recording("prefix")
+        self.memo = OutcomeMemo(self.recording, sample_rate=0.0, mismatch="", on_mismatch=nothing)
+        self.attempts = RemoteAttempts(self.recording, self.memo)
+
+    def said(self, process: int) -> str:
+        """What fsck says of the last state, in this process."""
+        while len(self.sessions) <= process:
+            folder = self.folder / f"{len(self.sessions)}"
+            self.sessions.append(remote_session(Kernel(on_visit=nothing), folder))
+        session, state = self.sessions[process], self.recording.end
+        outcome = self.attempts.observe(session, state, None, threading.Event()).outcome
+        assert isinstance(outcome, Outcome)
+        assert outcome.fsck is not None
+        return outcome.fsck.output
+
+
+@pytest.fixture
+def fscks(bench: Bench, tmp_path: Path) -> Iterator[Fscks]:
+    them = Fscks(bench, tmp_path)
+    yield them
+    for session in them.sessions:
+        session.close()
+
+
+@pytest.mark.parametrize("recalls", [True, False])
+def test_a_process_recalls_fsck_only_while_the_run_does(fscks: Fscks, recalls: bool) -> None:
+    """After a mismatch that another station found, and without a memo, it would go on to recall."""
+    first = fscks.said(0)
+    if not recalls:
+        fscks.memo.turn_off()
+    assert (fscks.said(0) == first) is recalls
+
+
+def test_an_answer_of_one_process_is_recalled_in_another(fscks: Fscks) -> None:
+    """Each of 64 would run fsck on what the others have checked."""
+    first = fscks.said(0)
+    assert fscks.said(1) == first
+
+
+def test_a_process_boots_nothing_once_no_guest_boots(bench: Bench, tmp_path: Path) -> None:
+    """Each of 64 would wait for guests that never come up."""
+    bench.run(Kernel(), "prefix")
+    recording = bench.recording("prefix")
+    memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=nothing)
+    session = remote_session(Kernel(on_visit=functools.partial(visited, tmp_path)), tmp_path)
+    session._spec.boots.give_up(NeverBoots("3 guests did not come up"))
+    try:
+        seen = RemoteAttempts(recording, memo).observe(session, recording.end, None, threading.Event())
+    finally:
+        session.close()
+    assert seen.outcome == Unobserved("3 guests did not come up")
+    assert not processes(tmp_path)
+
+
+def test_what_a_process_counts_of_boots_the_run_knows(bench: Bench, tmp_path: Path) -> None:
+    """A kernel that never boots was tried for each case."""
+    bench.run(Kernel(), "prefix")
+    session = remote_session(Kernel(comes_up=False), tmp_path)
+    for _ in range(BOOTS_IN_A_ROW):
+        session.require_hope()
+        with pytest.raises((GuestLost, NeverBoots)):
+            session.boot(bench.recording("prefix").target)
+    with pytest.raises(NeverBoots):
+        session.require_hope()
+    session.close()
+
+
+def visited(folder: Path, _: str) -> None:
+    note(folder)
 
 
 def test_nobody_tries_again_once_the_run_is_stopped(bench: Bench) -> None:

@@ -146,7 +146,7 @@ def _do_nothing() -> None: ...
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
-    `program`: what recovery does.
+    `program`: what recovery does. `comes_up`: whether it boots.
     """
 
     kind: Kind = Kind.FINE
@@ -154,6 +154,7 @@ class Kernel:
     on_visit: Callable[[str], None] = _ignore
     meanwhile: Callable[[], None] = _do_nothing
     program: Program = ()
+    comes_up: bool = True
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -177,8 +178,9 @@ class ToyGuest:
         self._tape = Tape(self._disk)
         (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
 
-    def wait_until_up(self, timeout_s: float) -> None:
-        """It is."""
+    def wait_until_up(self, _: float) -> None:
+        if not self._kernel.comes_up:
+            raise GuestLost("no greeting")
 
     def console(self) -> str:
         return self._said
@@ -381,24 +383,33 @@ class ToyMachine:
         os.waitid(os.P_PID, disk.pid, os.WEXITED | os.WNOWAIT)  # it has been killed: this ends
 
 
-def toy_worker(kernel: Kernel, folder: Path) -> Session:
-    """A real session whose guests are toys."""
-    machine = ToyMachine(kernel)
-    spec = GuestSpec(cast(Machine, cast(Any, machine)), folder / "kernel", folder / "initramfs")
+def toy_spec(kernel: Kernel, folder: Path) -> GuestSpec:
+    """Of guests that are toys."""
+    return GuestSpec(cast(Machine, cast(Any, ToyMachine(kernel))), folder / "kernel", folder / "initramfs")
+
+
+def toy_session(spec: GuestSpec, folder: Path) -> Session:
+    """A real session of a toy's spec."""
+    machine = cast(ToyMachine, cast(Any, spec.machine))
     machine.session = Session(spec, folder / "session", LOG_BYTES)
     return machine.session
 
 
-def toy_sessions(kernel: Kernel, folder: Path) -> Sessions:
-    """Of a station's process."""
-    session = toy_worker(kernel, folder)
+def toy_worker(kernel: Kernel, folder: Path) -> Session:
+    """A real session whose guests are toys."""
+    return toy_session(toy_spec(kernel, folder), folder)
+
+
+def toy_sessions(spec: GuestSpec, folder: Path) -> Sessions:
+    """Of a station's process, where the spec is another one than the run's, as in `pool_of`."""
+    session = toy_session(spec, folder)
     return {"recorder": session, "judge": session}
 
 
 def remote_session(kernel: Kernel, folder: Path) -> RemoteSession:
     """A station's process, whose guests are toys. The kernel must be picklable."""
-    spec = GuestSpec(cast(Machine, cast(Any, ToyMachine(kernel))), folder / "kernel", folder / "initramfs")
-    process = StationProcess(functools.partial(toy_sessions, kernel, folder), folder)
+    spec = toy_spec(kernel, folder)
+    process = StationProcess(functools.partial(toy_sessions, spec, folder), folder)
     return RemoteSession(process, "judge", spec)
 
 
