@@ -76,7 +76,7 @@ def wait_for_another(folder: Path) -> None:
 def end_once(folder: Path, how: int, word: str) -> None:
     """The first time that this word is read, the process gets a signal."""
     if word == "110" and not (folder / "ended").exists():
-        (folder / "ended").touch()
+        (folder / "ended").write_text(f"{os.getpid()}")
         os.kill(os.getpid(), how)
 
 
@@ -160,9 +160,20 @@ def test_a_process_that_is_stopped_counts_as_lost(
     """It says nothing any more, and its end of the channel is still there."""
     monkeypatch.setattr(remote, "SILENT_S", 4 * remote.BEAT_S)
     monkeypatch.setattr(remote, "END_S", 0.1)
+    killed = []
+
+    def kill() -> None:
+        pid = int((tmp_path / "ended").read_text())
+        killed.append(pid)
+        os.kill(pid, signal.SIGKILL)
+
+    waited_for = threading.Timer(DEADLINE_S, kill)  # a run that waits for ever
+    waited_for.start()
     bench.run(
         Kernel(on_visit=functools.partial(end_once, tmp_path, signal.SIGSTOP)), "exhaustive", apart=True
     )
+    waited_for.cancel()
+    assert not killed
     found = bench.verdicts("exhaustive")
     assert found["110"] == {Verdict.PASS}
 
