@@ -24,10 +24,10 @@ from harness.findings.repro import repro_context
 from harness.host.files import json_bytes
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_svg, ladder_text
-from harness.report.lines import source_words
+from harness.report.lines import source_of
 from harness.store import RunStore
 from harness.store.records import Finding
-from harness.trust import Named
+from harness.trust import Named, plan_here
 
 
 @click.command("show")
@@ -102,7 +102,7 @@ def _explained(
         repro_context(store, finding.crash_point, named, accel) as shown,
         Explainer(shown, store.plan().unit_sectors) as explainer,
     ):
-        found = explain(explainer, finding, source_words(store, source))
+        found = explain(explainer, finding, source_of(plan_here(store, named), source))
     write_explanation(store.layout, found)
     return found
 

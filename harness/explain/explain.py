@@ -6,14 +6,15 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from harness.blocks import describe, names_of_log, written_paths
-from harness.blocks.fields import BlockName
+from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import UsageError
 from harness.explain.facts import Facts
-from harness.explain.mechanism import mechanism_of
+from harness.explain.mechanism import Mechanism, mechanism_of
 from harness.explain.minimise import Minimal, Visits, minimise
+from harness.explain.program import Program, program_of, shown_calls
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
 from harness.model import (
@@ -31,6 +32,7 @@ from harness.report.lines import reproduce
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
+from harness.writelog.calls import ProgramCall
 
 _BEFORE, _AFTER = 12, 4  # rungs shown ahead of what matters, and behind the cut
 _MAX_RUNGS = 48
@@ -222,6 +224,8 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal.lost,
         explainer.promise(finding, minimal.state),
         violation.subject,
+        minimal.cleared,
+        _program(explainer, finding, minimal),
     )
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
@@ -229,9 +233,9 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         finding=finding.id,
         headline=f"{finding.case.configuration}: {violation.summary}",
         mechanism=str(diagnosis) if diagnosis is not None else "",
-        lines=_lines(explainer, facts, minimal, finding)
+        lines=_lines(explainer, facts, minimal, finding, diagnosis.mechanism if diagnosis else None)
         | {"reproduce": reproduce(finding.case, minimal.state, source)},
-        ladder=tuple(ladder(facts)),
+        ladder=tuple(ladder(facts, explainer.recording.calls.calls)),
         point=str(point),
         control="" if minimal.control is None else str(CrashPoint(finding.case, minimal.control)),
         minimal=minimal.complete,
@@ -240,22 +244,35 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
     )
 
 
+def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Program | None:
+    """The application that acknowledged, if this is the finding of one's own check."""
+    recording = explainer.recording
+    if finding.oracle != "program" or not any(c.application for c in recording.workload.checks):
+        return None
+    cut = explainer.legal.event(minimal.state)
+    return program_of(recording.workload.name, recording.calls, explainer.times, cut)
+
+
 # --- the lines ------------------------------------------------------------------------------------
 
 
-def _lines(explainer: Explainer, facts: Facts, minimal: Minimal, finding: Finding) -> dict[str, str]:
+def _lines(
+    explainer: Explainer, facts: Facts, minimal: Minimal, finding: Finding, mechanism: Mechanism | None
+) -> dict[str, str]:
     return {
         "promised": _promised(facts),
         "written": _written(facts),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "missing": _missing(facts, minimal),
+        "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding),
     }
 
 
 def _promised(facts: Facts) -> str:
+    if facts.program is not None:
+        return _acknowledged(facts.program)
     if facts.promise is None:
         return "at any time, whatever had returned"
     step = facts.history.steps[facts.promise]
@@ -266,10 +283,21 @@ def _promised(facts: Facts) -> str:
     )
 
 
+def _acknowledged(program: Program) -> str:
+    said = f"by `powercut-ack {program.text}` of {program.name}, at event {program.at}"
+    if not program.known:
+        return f"{said}; not all that it had asked of the kernel is known"
+    last = program.synced[-1] if program.synced else None
+    if last is None:
+        return f"{said}; until then it had called no fsync, or the like"
+    return f"{said}; before that it had called {last.text} (events {last.began} to {last.returned})"
+
+
 def _written(facts: Facts) -> str:
     """When what matters was first on its way to the disk."""
-    writes = facts.writes
-    chosen = [writes[e] for e in facts.lost] or facts.data_of_subject()[-1:]
+    writes, data, by = facts.writes, facts.data_of_subject(), facts.promised_at
+    in_time = [w for w in data if by is None or w.submitted < by]
+    chosen = [writes[e] for e in facts.lost] or (in_time or data)[-1:]
     if not chosen:
         last = [w for w in facts.submitted() if facts.on_platter(w.entry)][-1:]
         return f"last of what is there: {facts.name(last[0].entry)}" if last else "nothing yet"
@@ -318,21 +346,46 @@ def _recovery(outcome: Outcome | Unobserved, facts: Facts) -> str:
     return "; ".join(filter(None, [said or "mounted, and the kernel reported nothing", known]))
 
 
+def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
+    """What the program should have done; empty where that is not shown."""
+    if program is None:
+        return ""
+    if mechanism is Mechanism.PROGRAM_EARLY and program.pending is not None:
+        return f"the return of {program.pending.text} before event {program.at}"
+    if mechanism is Mechanism.PROGRAM_NEVER:
+        after = program.unsynced[-1].returned
+        return f"an fsync, or the like, called after event {after} and done before event {program.at}"
+    if not program.known:
+        return f"not told: look whether {program.name} had called fsync before it acknowledged"
+    return ""
+
+
 def _missing(facts: Facts, minimal: Minimal) -> str:
     if not facts.lost:
         later = [e for e in minimal.cleared if not facts.on_platter(e)]
         if later and facts.promise is not None:
-            return f"{facts.name(later[0])}, sent only at event {facts.writes[later[0]].submitted}"
+            chosen = _first_needed(facts, later)
+            return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"
         return "no write: all that was sent is there"
     if facts.torn is not None and facts.promise is None:
         return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
     entry = facts.lost[0]
     write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
+    if ack is not None and write.submitted > ack:
+        return f"{facts.name(entry)}, sent only at event {write.submitted}"
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
     wanted = f"a flush sent after event {write.completed}, done {until}"
     if flush is None:
         return f"{wanted}; there is none"
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
+
+
+def _first_needed(facts: Facts, later: Sequence[int]) -> int:
+    """Of entries that were sent too late, the data of the file concerned, or else the record that commits."""
+    by = facts.promised_at
+    data = None if by is None else facts.data_not_sent(by)
+    records = [e for e in later if Kind.RECORD in facts.kinds(e)]
+    return data.entry if data is not None and data.entry in later else [*records, *later][0]
 
 
 def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:
@@ -367,9 +420,12 @@ def _contract(explainer: Explainer, finding: Finding) -> str:
 # --- ladder and bytes -----------------------------------------------------------------------------
 
 
-def ladder(facts: Facts) -> Iterator[Rung]:
-    """The events around what matters, in order, with the cut among them."""
-    rungs = sorted([*_marks(facts), *_writes(facts), *_flushes(facts)], key=lambda r: r.event)
+def ladder(facts: Facts, calls: Sequence[ProgramCall] = ()) -> Iterator[Rung]:
+    """The events around what matters, in order, with the cut among them. `calls`: of the workload's programs,
+    shown for an application's finding.
+    """
+    rungs = [*_marks(facts), *_writes(facts), *_flushes(facts), *_calls(facts, calls)]
+    rungs.sort(key=lambda r: r.event)
     matters = [n for n, r in enumerate(rungs) if r.accent]
     cut = next((n for n, r in enumerate(rungs) if r.event >= facts.at), len(rungs))
     over = {r.covered for n, r in enumerate(rungs) if n in matters and r.covered >= 0}
@@ -406,6 +462,9 @@ def _marks(facts: Facts) -> Iterator[Rung]:
             said = {"begin": "begin", "ack": "done "}[word]
             text = f"{said} {number} {steps[int(number)].operation}"
         accent = facts.promise is not None and mark.text == f"ack {facts.promise}"
+        if word == "app":
+            text = f"powercut-ack {number}"
+            accent = facts.program is not None and mark.at == facts.program.at
         yield Rung("mark", text, event=mark.at, entry=mark.entry, accent=accent)
 
 
@@ -434,6 +493,15 @@ def _flushes(facts: Facts) -> Iterator[Rung]:
     for flush in facts.times.flushes:
         text = f"flush, done at {flush.completed}"
         yield Rung("flush", text, event=flush.submitted, completed=flush.completed, entry=flush.entry)
+
+
+def _calls(facts: Facts, calls: Sequence[ProgramCall]) -> Iterator[Rung]:
+    """The program's calls, each where it began, with where it returned."""
+    if facts.program is None:
+        return
+    for call, matters in shown_calls(facts.program, calls, facts.at):
+        end = "did not return" if call.returned is None else f"{call.outcome}, done at {call.returned}"
+        yield Rung("call", f"{call.text} {end}", event=call.began, accent=matters)
 
 
 def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:

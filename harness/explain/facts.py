@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from harness.blocks import describe
 from harness.blocks.fields import BlockName, Kind
+from harness.explain.program import Program
 from harness.model import SECTOR_BYTES, CrashState, History
 from harness.states.legal import NEVER, LegalStates
 from harness.writelog.times import TimedWrite, Times
@@ -27,7 +28,8 @@ class Flush:
 class Facts:
     """A failing state with what is known of its log. `at`: the event just before which the power fails.
     `lost`: entries. `promise`: the operation that made the broken promise when it returned; None where the
-    promise holds at any time. `subject`: the path concerned.
+    promise holds at any time. `subject`: the path concerned. `cleared`: entries on the platter of the control
+    that are not on its own. `program`: of an application's finding.
     """
 
     state: CrashState
@@ -38,6 +40,8 @@ class Facts:
     lost: tuple[int, ...]
     promise: int | None
     subject: str
+    cleared: tuple[int, ...] = ()
+    program: Program | None = None
 
     @property
     def at(self) -> int:
@@ -123,15 +127,47 @@ class Facts:
 
     def data_of_subject(self) -> list[TimedWrite]:
         """The writes with data of the file concerned, of operations up to the promise."""
-        last = len(self.history.steps) if self.promise is None else self.promise
-        return [w for w in self.times.writes if self._holds_data(w.entry, last)]
+        return [w for w in self.times.writes if any(map(self._is_of, self.names.get(w.entry, ())))]
 
-    def _holds_data(self, entry: int, last: int) -> bool:
+    def data_not_sent(self, by: int) -> TimedWrite | None:
+        """The first write with data of the file concerned that was not sent by an event. Data that is sent
+        again later was.
+        """
+        sent: list[Part] = []
+        for write in sorted(self.data_of_subject(), key=lambda w: w.submitted):
+            parts = [_part(n) for n in self.names.get(write.entry, ()) if self._is_of(n)]
+            if write.submitted > by and not all(_holds(sent, part) for part in parts):
+                return write
+            sent += parts
+        return None
+
+    def has_journal(self) -> bool:
+        """Whether the log shows a journal: blocks that count only once a record of it is written."""
+        return any(Kind.LOG in self.kinds(entry) for entry in self.names)
+
+    def _is_of(self, name: BlockName) -> bool:
+        """Whether it is data of the file concerned, of operations up to the promise."""
         steps = self.history.steps
-        return any(
-            n.writer is not None
-            and n.writer <= last
-            and n.writer < len(steps)
-            and self.subject in (steps[n.writer].operation.path, steps[n.writer].operation.target)
-            for n in self.names.get(entry, ())
-        )
+        last = len(steps) - 1 if self.promise is None else self.promise
+        if name.writer is None or name.writer > last or name.writer >= len(steps):
+            return False
+        operation = steps[name.writer].operation
+        return self.subject in (operation.path, operation.target)
+
+
+Part = tuple[int, int, int]
+"""Of a file's data: the operation that wrote it, and from which byte to which."""
+
+
+def _part(name: BlockName) -> Part:
+    begin = name.offset or 0
+    return name.writer or 0, begin, begin + name.length
+
+
+def _holds(sent: Sequence[Part], part: Part) -> bool:
+    """Whether every byte of a part is in those that were sent."""
+    writer, at, end = part
+    for _, begin, to in sorted(p for p in sent if p[0] == writer):
+        if begin <= at < to:
+            at = to
+    return at >= end

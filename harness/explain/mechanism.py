@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
 from harness.explain.facts import Facts, Flush
+from harness.explain.program import Program
+from harness.writelog.calls import ProgramCall
 
 
 class Mechanism(enum.StrEnum):
@@ -20,6 +22,9 @@ class Mechanism(enum.StrEnum):
     IN_FLIGHT = "flush sent while the write was in flight"
     EARLY_ACK = "acknowledged before the flush"
     NOT_SENT = "acknowledged before it was written"
+    NO_COMMIT = "acknowledged without a commit"
+    PROGRAM_EARLY = "the program acknowledged before fsync had returned"
+    PROGRAM_NEVER = "the program acknowledged without fsync"
     RECORD_AHEAD = "record ahead of its blocks"
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
@@ -44,6 +49,8 @@ def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Diagn
     """None where the times do not tell. `made_up`: what came back was never there. `refused`: recovery, or
     fsck after it, complains.
     """
+    if facts.program is not None and (found := _of_program(facts, facts.program)) is not None:
+        return found
     if facts.lost:
         possible = _OF_A_LOSS
     elif refused and facts.promise is None:
@@ -56,6 +63,47 @@ def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Diagn
 
 Sentence = Callable[[Facts], str]
 """What happened, if it was this mechanism; else empty."""
+
+
+# --- an application ----------------------------------------------------------------------------------
+
+
+def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
+    """Where its calls explain all that is missing: it was sent after the program had acknowledged, or had
+    never been asked for. Not where an fsync of it sent nothing: that is the kernel's.
+    """
+    idle = any(_sent_nothing(facts, sync) for sync in program.synced)
+    if idle or not program.unsynced or not _explained(facts, program):
+        return None
+    changed = " and ".join(f"{c.text} (event {c.began})" for c in program.unsynced[-2:])
+    more = len(program.unsynced) - 2
+    also = f", and {more} more call{'' if more == 1 else 's'} before" if more > 0 else ""
+    said = f"{program.name} acknowledged `{program.text}` at event {program.at}"
+    if (sync := program.pending) is not None:
+        end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
+        sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
+        return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
+    sentence = f"{said} without having called fsync, or the like, for {changed}{also}."
+    return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
+
+
+def _sent_nothing(facts: Facts, sync: ProgramCall) -> bool:
+    """Whether nothing became durable while a call ran."""
+    assert sync.returned is not None  # noqa: S101 - it is done
+    ran = range(sync.began, sync.returned)
+    fua = any(w.fua and w.submitted in ran for w in facts.times.writes)
+    return not fua and not any(f.submitted in ran for f in facts.flushes)
+
+
+def _explained(facts: Facts, program: Program) -> bool:
+    missing = facts.lost or tuple(e for e in facts.cleared if facts.writes[e].submitted >= facts.at)
+    return bool(missing) and all(
+        facts.writes[entry].submitted > program.at
+        or program.unsynced_data
+        or Kind.DATA not in facts.kinds(entry)
+        for entry in missing
+        if entry in facts.writes
+    )
 
 
 # --- something was lost ---------------------------------------------------------------------------
@@ -136,7 +184,27 @@ def _promising(facts: Facts) -> str:
     return facts.operation(facts.promise or 0)
 
 
+def _no_commit(facts: Facts) -> str:
+    """All that is missing was sent after the promise, and a journal's record is among it."""
+    ack, begin = facts.promised_at, facts.mark(f"begin {facts.promise}")
+    missing = facts.lost or facts.cleared
+    late = [facts.writes[e] for e in missing if e in facts.writes]
+    if ack is None or begin is None or not late or min(w.submitted for w in late) < ack:
+        return ""
+    records = [w for w in late if Kind.RECORD in facts.kinds(w.entry)]
+    meanwhile = [w for w in facts.submitted() if begin < w.submitted < ack]
+    if not records or not facts.has_journal() or any(Kind.RECORD in facts.kinds(w.entry) for w in meanwhile):
+        return ""
+    flushed = any(begin < f.submitted < ack for f in facts.flushes)
+    nothing = "no commit" if flushed else "no commit and no flush"
+    ran, record = f"While `{_promising(facts)}` ran (events {begin} to {ack})", records[0]
+    return (
+        f"{ran}, {nothing} was sent: {facts.name(record.entry)}, was sent only at event {record.submitted}."
+    )
+
+
 _OF_A_LOSS: Mapping[Mechanism, Sentence] = {
+    Mechanism.NO_COMMIT: _no_commit,
     Mechanism.TORN: _torn,
     Mechanism.RECORD_AHEAD: _ahead(
         {Kind.LOG},
@@ -170,12 +238,13 @@ _ALL_THERE = "Everything that was sent is on the platter, and"
 
 
 def _not_sent(facts: Facts) -> str:
-    data, ack = facts.data_of_subject(), facts.promised_at
-    if ack is None or not data or data[-1].submitted < ack:
+    ack = facts.promised_at
+    late = None if ack is None else facts.data_not_sent(ack)
+    if late is None:
         return ""
     return (
-        f"`{_promising(facts)}` returned at event {ack}, before {facts.name(data[-1].entry)}, was sent "
-        f"(event {data[-1].submitted})."
+        f"`{_promising(facts)}` returned at event {ack}, before {facts.name(late.entry)}, was sent "
+        f"(event {late.submitted})."
     )
 
 
@@ -185,7 +254,11 @@ def _dropped(facts: Facts) -> str:
     return f"{_ALL_THERE} recovery did not bring it back."
 
 
-_OF_RECOVERY: Mapping[Mechanism, Sentence] = {Mechanism.NOT_SENT: _not_sent, Mechanism.DROPPED: _dropped}
+_OF_RECOVERY: Mapping[Mechanism, Sentence] = {
+    Mechanism.NOT_SENT: _not_sent,
+    Mechanism.NO_COMMIT: _no_commit,
+    Mechanism.DROPPED: _dropped,
+}
 _OF_INVENTION: Mapping[Mechanism, Sentence] = {
     Mechanism.MADE_UP: lambda _: f"{_ALL_THERE} what recovery brought back was never there."
 }

@@ -6,6 +6,7 @@ States are visited through `Visits`; all else is pure.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -133,9 +134,11 @@ def _earliest(
 ) -> CrashState:
     """The first crash time at which the same losses fail the same way."""
     lost, at = legal.lost(state), legal.event(state)
-    earlier = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
-    for cut in earlier[:_EARLIER]:
-        if lost <= legal.losable(cut) and _fails(legal, cut, lost, visits):
+    earlier = (
+        cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut) and lost <= legal.losable(cut)
+    )
+    for cut in itertools.islice(earlier, _EARLIER):
+        if _fails(legal, cut, lost, visits):
             return legal.losing(cut, lost)
     return state
 

@@ -38,10 +38,10 @@ class Fate(enum.StrEnum):
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """One event of a ladder. `kind`: `mark`, `write`, `fua`, `flush`, `cut` or `gap`. `event`: its number;
-    of a write, that of its submission, and `completed`. `covered`: the entry of the flush that makes the
-    write durable; -1: none that was sent before the power failed. `accent`: the promise that was broken, or
-    the write that would have saved it.
+    """One event of a ladder. `kind`: `mark`, `call`, `write`, `fua`, `flush`, `cut` or `gap`. `event`: its
+    number; of a write, that of its submission, and `completed`. `covered`: the entry of the flush that makes
+    the write durable; -1: none that was sent before the power failed. `accent`: the promise that was broken,
+    or the write or the call that would have saved it.
     """
 
     kind: str

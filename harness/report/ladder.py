@@ -39,6 +39,8 @@ def _row(rung: Rung) -> str:
         return f"{'':6}  {rung.text}"
     if rung.kind == "cut":
         return f"{rung.event:6}  {f' {rung.text} ':-^{_LEFT + _MIDDLE + 24}}"
+    if rung.kind == "call":
+        return f"{rung.event:6}    {_short(rung.text, _LEFT + _MIDDLE)}"
     left, middle = (rung.text, "") if rung.kind == "mark" else ("", f"{rung.entry}: {rung.text}")
     covered = _covered(rung)
     mark = "  <-- broken" if rung.accent and rung.kind == "mark" else ""
@@ -106,5 +108,10 @@ def _drawn(rungs: Sequence[Rung], n: int, rows: dict[int, int]) -> Drawn:
         f"{rung.entry}: {rung.text}" if rung.entry >= 0 and rung.kind != "mark" else rung.text, _SHOWN
     )
     return Drawn(
-        rung, y, shown if rung.kind != "mark" else _short(rung.text, 28), _FATES[rung.fate], arc, tip
+        rung,
+        y,
+        shown if rung.kind != "mark" else _short(rung.text, 28),
+        _FATES[rung.fate],
+        arc,
+        tip,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,15 @@ from harness.blocks.fields import BlockName, Kind
 from harness.errors import UsageError
 from harness.explain.explain import ladder
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, mechanism_of
+from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, entries_of, minimise
+from harness.explain.program import program_of
 from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
 from harness.report.explanation import Explanation, Fate, mail_text
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.states.legal import LegalStates
 from harness.tests.states.recorder import Recorder, recorders
+from harness.writelog.calls import ProgramCall, ProgramCalls
 
 
 def always(_: CrashState) -> bool:
@@ -266,6 +269,182 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     late.complete(data)
     late.complete(late.flush())
     assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
+
+
+def skipped_commit(log: Kind = Kind.LOG) -> Facts:
+    """fsync sends the data, and returns; the journal's commit, and the last data once more, come later."""
+    made = Recorder()
+    made.mark("begin 1")
+    data = made.write(1)
+    made.mark("ack 1")
+    made.mark("cut")
+    again, copy = made.write(1), made.write(2)
+    record = made.write(3, fua=True, preflush=True)
+    names = {
+        data: DATA,
+        again: DATA,
+        copy: name(log, "copy of inode"),
+        record: name(Kind.RECORD, "commit record"),
+    }
+    facts = facts_of(made, names, (), 1, at="cut")
+    return replace(facts, cleared=(again, copy, record))
+
+
+def test_an_fsync_that_skipped_the_commit_is_told_by_it() -> None:
+    """It was said that data had not been written, which was only sent again, or that recovery dropped it."""
+    found = mechanism_of(skipped_commit(), made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.NO_COMMIT
+    assert "While `fsync f` ran (events 0 to 3), no commit and no flush was sent: entry " in found.sentence
+    assert "commit record, was sent only at event 9" in found.sentence
+
+
+def test_the_loss_of_a_commit_that_was_sent_too_late_is_told_by_that() -> None:
+    facts = skipped_commit()
+    record = facts.cleared[-1]
+    made_late = replace(
+        facts, state=CrashState.parse(f"@t{record}-{record}"), lost=(record,), cleared=(record,)
+    )
+    assert told(made_late) is Mechanism.NO_COMMIT
+
+
+def test_without_a_journal_no_commit_is_missed() -> None:
+    """F2FS's fsync writes no checkpoint: a later one saves the file as well, and nobody skipped it."""
+    assert told(skipped_commit(Kind.METADATA)) is not Mechanism.NO_COMMIT
+
+
+def test_recovery_is_accused_of_what_was_committed_in_time() -> None:
+    """The next commit saves it, too, where recovery leaves out the last one."""
+    made = Recorder()
+    made.mark("begin 1")
+    data, copy = made.write(1), made.write(2)
+    record = made.write(3, fua=True)
+    made.mark("ack 1")
+    made.mark("cut")
+    later = made.write(4, fua=True)
+    record_name = name(Kind.RECORD, "commit record")
+    names = {data: DATA, copy: name(Kind.LOG, "copy"), record: record_name, later: record_name}
+    facts = replace(facts_of(made, names, (), 1, at="cut"), cleared=(later,))
+    assert told(facts) is Mechanism.DROPPED
+
+
+# --- applications -----------------------------------------------------------------------------------
+
+
+class Application:
+    """A recording of a program, call by call; each that syncs sends a commit, unless it is `idle`."""
+
+    def __init__(self) -> None:
+        self.made = Recorder()
+        self.calls: list[ProgramCall] = []
+        self.records: list[int] = []
+        self.more = 0
+
+    def call(self, text: str, *, idle: bool = False, returns: bool = True) -> None:
+        began = self.made.events
+        self.made.events += 1
+        if text.startswith(("fsync", "sync")) and not idle:
+            self.records.append(self.made.write(len(self.records), fua=True))
+        returned = self.made.events if returns else None
+        self.made.events += 1
+        self.calls.append(ProgramCall(7, text, began, returned))
+
+    def found(self) -> Diagnosis | None:
+        """The diagnosis when power fails before the last commit is on the platter."""
+        return mechanism_of(self.facts(), made_up=False)
+
+    def facts(self) -> Facts:
+        last = self.records[-1]
+        names = {e: name(Kind.RECORD, "commit record") for e in self.records}
+        facts = facts_of(self.made, names, (), None)
+        state = CrashState.parse(f"@t{last}-{last}")
+        program = program_of(
+            "my-db",
+            ProgramCalls(tuple(self.calls), self.more),
+            facts.times,
+            facts.legal.event(CrashState.parse(f"@t{last}")),
+        )
+        return replace(facts, state=state, lost=(last,), program=program)
+
+
+def test_a_program_that_acknowledges_without_fsync_is_told_so() -> None:
+    """The journal was accused: "a flush that was missing"."""
+    app = Application()
+    app.call("write(new, 5)")
+    app.call("fsync(new)")
+    app.call("rename(new, value)")
+    app.made.mark("app 1")
+    app.call("fsync(value)")
+    found = app.found()
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_NEVER
+    assert (
+        "my-db acknowledged `1` at event 8 without having called fsync, or the like, for rename("
+        in found.sentence
+    )
+
+
+def test_a_program_that_acknowledges_while_fsync_runs_is_told_so() -> None:
+    app = Application()
+    app.call("write(f, 5)")
+    began = app.made.events
+    app.made.events += 1
+    app.made.mark("app 1")
+    app.records.append(app.made.write(0, fua=True))
+    app.calls.append(ProgramCall(7, "fsync(f)", began, app.made.events))
+    found = app.found()
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_EARLY
+    assert (
+        "while fsync(f), called at event 2, was still under way: it returned only at event 6"
+        in found.sentence
+    )
+
+
+def forgetful(*calls: str, idle: bool = False, more: int = 0) -> Application:
+    """These calls, an acknowledgement, and an fsync too late."""
+    app = Application()
+    app.more = more
+    for text in calls:
+        app.call(text, idle=idle)
+    app.made.mark("app 1")
+    app.call("fsync(f)")
+    return app
+
+
+@pytest.mark.parametrize(
+    "app",
+    [
+        forgetful("write(f, 5)", "fsync(f)"),
+        forgetful("write(f, 5)", "sync()"),
+        forgetful("write(f, 5)", "rename(f, g)", "fsync(g)"),
+        forgetful("openat(f, create|dsync)", "write(f, 5)"),
+        forgetful("write(f, 5)", "io_uring_enter(1 requests)"),
+        forgetful("write(f, 5)", more=3),
+        forgetful("write(g, 5)", "fsync(g)", "write(log, 5)", idle=True),
+    ],
+    ids=["fsync", "sync", "renamed", "O_DSYNC", "io_uring", "not noted", "an fsync that sent nothing"],
+)
+def test_a_program_is_not_accused_of_what_its_calls_do_not_show(app: Application) -> None:
+    assert app.found() is None
+
+
+@given(st.lists(st.sampled_from(["write(f, 1)", "write(g, 1)", "rename(f, g)", "fsync(f)", "unlink(g)"])))
+def test_a_program_that_syncs_all_before_it_acknowledges_is_never_accused(texts: list[str]) -> None:
+    assert forgetful(*texts, "sync()").found() is None
+
+
+def test_the_ladder_of_an_application_has_its_calls() -> None:
+    app = forgetful("write(f, 5)")
+    rungs = [r for r in ladder(app.facts(), app.calls) if r.kind in ("call", "mark")]
+    assert [(r.text, r.accent) for r in rungs] == [
+        ("write(f, 5) = 0, done at 1", True),
+        ("powercut-ack 1", True),
+        ("fsync(f) = 0, done at 6", False),
+    ]
+    drawn = Explanation("0" * 12, "", "", {}, tuple(rungs), "X")
+    assert "     0    write(f, 5) = 0, done at 1" in ladder_text(drawn)
+    assert "write(f, 5) = 0" in str(ladder_svg(drawn))
 
 
 def test_a_torn_write() -> None:
