@@ -22,6 +22,7 @@ from harness.cli.log import log_group
 from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
 from harness.cli.pack import pack_command
+from harness.cli.regressions import regressions_command
 from harness.cli.releases import history_command, matrix_command
 from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
@@ -53,6 +54,7 @@ COMMANDS: tuple[click.Command, ...] = (
     findings_command,
     bugreport_command,
     faults_command,
+    regressions_command,
     trace_command,
     measure_command,
     rootfs_command,

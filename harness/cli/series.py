@@ -1,4 +1,5 @@
-"""What the commands have in common that carry out a series: campaign, faults, history, matrix."""
+"""What the commands have in common that carry out a series: campaign, faults, history,
+matrix, regressions."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class FaultSeries(Series[Trial]):
 
     def _item(self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]) -> Item:
         states = [*self.plan.fault_models, self.plan.budget.option]
-        key = _key(self._kernels.key(edits), modes, workloads, states)
+        key = asked_key(self._kernels.key(edits), modes, workloads, states)
         return Item(name, self._built(name, edits, modes, workloads), key)
 
     def _built(
@@ -168,15 +168,7 @@ class FaultSeries(Series[Trial]):
         return plan
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
-        decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]
-        return Trial(
-            item=item.name,
-            cases=tuple(str(c.case) for c in decided),
-            detections=tuple(_detections(summary)),
-            undecided={str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks},
-            states=summary.checked,
-            build_seconds=self._build_s[item.name],
-        )
+        return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
         fault = next((f for f in self._chosen if f.name == done.item), None)
@@ -224,7 +216,25 @@ class FaultSeries(Series[Trial]):
                 ) from e
 
 
-def _key(kernel: str, modes: Sequence[str], workloads: Sequence[str], fault_models: Sequence[str]) -> str:
+def trial_of(item: str, summary: Summary) -> Trial:
+    """What to keep of a run: the cases that were decided, what was found in any, and why others were not."""
+    decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]
+    return Trial(
+        item=item,
+        cases=tuple(str(c.case) for c in decided),
+        detections=tuple(_detections(summary)),
+        undecided={str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks},
+        states=summary.checked,
+    )
+
+
+def asked_key(
+    kernel: str,
+    modes: Sequence[str],
+    workloads: Sequence[str],
+    fault_models: Sequence[str],
+    shard: str = "",
+) -> str:
     """Identifies what a trial is asked: its kernel, its modes, and what its workloads do."""
     done = [
         (
@@ -232,7 +242,7 @@ def _key(kernel: str, modes: Sequence[str], workloads: Sequence[str], fault_mode
             list(map(str, w.operations)),
             [hashlib.sha256(data).hexdigest() for data in w.files.values()],
         )
-        for w in select_workloads(workloads)
+        for w in select_workloads(workloads, shard)
     ]
     asked = (kernel, list(modes), done, list(fault_models))
     return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()

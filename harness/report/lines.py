@@ -87,6 +87,11 @@ def resume_faults(workloads: Sequence[str], path: str) -> str:
     return f"powercut faults --resume {shlex.join([full(path), *_workload_files(workloads)])}"
 
 
+def resume_regressions(path: str) -> str:
+    """The command that continues a stopped series of bugs of record."""
+    return f"powercut regressions --resume {shlex.join([full(path)])}"
+
+
 def resume_study(
     command: str, kernels: Sequence[str], workloads: Sequence[str], of_run: str, path: str
 ) -> str:

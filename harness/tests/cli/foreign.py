@@ -23,6 +23,7 @@ from harness.host.files import json_bytes
 from harness.measure.run import MeasurePlan
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
+from harness.regressions.results import RegressionsPlan
 from harness.releases.results import StudyPlan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
@@ -146,6 +147,11 @@ def some_faults(root: Path, hostile: Hostile, bait: str) -> Path:
     return _with_plan(root, FaultsPlan(workloads=hostile.plan(bait).workloads, machine="uml"))
 
 
+def some_regressions(root: Path, hostile: Hostile, bait: str) -> Path:
+    own = (bait,) if hostile is WORKLOAD else ("quick",)
+    return _with_plan(root, RegressionsPlan(workloads=own))
+
+
 def a_measurement(root: Path, hostile: Hostile, bait: str) -> Path:
     plan = hostile.plan(bait)
     beside = [bait] if hostile is RECORDINGS else []
@@ -184,6 +190,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("matrix", "resume"): Attack("matrix --resume DIR", a_study, (KERNEL, WORKLOAD), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
+    ("regressions", "resume"): Attack("regressions --resume DIR", some_regressions),
     ("measure", "resume"): Attack("measure --resume DIR", a_measurement, (KERNEL, MODULES)),
     ("measure", "beside"): Attack("measure bonnie --beside DIR", a_measurement),
     ("bugreport", "source"): Attack("bugreport CASE --from DIR --output new", refused=(WORKLOAD,)),

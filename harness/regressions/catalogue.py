@@ -1,0 +1,108 @@
+"""The bugs of record: the TOML files of `kernels/regressions`, one for each bug that was mended upstream."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import profiles
+from harness.host.resources import resource
+from harness.kernels.find import look_up_kernel
+from harness.oracles import ORACLES
+
+_COMMIT = re.compile(r"[0-9a-f]{12}")
+_STABLE = re.compile(r"\d+\.\d+\.\d+(?: [0-9a-f]{12})?")
+
+
+class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`kernels/regressions/NAME.toml`.
+
+    `subject`, `commit`: of the change that mends it upstream; `fixes`: the commit that made it, if the change
+    names one. `stable`: releases that have the change, with its commit there where that was seen. A commit
+    that nobody saw in a source is left out. `summary`: what went wrong. `before`: the last stock kernel with
+    the bug, `after`: the first without it. `modes`: those in which it can show; `oracles`: those that should
+    speak there, and `shows`: what they should say. `evidence`: how it is known which kernel has the bug.
+    `test`: of fstests. `needs`: what Powercut has no mode or operation for, so that it cannot be run; then
+    `modes` and `oracles` may be empty. `known`: words of the reason under which the bug stands among the
+    known failures, since Powercut had found it before: such findings count here.
+    """
+
+    name: str = ""
+    subject: str
+    commit: str = ""
+    fixes: str = ""
+    stable: tuple[str, ...] = ()
+    summary: str
+    before: str
+    after: str
+    modes: tuple[str, ...] = ()
+    oracles: tuple[str, ...] = ()
+    shows: str
+    evidence: str
+    test: str = ""
+    needs: str = ""
+    known: str = ""
+
+
+def bugs() -> dict[str, Bug]:
+    """Every bug by name. Raises UsageError for a file that does not parse or names what does not exist."""
+    return {path.stem: _load(path) for path in sorted(resource("kernels", "regressions").glob("*.toml"))}
+
+
+def _load(path: Path) -> Bug:
+    try:
+        bug = msgspec.toml.decode(path.read_bytes(), type=Bug)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
+    for what, names, known in (("mode", bug.modes, profiles()), ("oracle", bug.oracles, ORACLES)):
+        if unknown := [name for name in names if name not in known]:
+            raise UsageError(f"{path}: there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
+    if wrong := _wrong(bug):
+        raise UsageError(f"{path}: {wrong}", f"compare it with its neighbours in {path.parent}")
+    for kernel in (bug.before, bug.after):
+        look_up_kernel(kernel)
+    return msgspec.structs.replace(bug, name=path.stem)
+
+
+def _wrong(bug: Bug) -> str:
+    """What is wrong with a file by itself; empty if nothing is."""
+    if not bug.needs and not (bug.modes and bug.oracles):
+        return "a bug has modes and oracles, or says what it needs"
+    for commit in filter(None, (bug.commit, bug.fixes)):
+        if not _COMMIT.fullmatch(commit):
+            return f"{commit!r} is not twelve digits of a commit"
+    if unknown := [s for s in bug.stable if not _STABLE.fullmatch(s)]:
+        return f"stable: {unknown[0]!r} is not a release, or one with twelve digits of a commit"
+    if bug.before == bug.after:
+        return f"{bug.before} cannot be both with the bug and without it"
+    return ""
+
+
+def select_bugs(names: Sequence[str], modes: Sequence[str]) -> list[Bug]:
+    """The bugs of these names; all if none is named. With `modes`, only those that can show in one of them,
+    and only there. Raises UsageError for an unknown name, and if nothing is left.
+    """
+    known = bugs()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+            raise UsageError(
+                f"no bug {name!r}", f"try one of: {', '.join(near)} (powercut regressions --list)"
+            )
+    chosen = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    if modes:
+        chosen = [
+            msgspec.structs.replace(b, modes=kept)
+            for b in chosen
+            if (kept := tuple(m for m in b.modes if m in modes))
+        ]
+    if not chosen:
+        raise UsageError(
+            f"no bug of record shows in {', '.join(modes)}", "powercut regressions --list shows the modes"
+        )
+    return chosen

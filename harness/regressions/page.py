@@ -1,0 +1,150 @@
+"""The bugs of record as a page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.regressions.catalogue import Bug
+from harness.regressions.results import Outcome, Recall, Row
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.words import asked_states, number, plural, shown_path
+
+_ORDER = (Outcome.FOUND, Outcome.MISSED, Outcome.UNKNOWN, Outcome.NOT_RUN, Outcome.NO_MODE)
+_CLASSES = {
+    Outcome.FOUND: "pass",
+    Outcome.MISSED: "fail",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.NOT_RUN: "not-run",
+    Outcome.NO_MODE: "not-run",
+}
+_ABOUT = (
+    "Each was mended upstream. A bug is found by an unexpected finding on the last stock kernel that has it, "
+    "if the first without it decided the same case and does not show that finding. States: those that show "
+    "it, of the case with the fewest; for a bug that was not found, those that were covered."
+)
+
+
+def headline(recall: Recall) -> str:
+    """`Found 5 of 12 bugs of record that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
+    decided = recall.count(Outcome.FOUND, Outcome.MISSED, Outcome.UNKNOWN)
+    found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'bug')} of record that were run"
+    missed, unknown = recall.count(Outcome.MISSED), recall.count(Outcome.UNKNOWN)
+    rest = [f"{missed} missed"] * bool(missed) + [f"{unknown} UNKNOWN"] * bool(unknown)
+    left, no_mode = recall.count(Outcome.NOT_RUN), recall.count(Outcome.NO_MODE)
+    more = [f"{left} not run"] * bool(left) + [f"{no_mode} for which there is no mode"] * bool(no_mode)
+    return f"{': '.join(filter(None, [found, ', '.join(rest)]))}{'; ' * bool(more)}{', '.join(more)}."
+
+
+def page_of(recall: Recall) -> Page:
+    """All of it."""
+    rows = sorted(recall.rows, key=lambda r: (_ORDER.index(r.outcome), r.bug.name))
+    run = [r for r in rows if r.outcome is not Outcome.NO_MODE]
+    done = run and all(r.outcome is Outcome.FOUND for r in run)
+    plan = recall.plan
+    sets = ", ".join(plan.workloads) + (f", part {plan.shard}" if plan.shard else "")
+    return Page(
+        what="bugs of record",
+        subject="bugs of record",
+        headline=headline(recall),
+        kind="pass" if done else "unknown",
+        figures=(
+            f"under {sets}: general sets, in which nothing was written for these bugs",
+            asked_states(plan.fault_models, plan.budget),
+            f"finished {recall.finished}" if recall.finished else "not finished",
+        ),
+        notice="Interrupted: what has not been run is listed as such." * recall.interrupted,
+        sections=(
+            Section("Bugs", _ABOUT, tables=(_table(run),)),
+            Section("Not found", lines=tuple(Line(r.why, r.bug.name) for r in run if r.why)),
+            Section(
+                "For which there is no mode",
+                "Counted apart: Powercut cannot run what it takes.",
+                lines=tuple(Line(r.bug.subject, r.bug.name, aside=r.why) for r in rows if r.bug.needs),
+            ),
+            Section(
+                "What was mended, and what was seen",
+                findings=tuple(_details(recall, rows)),
+                in_text=False,
+            ),
+        ),
+        command=shlex.join(["powercut", *plan.argv]),
+        data={
+            "plan": plan,
+            "score": {str(outcome): recall.count(outcome) for outcome in Outcome},
+            "rows": rows,
+            "finished": recall.finished or None,
+            "interrupted": recall.interrupted,
+        },
+    )
+
+
+def _table(rows: Sequence[Row]) -> PageTable:
+    return PageTable(
+        ("bug", "before", "after", "result", "found by", "oracles", "on the kernel after", "states"),
+        tuple(
+            (
+                row.bug.name,
+                row.bug.before,
+                row.bug.after,
+                Cell(str(row.outcome), _CLASSES[row.outcome]),
+                _by(row),
+                ", ".join(dict.fromkeys(d.oracle for d in row.credited)),
+                row.after,
+                _states(row),
+            )
+            for row in rows
+        ),
+        figures=7,
+    )
+
+
+def _by(row: Row) -> str:
+    if not row.credited:
+        return ""
+    others = len({d.case for d in row.credited}) - 1
+    more = f" and {plural(others, 'more case')}" if others else ""
+    return row.credited[0].case + more + (f"; or {' or '.join(row.shared)}" if row.shared else "")
+
+
+def _states(row: Row) -> str:
+    if row.credited:
+        return f"{number(row.credited[0].states)} of {number(row.credited[0].of)}"
+    return number(row.states) if row.states else ""
+
+
+def _details(recall: Recall, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        yield Finding(
+            f"{row.bug.name}: {row.outcome}",
+            (
+                Line(row.bug.summary),
+                Line(aside=_origin(row.bug)),
+                Line(aside=f"what should show: {row.bug.shows} · {row.bug.evidence}"),
+                *(Line(d.summary, d.case, d.oracle) for d in row.credited),
+                *([Line(row.why)] if row.why else []),
+            ),
+            commands=tuple(f"reproduce: {command}" for command in _commands(row, recall.path)),
+            kind=_CLASSES[row.outcome],
+        )
+
+
+def _origin(bug: Bug) -> str:
+    commit = f"{bug.commit} ({bug.subject})" if bug.commit else bug.subject
+    parts = [
+        f"mended by {commit}",
+        f"made by {bug.fixes}" if bug.fixes else "",
+        f"stable: {', '.join(bug.stable)}" if bug.stable else "",
+        f"fstests: {bug.test}" if bug.test else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _commands(row: Row, path: Path) -> Iterator[str]:
+    """A finding of each oracle once more. The runs are in the order of the bug's modes."""
+    runs = {Path(run).parts[1].partition("_")[2]: run for run in row.runs}
+    first = {d.oracle: d for d in reversed(row.credited)}
+    for seen in reversed(first.values()):
+        if run := runs.get(seen.mode):
+            yield f"powercut repro {seen.example} --from {shlex.quote(shown_path(path / run))}"
