@@ -59,6 +59,11 @@ def page_of(recall: Recall) -> Page:
             Section("Bugs", _ABOUT, tables=(_table(run),)),
             Section("Not found", lines=tuple(Line(r.why, r.bug.name) for r in run if r.why)),
             Section(
+                "Kernels after that were not silent",
+                "What is unexpected there is no news of these bugs: another one, or one that was not mended.",
+                lines=tuple(dict.fromkeys(Line(r.after, r.bug.after) for r in run if _is_loud(r))),
+            ),
+            Section(
                 "For which there is no mode",
                 "Counted apart: Powercut cannot run what it takes.",
                 lines=tuple(Line(r.bug.subject, r.bug.name, aside=r.why) for r in rows if r.bug.needs),
@@ -80,9 +85,14 @@ def page_of(recall: Recall) -> Page:
     )
 
 
+def _is_loud(row: Row) -> bool:
+    """Whether there is more to say of the kernel after than the table has."""
+    return row.silent is False or ":" in row.after
+
+
 def _table(rows: Sequence[Row]) -> PageTable:
     return PageTable(
-        ("bug", "before", "after", "result", "found by", "oracles", "on the kernel after", "states"),
+        ("bug", "before", "after", "result", "found by", "oracles", "after it", "states"),
         tuple(
             (
                 row.bug.name,
@@ -91,7 +101,7 @@ def _table(rows: Sequence[Row]) -> PageTable:
                 Cell(str(row.outcome), _CLASSES[row.outcome]),
                 _by(row),
                 ", ".join(dict.fromkeys(d.oracle for d in row.credited)),
-                row.after,
+                row.after.partition(",")[0].partition(":")[0],
                 _states(row),
             )
             for row in rows

@@ -157,7 +157,7 @@ def _after(after: Iterable[Trial | None]) -> tuple[str, bool | None]:
     trials = list(after)
     shown = [d for t in trials if t for d in t.detections if not d.known]
     if shown:
-        return f"{len(shown)} unexpected, e.g. {shown[0].example} ({shown[0].oracle})", False
+        return f"{len(shown)} unexpected, such as {shown[0].example} ({shown[0].oracle})", False
     if failed := next((t.failed for t in trials if t and t.failed), ""):
         return f"UNKNOWN: {failed}", None
     if undecided := {case: why for t in trials if t for case, why in t.undecided.items()}:

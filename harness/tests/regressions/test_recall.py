@@ -186,6 +186,21 @@ def test_the_page_shows_what_found_it_and_how_to_see_it_again(ran: list[str], tm
     assert [r["outcome"] for r in told["rows"]] == ["found", "missed", "UNKNOWN", "no mode"]
 
 
+def test_a_kernel_after_that_is_not_silent_is_told_once(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bugs were mended in a kernel that has a third: what that one shows looked like theirs."""
+    both = (
+        bug("one", "debian-6.12.111", "debian-6.12.113"),
+        bug("two", "debian-6.12.107", "debian-6.12.113"),
+    )
+    monkeypatch.setattr(catalogue, "bugs", lambda: {b.name: b for b in both})
+    done = carried(create(PLAN, tmp_path))
+    assert [(r.outcome, r.silent) for r in done.rows] == [(Outcome.MISSED, False)] * 2
+    text = page_of(done).text()
+    assert text.count("debian-6.12.113: 1 unexpected, such as ext4-journal_checksum/append-fsync@0") == 1
+
+
 def test_a_series_where_all_is_found_and_silent_ends_well(ran: list[str], tmp_path: Path) -> None:
     done = carried(create(msgspec.structs.replace(PLAN, names=["found", "without"]), tmp_path))
     assert exit_code(done) is ExitCode.CONSISTENT
