@@ -28,6 +28,7 @@ class Mechanism(enum.StrEnum):
     RECORD_AHEAD = "record ahead of its blocks"
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
+    LATE_COMMIT = "there only with a later commit"
     DROPPED = "recovery dropped it"
     MADE_UP = "recovery made it up"
     TORN = "torn write"
@@ -254,9 +255,22 @@ def _dropped(facts: Facts) -> str:
     return f"{_ALL_THERE} recovery did not bring it back."
 
 
+def _late_commit(facts: Facts) -> str:
+    """A journal's record was sent in time, and only a later one brings back what is missing."""
+    later = [e for e in facts.cleared if Kind.RECORD in facts.kinds(e) and not facts.on_platter(e)]
+    if facts.promised_at is None or not facts.has_journal() or not later:
+        return ""
+    return (
+        f"All that was sent before `{_promising(facts)}` returned is on the platter, and it is there only once "
+        f"{facts.name(later[0])}, sent at event {facts.writes[later[0]].submitted}, is: no commit before had "
+        "it, or recovery leaves out the last one."
+    )
+
+
 _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
     Mechanism.NOT_SENT: _not_sent,
     Mechanism.NO_COMMIT: _no_commit,
+    Mechanism.LATE_COMMIT: _late_commit,
     Mechanism.DROPPED: _dropped,
 }
 _OF_INVENTION: Mapping[Mechanism, Sentence] = {
