@@ -256,14 +256,15 @@ def _dropped(facts: Facts) -> str:
 
 
 def _late_commit(facts: Facts) -> str:
-    """A journal's record was sent in time, and only a later one brings back what is missing."""
+    """Only a later record brings back what is missing: that tells nothing of who left it out before."""
     later = [e for e in facts.cleared if Kind.RECORD in facts.kinds(e) and not facts.on_platter(e)]
-    if facts.promised_at is None or not facts.has_journal() or not later:
+    if facts.promised_at is None or not later:
         return ""
+    record = later[0]
     return (
-        f"All that was sent before `{_promising(facts)}` returned is on the platter, and it is there only once "
-        f"{facts.name(later[0])}, sent at event {facts.writes[later[0]].submitted}, is: no commit before had "
-        "it, or recovery leaves out the last one."
+        f"All that was sent before `{_promising(facts)}` returned is on the platter, but it takes "
+        f"{facts.name(record)}, sent at event {facts.writes[record].submitted}, to bring it back: it was "
+        "in no commit until then, or recovery left out what was committed last."
     )
 
 

@@ -18,7 +18,7 @@ from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, reproduce, shrink
-from harness.report.pages import template
+from harness.report.pages import begun, sentence, template
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.report.trend import Past, trends
@@ -128,6 +128,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "briefly": words.covered_briefly,
             "is_shown": words.is_shown,
             "counted": words.counted,
+            "begun": begun,
         },
         number=words.number,
         seconds=words.seconds,
@@ -156,6 +157,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         facts=_facts(summary),
         source=source,
         explanation_labels=LABELS,
+        at_their_end=(application.CALLS,),
         started=_time(summary.info.started),
     )
 
@@ -165,7 +167,7 @@ def _headline(summary: Summary) -> tuple[str, str]:
     subject, _, answer = words.headline(summary).partition(": ")
     first = answer.partition(" ")[0]
     named = "/" in first or first in words.workloads(summary)  # such a name stays as it is
-    return subject, answer if named else answer[:1].upper() + answer[1:]
+    return subject, answer if named else sentence(answer)
 
 
 def _verdict(summary: Summary) -> CaseVerdict:
@@ -330,9 +332,9 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Kernel", " ".join(filter(None, [words.kernel_name(info), info.kernel.version]))),
         ("Given as", info.kernel.name),
         ("SHA-256", info.kernel.sha256),
-        *((name.capitalize(), value) for name, value in info.kernel.details.items()),
+        *((sentence(name), value) for name, value in info.kernel.details.items()),
         ("Machine", f"{words.machine_name(info)}, {words.plural(info.machine.cpus, 'CPU')} per guest"),
-        *((name.capitalize(), value) for name, value in info.machine.details.items()),
+        *((sentence(name), value) for name, value in info.machine.details.items()),
         ("Jobs", str(info.jobs)),
         ("Verdicts", words.how_reached(summary)),
         ("Guests", words.pace(summary.checked, sum(c.seconds for c in summary.cases))),

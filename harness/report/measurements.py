@@ -23,7 +23,7 @@ from harness.host.text import printable
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
-from harness.report.pages import template
+from harness.report.pages import sentence, template
 
 NOT_MEASURED = "not measured"
 _PLAIN_WIDTH = 140
@@ -117,11 +117,10 @@ def headline(m: Measurement) -> tuple[str, str]:
         return subject, m.answer
     if not m.ratios:
         answer = NOT_MEASURED if m.missing and not any(t.rows for t in m.tables) else m.summary
-        return subject, f"{answer[:1].upper()}{answer[1:]}."
+        return subject, f"{sentence(answer)}."
     first = m.ratios[0]
     published = f", published {plot.said(first.published)}" if first.published else ""
-    name = f"{first.name[:1].upper()}{first.name[1:]}"
-    return subject, f"{name}: {plot.said(first.measured.median)}{published}."
+    return subject, f"{sentence(first.name)}: {plot.said(first.measured.median)}{published}."
 
 
 def compared(r: Ratio) -> str:
@@ -210,7 +209,7 @@ def _facts(m: Measurement) -> list[tuple[str, str]]:
         ("Kernel", m.kernel),
         ("Machine", m.machine),
         ("Accelerator", f"{m.accel}, emulation" if is_emulated(m) else m.accel),
-        *((name.capitalize(), value) for name, value in m.sizes.items()),
+        *((sentence(name), value) for name, value in m.sizes.items()),
         ("Kernel events", m.source),
         ("All figures", ", ".join(m.figures)),
         ("Command", " ".join(m.command)),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.host.files import json_text
 from harness.host.text import one_line
-from harness.report.pages import template
+from harness.report.pages import sentence, template
 from harness.report.plot import Plot
 
 
@@ -162,4 +162,4 @@ def _aligned(table: PageTable) -> Iterator[str]:
 
 def _capitalised(text: str) -> str:
     """With its first letter as a capital, unless that is one of a name with digits or signs."""
-    return text[:1].upper() + text[1:] if re.match(r"[a-z]+ ", text) else text
+    return sentence(text) if re.match(r"[a-z]+ ", text) else text

@@ -27,6 +27,17 @@ def template(
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters.update(filters)
+    environment.filters.update({"sentence": sentence, **filters})
     environment.globals.update(functions)
     return environment.get_template(name)
+
+
+def sentence(text: str) -> str:
+    """With its first letter as a capital, and every other as it is: names are among them."""
+    return text[:1].upper() + text[1:]
+
+
+def begun(text: str, *names: str) -> str:
+    """`sentence`, unless it begins with one of these names, or with a part of one: users write those."""
+    first = text.partition(" ")[0].rstrip(":,")
+    return text if first and any(n == first or n.startswith(f"{first}-") for n in names) else sentence(text)

@@ -9,12 +9,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
+from harness.cases import application
 from harness.expectations import parse_expectations
+from harness.host.resources import resource
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import _headline, report_html
+from harness.report.pages import begun, sentence
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Coverage, JudgedState
+from harness.store.records import CaseStatus, Coverage, Evidence, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
@@ -315,3 +319,69 @@ def test_the_name_of_a_workload_stays_as_it_is_in_the_headline(summary: Summary)
     own = replace(broken, info=replace(broken.info, case=case), findings=(finding,))
     assert _headline(replace(summary, cases=(own,)))[1].startswith("my-db lost or damaged")
     assert _headline(replace(summary, cases=summary.cases[:6]))[1].startswith("2 of 2 modes")
+
+
+def test_the_last_calls_of_an_application_are_open_and_begin_at_their_end(demo: RunStore) -> None:
+    """The pane was folded, and showed its first lines: the last call before the power failed is the last."""
+    summary = summarise(demo)
+    finding = next(f for c in summary.cases for f in c.findings)
+    notes = {application.ACKNOWLEDGED: "1", application.CALLS: "write(a)\nfsync(a)", application.FILES: "a"}
+    known = demo.evidence(finding)
+    evidence = replace(known, notes=notes) if known else Evidence(finding.state, notes=notes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunStore, "evidence", lambda self, f: evidence)
+        text = report_html(summary, demo, SOURCE)
+    heading = escape(sentence(application.CALLS))
+    pane = f'<details class="log" open><summary>{heading}</summary><div class="end"><pre tabindex="0">'
+    assert pane in text
+    assert ".log .end { display: flex; flex-direction: column-reverse;" in text
+
+
+def colours(css: str, selector: str) -> set[str]:
+    """The colours that a rule of the page names."""
+    rules = re.findall(rf"(?:^|[}},\s]){re.escape(selector)} {{([^}}]*)}}", css)
+    return set(re.findall(r"var\((--[a-z-]+)\)", " ".join(rules)))
+
+
+@pytest.mark.parametrize(
+    ("drawn", "key"),
+    [
+        (".operations .operation", ".k.operation"),
+        (".operations .persist", ".k.persist"),
+        (".acknowledgements .acknowledged", ".k.acknowledged"),
+        (".calls .call", ".k.call"),
+        (".calls .call-name", ".k.call-name"),
+        (".calls .call-persist", ".k.call-persist"),
+        (".writes .write", ".k.write"),
+        (".writes .discard", ".k.discard"),
+        (".flushes .flush", ".k.flush"),
+        (".flushes .fua-tick", ".k.fua"),
+        (".bands .odd", ".k.epoch"),
+        (".points .pass", ".k.pass"),
+        (".points .fail", ".k.fail"),
+        (".points .unknown", ".k.unknown"),
+        (".marker line", ".k.marker"),
+        (".marker.xfail line", ".k.marker.xfail"),
+    ],
+)
+def test_the_legend_has_each_colour_of_the_timeline(drawn: str, key: str) -> None:
+    """The bands had another colour than their entry, and findings and discards had none."""
+    css = resource("reports", "templates", "report.css").read_text()
+    assert colours(css, drawn)
+    assert colours(css, drawn) <= colours(css, key)
+    classes = " ".join(key.removeprefix(".").split("."))
+    assert f'<i class="{classes}">' in resource("reports", "templates", "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "workload", "shown"),
+    [
+        ("my-db: each line is synced", "my-db-synced", "my-db: each line is synced"),
+        ("kv loses nothing", "kv", "kv loses nothing"),
+        ("a file of eBPF is synced", "append", "A file of eBPF is synced"),
+        ("k is another word", "kv", "K is another word"),
+    ],
+)
+def test_an_application_is_called_as_its_user_wrote_it(text: str, workload: str, shown: str) -> None:
+    """A page said "My-db: each line is synced"."""
+    assert begun(text, workload) == shown
