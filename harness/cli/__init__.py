@@ -79,6 +79,16 @@ class _Group(click.Group):
         name, *rest = args
         return super().resolve_command(ctx, [_RENAMED.get(name, name), *rest])
 
+    def invoke(self, ctx: click.Context) -> object:
+        """An error that lacks its command would not say whose help to look into."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as e:
+            name = ctx.invoked_subcommand
+            if e.ctx is None and name is not None and name in self.commands:
+                e.ctx = click.Context(self.commands[name], info_name=name, parent=ctx)
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self.commands[name].get_short_help_str(limit=200)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):

@@ -41,7 +41,8 @@ class Texts:
         """
         if EntryFlag.MARK in entry.flags:
             operation = self._operation(entry)
-            return one_line(f"{entry.mark}  {operation}" if operation else entry.mark)
+            said = operation or ("(powercut-ack)" if entry.mark.startswith("app ") else "")
+            return one_line(f"{entry.mark}  {said}" if said else entry.mark)
         place, what = f"sector {entry.sector} + {entry.sectors}", self.what(entry)
         if device := self.devices.name(entry.sector):
             place = f"{device}, {place}" if entry.sectors else device

@@ -92,6 +92,13 @@ def log_ls(
 ) -> None:
     """List the entries of a write log: a run's log.zst, or any log device.
 
+    \b
+    entry      its number: @41 is the disk after the entries 0 to 40
+    flags      of the request: FLUSH, FUA, METADATA, DISCARD; MARK: not written, see below
+    submitted  when it was sent to the disk, as the number of an event; completed: when the disk was done
+    call       a system call of a workload's program
+    begin 3    operation 3 begins; ack 3: it has returned; app TEXT: powercut-ack TEXT
+
     In a run directory, marks show their operations, and writes what they wrote: metadata by its place and its
     contents, file data by the operation that wrote it. A question mark stands behind a name that follows from
     other blocks.

@@ -88,8 +88,11 @@ class RunDirectory(click.Path):
             self.fail(f"{path} is a file, and none that powercut pack made", param, ctx)
         try:
             unpacked = unbundle(path, REPORTS)
-        except (PowercutError, OSError) as e:
+        except PowercutError as e:
             self.fail(str(e), param, ctx)
+        except OSError as e:
+            where = f"{path} cannot be unpacked in {REPORTS.absolute()}: {e.strerror}"
+            self.fail(f"{where}; start in a folder that can be written to", param, ctx)
         errors.say(f"{path} is unpacked in {unpacked}")
         return unpacked
 
@@ -136,6 +139,11 @@ def open_run(path: Path) -> RunStore:
 
 def need_run(path: Path) -> None:
     """Raises UsageError if `path` is not a run directory."""
+    if path == REPORTS / "latest" and not path.exists():
+        raise UsageError(
+            f"there is no run here: {path.absolute()} does not exist",
+            "go to the folder in which powercut run was started, or name the run: DIR/reports/latest",
+        )
     if not (path / "run.json").is_file():
         raise UsageError(
             f"{path} is not a run directory: it has no run.json",

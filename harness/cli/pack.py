@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from pathlib import Path
 
 import click
@@ -40,7 +42,15 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
         default = f"{path.name}-{str(chosen).replace('/', '-')}" if chosen else path.name
         file = output or Path(f"{default}.tar.zst")
         again = [reproduce(f.case, f.state, source_words(store, str(file))) for f in found[:1]]
-    bundle(path, file, chosen)
+    try:
+        bundle(path, file, chosen)
+    except OSError as e:
+        if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise UsageError(
+            f"{file.absolute().parent} cannot be written to: {e.strerror}",
+            f"name a file elsewhere: --output {Path(tempfile.gettempdir(), file.name)}",
+        ) from e
     console.say(f"{shown_path(file)}: {file.stat().st_size / (1 << 20):,.1f} MiB")
     for line in again:
         console.say(f"look at it again: {line}")

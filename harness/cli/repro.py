@@ -32,9 +32,12 @@ from harness.findings.repro import (
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_bytes, write_atomically
+from harness.model import CrashPoint
 from harness.report import shown_path
-from harness.report.lines import run_again
+from harness.report.lines import run_again, source_of
 from harness.report.words import device_of, state_words
+from harness.store import RunStore
+from harness.trust import Named, plan_here
 
 
 @click.command("repro")
@@ -100,7 +103,15 @@ def repro_command(
                 console.say(json_bytes(_as_json(seen)).decode())
             else:
                 _print(seen)
+                _point_to_show(store, where, named_here(given), str(source))
             return code_of(seen.judgement.verdict)
+
+
+def _point_to_show(store: RunStore, point: CrashPoint, named: Named, source: str) -> None:
+    """The command that says why, if the run has a finding there."""
+    found = next((f for f in store.findings() if f.crash_point == point), None)
+    if found is not None:
+        console.say(f"why: powercut show {found.id} --from {source_of(plan_here(store, named), source)}")
 
 
 def _say_tools() -> list[str]:

@@ -372,6 +372,7 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
         how = "stopped" if summary.info.stopped else "interrupted"
         console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
+    console.say(f"for the page of a CI job: {shown_path(store.path / 'summary.md')}")
     return summary
 
 

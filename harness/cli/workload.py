@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def new_command(name: str, kind: str) -> ExitCode:
     console.say(f"try it:   powercut try {shown}")
     console.say(f"test it:  powercut run -c ext4/ordered,ext4/nobarrier -w {shown}")
     if kind != OPERATIONS:
-        console.say(f"{place.name}-forgets has to fail, everywhere: see that before you trust the check")
+        console.say(f"{place.name}-forgets passes `try`, which cuts no power, and has to fail under `run`,")
+        console.say("in every mode: see that before you trust the check")
     return ExitCode.CONSISTENT
 
 
@@ -110,6 +112,8 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
         tried = dry_run(profiles[0], workload, kernel, asked)
         _print(tried)
         verdicts.append(tried.judgement.verdict)
+    shown = shlex.quote(name)
+    console.say(f"what a power cut leaves of it: powercut run -c {configuration} -w {shown}")
     return code_of(*verdicts)
 
 
@@ -131,7 +135,8 @@ def _print(tried: DryRun) -> None:
         console.say(f"  {violation.oracle}: {violation.summary}")
     for reason in tried.judgement.unknown:
         console.say(f"  undecided: {reason}")
-    console.say(f"{tried.workload.name}: {tried.judgement.verdict.name} in {tried.machine}")
+    verdict = tried.judgement.verdict.name
+    console.say(f"{tried.workload.name}: {verdict} without a power cut, in {tried.machine}")
 
 
 def _say_indented(text: str) -> None:

@@ -29,7 +29,7 @@ from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import GuestChoice, Plan
-from harness.report.lines import run_again
+from harness.report.lines import resume, run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
 from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
@@ -91,12 +91,22 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
         cases = ", ".join(str(c.case) for c in store.cases()[:6])
         raise UsageError(f"the run {store.path.name} has no case {point.case}", f"it has: {cases}")
     entries = len(store.timeline(point.case))
+    if not entries and not store.layout.case(point.case).history.is_file():
+        raise StoreError(*_not_recorded(store, point.case))
     if not point.state.prefix <= entries:
         raise UsageError(
             f"{point}: the log of {point.case} has {entries} entries; the crash point lies beyond its end",
             f"name one from {point.case}@0 to {point.case}@{entries}",
         )
     return point
+
+
+def _not_recorded(store: RunStore, case: CaseId) -> tuple[str, str]:
+    """What to say of a case of which there is no log, and what to do about it."""
+    what = f"the run {store.path.name} has no recording of {case}"
+    if store.info.finished and not store.info.interrupted:
+        return f"{what}: it could not be recorded", "the report says why"
+    return f"{what}: it was stopped before", f"go on with it: {resume(store.plan(), str(store.path))}"
 
 
 def tools_for_shell() -> tuple[list[str], list[str]]:
@@ -209,6 +219,11 @@ def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
         raise StoreError(
             f"the recording of {case} stayed with the worker {record.info.left_at}: it had no findings",
             "record the case again, or have a cluster bring back all recordings",
+        )
+    if record and record.info.files and not store.layout.case(case).log.exists():
+        raise StoreError(
+            f"{store.path} has no recording of {case}: if it was packed with one case, this is another",
+            f"pack it where the run was made: powercut pack RUN {case} (or the whole run: powercut pack RUN)",
         )
     return record.info.files if record else {}
 

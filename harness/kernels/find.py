@@ -102,6 +102,11 @@ def look_up_kernel(
         version = asked_version(pin, spec)
         if version is not None:
             return pin, version
+    if "/" in spec:
+        raise UsageError(
+            f"no kernel {spec!r}: there is no such file",
+            "name arch/x86/boot/bzImage or vmlinux of your build; powercut list kernels has Debian's",
+        )
     near = difflib.get_close_matches(spec, list(pins()), n=4)
     known = ", ".join(near or pins())
     raise UsageError(f"no kernel {spec!r}: neither a file nor a pin of kernels/", f"try one of: {known}")

@@ -36,14 +36,15 @@ summary = "{name}: each line is synced before it counts"{runtime}
 # files = ["/usr/share/{name}", "/usr/lib/{name}/*.so"]
 # user = "nobody"                                    # for programs that refuse to run as root
 # image_mib = 256                                    # the least size of the file system
-# reads = ["journal"]                                # what `check` reads; everything, unless given
+# reads = ["lines"]                                  # what `check` reads; everything, unless given
 
 # Each of these is a workload, {name}-KEY: `run` gets the arguments, `check` gets them after $1.
 [variants.synced]
 summary = "each line is synced before it is acknowledged"
 arguments = ["synced"]
 
-# It has to fail: it acknowledges what it has not synced. See it fail, then take it out.
+# It passes `powercut try`, which cuts no power, and has to fail under `powercut run`: it acknowledges what it
+# has not synced. See it fail, then take it out.
 [variants.forgets]
 summary = "no line is synced"
 arguments = ["forget"]
@@ -55,8 +56,8 @@ _SHELL_RUN = """\
 # Call `powercut-ack TEXT` wherever a user would be told that TEXT is done.
 set -e
 for i in 1 2 3 4 5; do
-	echo "line $i" >>journal
-	[ "$1" = forget ] || sync journal
+	echo "line $i" >>lines
+	[ "$1" = forget ] || sync lines
 	powercut-ack "line $i"
 done
 """
@@ -67,7 +68,7 @@ _SHELL_CHECK = """\
 # Exit 0: all of that is there. 1: it is not, and the first line of output names the finding. Else: unknown.
 # Before the first acknowledgement there may be anything, or nothing.
 while read -r line; do
-	grep -qsx "$line" journal || {
+	grep -qsx "$line" lines || {
 		echo "$line was acknowledged and is gone"
 		exit 1
 	}
@@ -85,11 +86,11 @@ import os
 import subprocess
 import sys
 
-with open("journal", "w") as journal:
+with open("lines", "w") as lines:
     for i in range(1, 6):
-        print(f"line {i}", file=journal, flush=True)
+        print(f"line {i}", file=lines, flush=True)
         if sys.argv[1:] != ["forget"]:
-            os.fsync(journal.fileno())
+            os.fsync(lines.fileno())
         subprocess.run(["powercut-ack", f"line {i}"], check=True)
 '''
 
@@ -107,8 +108,8 @@ import sys
 import traceback
 
 try:
-    journal = pathlib.Path("journal")
-    there = journal.read_text(errors="replace").splitlines() if journal.exists() else []
+    lines = pathlib.Path("lines")
+    there = lines.read_text(errors="replace").splitlines() if lines.exists() else []
     for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
         if line not in there:
             print(f"{line} was acknowledged and is gone")
@@ -143,17 +144,17 @@ static int acknowledge(const char *text)
 int main(int argc, char **argv)
 {
 	int forgets = argc > 1 && strcmp(argv[1], "forget") == 0;
-	int journal = open("journal", O_CREAT | O_WRONLY | O_APPEND, 0644);
+	int lines = open("lines", O_CREAT | O_WRONLY | O_APPEND, 0644);
 
-	if (journal < 0)
+	if (lines < 0)
 		return 1;
 	for (int i = 1; i <= 5; i++) {
 		char text[32];
 
 		snprintf(text, sizeof(text), "line %d", i);
-		if (dprintf(journal, "%s\\n", text) < 0)
+		if (dprintf(lines, "%s\\n", text) < 0)
 			return 1;
-		if (!forgets && fsync(journal) != 0)
+		if (!forgets && fsync(lines) != 0)
 			return 1;
 		if (acknowledge(text))
 			return 1;

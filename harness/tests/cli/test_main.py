@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 from harness.cli import main
 from harness.errors import ExitCode
 from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import demo_run
 
 
 def commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
@@ -96,3 +101,64 @@ def test_a_run_directory_of_another_version_is_refused(tmp_path: Path) -> None:
         done = powercut(*arguments)
         assert done.exit_code == ExitCode.UNDECIDED, done.output
         assert "999" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run", "-c"], ["repro"], ["run", "--statse", "x"], ["show", "--al"]])
+def test_every_usage_error_says_whose_help_to_look_into(arguments: list[str]) -> None:
+    """`powercut run -c` said "Option '-c' requires an argument." and nothing else."""
+    done = powercut(*arguments)
+    assert done.exit_code == ExitCode.USAGE
+    assert re.search(rf"Try '.*{arguments[0]} --help' for help", done.stderr)
+
+
+def test_where_nothing_was_run_it_says_where_runs_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """reports/latest "is not a run directory": in another folder, it is not there at all."""
+    monkeypatch.chdir(tmp_path)
+    done = powercut("report")
+    assert done.exit_code == ExitCode.USAGE
+    assert f"{tmp_path}/reports/latest does not exist" in done.stderr.replace("\n", "")
+    assert "go to the folder in which powercut run was started" in done.stderr
+
+
+def test_a_kernel_that_is_a_path_is_not_looked_for_among_names() -> None:
+    """/nope/bzImage was answered with thirteen names of Debian's kernels."""
+    done = powercut("run", "-c", "ext4/ordered", "--kernel", "/nope/bzImage", "-n")
+    assert done.exit_code == ExitCode.USAGE
+    assert "no kernel '/nope/bzImage': there is no such file" in done.stderr
+    assert "uml-6.1" not in done.stderr
+
+
+def test_a_package_that_cannot_be_unpacked_here_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "[Errno 30] Read-only file system: 'reports/runs'", and nothing of what to do."""
+    file = tmp_path / "run.tar.zst"
+    file.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(9))
+
+    def refused(*_: object) -> Path:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "reports/runs")
+
+    monkeypatch.setattr("harness.cli.options.unbundle", refused)
+    done = powercut("report", file)
+    assert done.exit_code == ExitCode.USAGE
+    assert "cannot be unpacked in" in done.stderr
+    assert "start in a folder that can be written to" in done.stderr
+
+
+def test_a_package_is_made_elsewhere_where_this_folder_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with demo_run(tmp_path) as store:
+        run = store.path
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "run.tar.zst.part")
+
+    monkeypatch.setattr("harness.cli.pack.bundle", refused)
+    monkeypatch.chdir(tmp_path)
+    done = powercut("pack", run)
+    assert done.exit_code == ExitCode.USAGE
+    assert f"{tmp_path} cannot be written to" in done.stderr.replace("\n", "")
+    assert f"--output {tempfile.gettempdir()}/{run.name}.tar.zst" in done.stderr.replace("\n", "")

@@ -16,10 +16,11 @@ from harness.findings.repro import Reproduction, rebuilt, recorder_words, same_m
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import KernelInfo
 from harness.tests.cli.runner import powercut
-from harness.tests.report.demo import run_info
+from harness.tests.report.demo import demo_run, run_info
 
 
 def test_no_run_there_says_where_it_looked(tmp_path: Path) -> None:
@@ -125,3 +126,16 @@ def test_a_shell_says_which_tools_it_has_and_which_this_host_lacks(
         "in the guest: busybox, e2fsck",
         "not on this host: xfs_db, xfs_io; apt-get install xfsprogs",
     ]
+
+
+def test_a_finding_that_is_reproduced_points_to_what_explains_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with demo_run(tmp_path) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        finding = store.findings()[0]
+    seen = replace(reproduction(), point=finding.crash_point)
+    monkeypatch.setattr(repro, "repro_context", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(repro, "reproduce", lambda _: seen)
+    done = powercut("repro", finding.crash_point, "--from", store.path)
+    assert done.output.splitlines()[-1] == f"why: powercut show {finding.id} --from {store.path}"

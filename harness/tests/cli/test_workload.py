@@ -29,7 +29,9 @@ def test_a_plain_name_goes_into_the_folder_of_workloads(
     ]
     assert "try it:   powercut try workloads/my-db\n" in done.stdout
     assert "-w workloads/my-db\n" in done.stdout
-    assert "my-db-forgets has to fail" in done.stdout
+    assert "my-db-forgets passes `try`, which cuts no power, and has to fail under `run`" in done.stdout
+    for file in (tmp_path / "workloads/my-db").iterdir():  # a file system has a journal, too
+        assert "journal" not in file.read_text()
     again = powercut("new", "my-db")
     assert again.exit_code == ExitCode.USAGE
     assert "is there already" in again.stderr
@@ -82,8 +84,9 @@ def test_output_acknowledgements_and_check_are_shown(tmp_path: Path, tried: dict
         "  1,234 entries in the log; after a clean unmount:",
         "  check of operation 0: exit code 0",
         "      all there",
-        "my-db-synced: PASS in UML",
-        "my-db-forgets: PASS in UML",
+        "my-db-synced: PASS without a power cut, in UML",
+        "my-db-forgets: PASS without a power cut, in UML",
+        f"what a power cut leaves of it: powercut run -c ext4/ordered -w {place}",
     ):
         assert f"{line}\n" in done.stdout
     assert "\x1b" not in done.stdout

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from harness.errors import EnvironmentLacks, UsageError
+from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.findings import repro
 from harness.findings.repro import find_point, machine_for, need_possible, tools_for_shell
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
 from harness.plan import Plan
 from harness.states import FAULT_MODELS
-from harness.tests.report.demo import demo_run
+from harness.store import RunStore
+from harness.store.records import CaseInfo
+from harness.tests.report.demo import demo_run, run_info
 from harness.tests.states.logs import logs
 from harness.writelog import Step, read_log, write_log
 
@@ -114,3 +116,25 @@ def test_another_kernel_that_is_a_program_is_booted_where_the_run_booted_such_on
         ("auto", program, "auto"),
     ):
         assert machine_for(kernel, Plan(configurations=[], workloads=[], machine=machine)) == expected
+
+
+def test_a_case_that_was_stopped_before_it_was_recorded_says_so(tmp_path: Path) -> None:
+    """`repro` advised to name a crash point "from @0 to @0"."""
+    case = CaseId("ext4", "ordered", "later")
+    with RunStore.create(tmp_path, "test", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["later"]))
+        store.add_case(CaseInfo(case))
+        with pytest.raises(StoreError, match="no recording of ext4-ordered/later: it was stopped") as caught:
+            find_point(f"{case}@3", store)
+        assert f"powercut run --resume {store.path}" in caught.value.next_step
+
+
+def test_a_case_that_was_not_packed_says_how_it_is(tmp_path: Path) -> None:
+    """It said "[Errno 2] No such file or directory: .../log.zst"."""
+    case = CaseId("ext4", "ordered", "append-fsync")
+    with RunStore.create(tmp_path, "test", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        store.add_case(CaseInfo(case, files={"log.zst": "00"}))
+        with pytest.raises(StoreError, match="has no recording of ext4-ordered/append-fsync") as caught:
+            repro._files(store, case)
+    assert "powercut pack RUN ext4-ordered/append-fsync" in caught.value.next_step

@@ -74,13 +74,13 @@ def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: P
     assert ended(place / "run", "synced").returncode == 0
     assert (tmp_path / "told").read_text().splitlines() == [f"line {i}" for i in range(1, 6)]
     assert ended(place / "check", tmp_path / "told").returncode == 0
-    (mount / "journal").write_text("line 1\nline 2\n")
+    (mount / "lines").write_text("line 1\nline 2\n")
     refused = ended(place / "check", tmp_path / "told")
     assert (refused.returncode, refused.stdout) == (1, "line 3 was acknowledged and is gone\n")
 
 
 @pytest.mark.parametrize(
-    ("kind", "syncs"), [("shell", "sync journal"), ("python", "os.fsync("), ("c", "fsync(journal)")]
+    ("kind", "syncs"), [("shell", "sync lines"), ("python", "os.fsync("), ("c", "fsync(lines)")]
 )
 def test_one_variant_has_to_fail_and_says_so(tmp_path: Path, kind: str, syncs: str) -> None:
     """A check that nobody has seen fail may be one that cannot: `new` brings what it has to find."""
