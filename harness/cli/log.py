@@ -16,9 +16,10 @@ import click
 from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
+from harness.cli.perfetto import need_perfetto, trace_of
 from harness.errors import UsageError
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
-from harness.host.files import json_bytes
+from harness.host.files import json_bytes, write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
 from harness.host.text import one_line
@@ -32,6 +33,7 @@ from harness.writelog.times import TimedFlush, Times
 _EXAMPLES = """\b
 powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
 powercut log ls /dev/sdb --start-mark fsync --next-flush
+powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst --perfetto append.pftrace
 """
 
 
@@ -77,6 +79,13 @@ def log_group() -> None:
     "a process, what was written.",
 )
 @click.option(
+    "--perfetto",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a trace for ui.perfetto.dev instead; an event of the recording is a microsecond there. Needs "
+    "pip install 'powercut[perfetto]'.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object for each entry, and each system call."
 )
 @guarded
@@ -87,6 +96,7 @@ def log_ls(
     names: bool,
     show_calls: bool,
     blkparse: bool,
+    perfetto: Path | None,
     as_json: bool,
     **selection: Any,
 ) -> None:
@@ -110,13 +120,15 @@ def log_ls(
     they began and returned. Of a flush that may be one of two, both are shown: 9|12. Where two devices were
     recorded, each write and flush shows of which it is.
     """
+    if perfetto is not None:
+        need_perfetto()
     with _plain_log(file, log_mib << 20) as path:
         log = replace(read_log(path), path=file)
         text = _events(file.with_name("events.zst"))
         joined = times_of(log.entries, text) if text else None
         times = _shown(joined) if joined else {}
         chosen = list(select(log, **selection))
-        if (by_time or blkparse) and not times:
+        if (by_time or blkparse or perfetto) and not times:
             raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
         if by_time:
             chosen.sort(key=lambda entry: _first(times.get(entry.index, "")))
@@ -126,22 +138,37 @@ def log_ls(
             for line in blkparse_lines(chosen, times, texts):
                 console.say(line)
             return
-        if not as_json:
-            console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
         calls = calls_of(text) if joined and show_calls else NOT_NOTED
-        for at in _among(chosen, _placed(calls, log, joined, times, by_time=by_time)):
-            if as_json:
-                row = _call_row(at) if isinstance(at, ProgramCall) else _row(at, times) | texts.row(at)
-                console.say(json_bytes(row).decode())
-            elif isinstance(at, ProgramCall):
-                console.say(_line("", "call", _when(at), one_line(f"{at.text} {at.outcome}")))
-            else:
-                flags = "|".join(f.name or "" for f in at.flags) or "-"
-                console.say(
-                    _line(str(at.index), flags, times.get(at.index, "-" if times else ""), texts.line(at))
-                )
-        if calls.more and not as_json:
-            console.say(f"{calls.more} more calls, the last, were not noted")
+        if perfetto is not None and joined is not None:
+            write_atomically(perfetto, trace_of(chosen, joined, calls, texts))
+            console.say(f"{perfetto}: open it at https://ui.perfetto.dev")
+            return
+        among = list(_among(chosen, _placed(calls, log, joined, times, by_time=by_time)))
+        if as_json:
+            _say_rows(among, times, texts)
+        else:
+            _say_lines(among, times, texts, calls.more or 0)
+
+
+def _say_rows(among: Iterable[LogEntry | ProgramCall], times: dict[int, str], texts: Texts) -> None:
+    for at in among:
+        row = _call_row(at) if isinstance(at, ProgramCall) else _row(at, times) | texts.row(at)
+        console.say(json_bytes(row).decode())
+
+
+def _say_lines(
+    among: Iterable[LogEntry | ProgramCall], times: dict[int, str], texts: Texts, not_noted: int
+) -> None:
+    console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
+    for at in among:
+        if isinstance(at, ProgramCall):
+            console.say(_line("", "call", _when(at), one_line(f"{at.text} {at.outcome}")))
+            continue
+        flags = "|".join(f.name or "" for f in at.flags) or "-"
+        when = times.get(at.index, "-" if times else "")
+        console.say(_line(str(at.index), flags, when, texts.line(at)))
+    if not_noted:
+        console.say(f"{not_noted} more calls, the last, were not noted")
 
 
 def _line(entry: str, flags: str, when: str, what: str) -> str:

@@ -205,6 +205,62 @@ def test_log_ls_has_the_form_of_blkparse(tmp_path: Path) -> None:
     assert powercut("log", "ls", log, "--blkparse").exit_code == ExitCode.USAGE
 
 
+def test_log_ls_writes_a_trace_for_perfetto(tmp_path: Path) -> None:
+    """Its own classes read it: what lies where, from which event to which."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # noqa: PLC0415  # an extra
+        Trace,
+        TrackEvent,
+    )
+
+    log = _run(tmp_path)
+    done = powercut("log", "ls", log, "--perfetto", tmp_path / "mine.pftrace")
+    assert done.exit_code == 0, done.output
+    packets = Trace.FromString((tmp_path / "mine.pftrace").read_bytes()).packet
+    tracks = {d.uuid: d.name for p in packets if (d := p.track_descriptor).uuid}
+    shown, open_ones = [], {}
+    for packet in packets:
+        event = packet.track_event
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            open_ones[event.track_uuid] = (event.name, packet.timestamp)
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            name, begun = open_ones.pop(event.track_uuid)
+            shown.append((tracks[event.track_uuid], name, begun, packet.timestamp))
+    assert not open_ones
+    assert shown == [
+        ("operations", "append f 4096", 0, 5000),
+        ("disk", "data of f from 4096, written by operation 0", 1000, 2000),
+        ("disk", "flush", 3000, 4000),
+        ("disk", "write", 6000, 7000),
+    ]
+    (log.parent / "events.zst").unlink()
+    refused = powercut("log", "ls", log, "--perfetto", tmp_path / "none")
+    assert refused.exit_code == ExitCode.USAGE
+    assert not (tmp_path / "none").exists()
+
+
+def test_writes_in_flight_together_lie_on_tracks_of_one_name(tmp_path: Path) -> None:
+    """On one track the viewer would nest them: the second would seem to be a part of the first."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # noqa: PLC0415  # an extra
+
+    write_log(tmp_path / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Write(24, bytes(4096)), Flush()])
+    pack(tmp_path / "log", tmp_path / "log.zst")
+    lines = ["tracing_mark_write: powercut: begin 0"]
+    lines += [f"block_bio_queue: 254,0 W {sector} + 8 [a]" for sector in (8, 24)]
+    lines += [f"block_bio_complete: 254,0 W {sector} + 8 [0]" for sector in (8, 24)]
+    lines += [f"block_bio_{what}: 254,0 FW 0 + 0 [{by}]" for what, by in (("queue", "a"), ("complete", "0"))]
+    (tmp_path / "events").write_text("".join(f"{line}\n" for line in lines))
+    pack(tmp_path / "events", tmp_path / "events.zst")
+    done = powercut("log", "ls", tmp_path / "log.zst", "--perfetto", tmp_path / "trace")
+    assert done.exit_code == 0, done.output
+    packets = Trace.FromString((tmp_path / "trace").read_bytes()).packet
+    tracks = {d.uuid: d.name for p in packets if (d := p.track_descriptor).uuid}
+    assert sorted(tracks.values()) == ["disk", "disk", "operations"]
+    where = [p.track_event.track_uuid for p in packets if p.track_event.name == "write"]
+    assert len(set(where)) == 2
+    unacknowledged = [p.track_event.name for p in packets if "not acknowledged" in p.track_event.name]
+    assert unacknowledged == ["begin 0 (not acknowledged)"]
+
+
 def test_the_calls_of_a_program_stand_between_the_entries(tmp_path: Path) -> None:
     """What the application itself had asked for, and when, was nowhere."""
     write_log(tmp_path / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Flush(), MarkText("ack 0")])
