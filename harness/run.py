@@ -338,6 +338,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
             accel=specs.judge.machine.accel,
             version=specs.judge.machine.version(),
             details={"how": specs.description}
+            | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
             | ({} if plan.recordings else {"completions": plan.completions.description}),
         ),
         finished=None,

@@ -27,11 +27,14 @@ from harness.plan import GuestChoice
 
 @dataclass(frozen=True, slots=True)
 class GuestSpecs:
-    """The specs that record and judge: the same spec if one machine does both. `description`: for people."""
+    """The specs that record and judge: the same spec if one machine does both. `description`: for people;
+    `accel_reason`: why this accelerator, which each run on a host has in common.
+    """
 
     recorder: GuestSpec
     judge: GuestSpec
     description: str
+    accel_reason: str = ""
 
 
 def make_specs(
@@ -54,9 +57,9 @@ def make_specs(
         return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
-    description = f"{machine.profile.title} ({machine.accel}: {reason})"
+    description = f"{machine.profile.title} ({machine.accel})"
     if asked.machine != "auto":
-        return GuestSpecs(recorder, recorder, description)
+        return GuestSpecs(recorder, recorder, description, reason)
     judges = machine.profile.confirms
     for judge in judges:
         found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
@@ -64,10 +67,10 @@ def make_specs(
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
-            return GuestSpecs(recorder, spec, description)
+            return GuestSpecs(recorder, spec, description, reason)
     hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
     description = "; ".join([description, *hints])
-    return GuestSpecs(recorder, recorder, description)
+    return GuestSpecs(recorder, recorder, description, reason)
 
 
 def how_to_speed_up(judge: str, kernel: Kernel) -> str:

@@ -128,6 +128,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "briefly": words.covered_briefly,
             "is_shown": words.is_shown,
             "counted": words.counted,
+            "counted_findings": words.counted_findings,
             "begun": begun,
         },
         number=words.number,

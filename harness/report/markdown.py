@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from harness.host.text import one_line
 from harness.report.lines import reproduce
-from harness.report.words import Cell, Matrix, headline, machine_name, plural
+from harness.report.words import Cell, Matrix, counted_findings, headline, machine_name, plural
 from harness.summary import CaseVerdict, Summary, shell_code
 
 MAX_FINDINGS = 50
@@ -41,6 +41,9 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         yield f"**Not complete:** {_text(summary.info.stopped or 'interrupted')}"
     yield ""
     yield from _table(Matrix.of(summary))
+    if counted := counted_findings(summary):
+        yield ""
+        yield f"{counted.replace(' (one FAIL each)', '')}:"
     for f in summary.unexpected[:MAX_FINDINGS]:
         yield ""
         yield f"**{_text(str(f.case))}** {_text(f.oracle)}: {_text(f.summary)} ({plural(f.states, 'state')})"

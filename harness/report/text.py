@@ -22,6 +22,7 @@ from harness.report.lines import can_be_shrunk, reproduce, shrink
 from harness.report.words import (
     Cell,
     Matrix,
+    counted_findings,
     grouped,
     headline,
     how_reached,
@@ -199,6 +200,9 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
         if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
             shown.append(f)
     infos = {c.case: c.info for c in summary.cases}
+    if counted := counted_findings(summary):
+        yield _line("bold", f"{counted}:")
+        yield Text()
     for i, group in enumerate(grouped(shown)):
         yield from _group(group, source, offered=i == 0 and can_be_shrunk(infos[group[0].case]))
     if left := len(summary.unexpected) - len(shown):

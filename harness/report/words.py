@@ -228,6 +228,19 @@ def headline(summary: Summary) -> str:
     return f"{subject}: {'; '.join(parts)}."
 
 
+def counted_findings(summary: Summary) -> str:
+    """How the numbers of a run belong together: `18 findings at 14 crash states (one FAIL each), in 5 ways`;
+    empty for one finding or none. `ways`: as the headline counts them, mode by mode.
+    """
+    found = summary.unexpected
+    if len(found) < 2:
+        return ""
+    ways = len({(f.case.configuration, f.symptom) for f in found})
+    states = len(grouped(found))
+    at = "one crash state" if states == 1 else f"{number(states)} crash states (one FAIL each)"
+    return f"{number(len(found))} findings at {at}, in {plural(ways, 'way')}"
+
+
 def only_own_check_failed(c: CaseSummary) -> bool:
     """Whether a workload's own check is all that complains of what came back. Then the program may have asked
     for too little, and nothing that the file system promises was seen broken.

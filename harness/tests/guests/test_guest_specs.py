@@ -11,8 +11,18 @@ import pytest
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
-from harness.guests.guest_specs import has_filesystems, how_to_speed_up, missing_for, recording_machine
+from harness.guests import guest_specs
+from harness.guests.guest_specs import (
+    has_filesystems,
+    how_to_speed_up,
+    make_specs,
+    missing_for,
+    recording_machine,
+)
+from harness.guests.machine import machine_of
+from harness.guests.session import GuestSpec
 from harness.kernels.find import Kernel
+from harness.plan import GuestChoice
 
 
 def mode(name: str) -> Profile:
@@ -88,3 +98,15 @@ def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(
     own_module = dataclasses.replace(stock, replaced=(tmp_path / "ext4.ko",))
     assert how_to_speed_up("uml", own_module).endswith("native speed: powercut kernel build TREE")
     assert how_to_speed_up("uml", kernel(tmp_path, "ext4")) == ""
+
+
+def test_why_there_is_no_kvm_is_not_said_by_each_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first line of every run was of KVM, and so long that what follows it was not read."""
+    machine = machine_of("qemu", "tcg")
+    why = "KVM is there, but a kernel does not come up under it"
+    recorded = GuestSpec(machine, tmp_path / "vmlinuz", tmp_path / "initramfs")
+    monkeypatch.setattr(guest_specs, "_recorder", lambda *_: (recorded, why))
+    debian = Kernel("debian-6.12", tmp_path / "vmlinuz", None, "00", "6.12.1")
+    specs = make_specs(GuestChoice("qemu"), debian, [], [], tmp_path, tmp_path)
+    assert specs.description == "QEMU (tcg)"
+    assert specs.accel_reason == why

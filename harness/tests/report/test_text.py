@@ -15,7 +15,7 @@ from harness.expectations import Expectation
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.text import print_summary, summary_text
-from harness.report.words import Cell, counted, grouped, headline, pace, seconds, shown_path
+from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, JudgedState, Step
 from harness.summary import CaseSummary, Summary, summarise
@@ -237,6 +237,25 @@ def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: S
     assert headline(replace(summary, cases=(case,))).endswith("broke promises in 4 ways, as expected.")
     case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
     assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
+
+
+def test_the_numbers_of_findings_belong_together(summary: Summary) -> None:
+    """A headline of "5 ways" stood over "18 findings" and 14 lines that began with FAIL."""
+    known = summary.cases[9]
+    (finding,) = {f.oracle: f for f in known.findings}.values()
+    found = tuple(
+        replace(finding, oracle=oracle, state=CrashState(at), expectation=None)
+        for oracle, at in (("size", 3), ("size", 7), ("fsck", 7), ("size", 9))
+    )
+    other = replace(found[3], what="another thing is gone")
+    broken = replace(summary, cases=(replace(known, findings=(*found[:3], other)),))
+    ways = len({f.symptom for f in broken.findings})
+    said = f"4 findings at 3 crash states (one FAIL each), in {ways} ways"
+    assert counted_findings(broken) == said
+    text = summary_text(broken, SOURCE)
+    assert f"\n{said}:\n" in text
+    assert text.count("\nFAIL ") == 3
+    assert f"broke promises in {ways} ways (" in headline(broken)
 
 
 def _violated(oracle: str, what: str, found: str) -> Violation:
