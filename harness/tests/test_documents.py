@@ -60,3 +60,14 @@ def test_one_noun_has_one_name() -> None:
                 found.setdefault(node.name, []).append(parts)
     twice = {name: places for name, places in found.items() if len(places) > 1}
     assert {name: places for name, places in twice.items() if ROOMS & {p[0] for p in places}} == {}
+
+
+def test_readme_tells_of_planted_faults_what_the_table_does() -> None:
+    """README said 51 of 56, and the table that it links 47 of 55: they were of two campaigns."""
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    table = (ROOT / "reports/examples/faults/summary.txt").read_text()
+    told = re.search(r"Found (\d+ of \d+) planted faults \((\d+) %\): (\d+) missed", table)
+    states = re.search(r"the unmodified kernel: (\d+) cases, ([\d,]+) states", table)
+    assert told and states
+    assert f"**{told[1]} planted faults that matter, {told[2]} %**" in readme
+    assert f"In {states[1]} cases and {states[2]} states the unmodified kernel" in readme
