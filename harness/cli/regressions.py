@@ -57,9 +57,9 @@ def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -
     powercut regressions --resume reports/runs/DATE-regressions
 
     A bug is a file of kernels/regressions: the commit that mended it, the last stock kernel that has it, the
-    first that has not. Only general sets run, none of whose workloads was written for one of these bugs.
-    Found is what the kernel before shows and the one after, in the same case, does not. A kernel that cannot
-    be had makes a bug UNKNOWN, with the reason.
+    first that has not. Only general sets run; what a workload finds that was written for the bug, or for a
+    planted fault like it, is counted apart. Found is what the kernel before shows and the one after, in the
+    same case, does not. A kernel that cannot be had makes a bug UNKNOWN, with the reason.
 
     Exit codes: 0 every bug that has a mode was found, and the kernels after showed nothing unexpected, 1 one
     was missed or a kernel after was not silent, 2 usage, 3 undecided or not run, 130 interrupted.
@@ -99,7 +99,7 @@ def exit_code(recall: Recall) -> ExitCode:
     if recall.interrupted:
         return ExitCode.INTERRUPTED
     rows = [r for r in recall.rows if r.outcome is not Outcome.NO_MODE]
-    if any(r.outcome is Outcome.MISSED or r.silent is False for r in rows):
+    if any(r.outcome in (Outcome.MISSED, Outcome.OWN) or r.silent is False for r in rows):
         return ExitCode.INCONSISTENT
     decided = all(r.outcome is Outcome.FOUND and r.silent for r in rows)
     return ExitCode.CONSISTENT if rows and decided else ExitCode.UNDECIDED

@@ -14,6 +14,7 @@ from harness.filesystems.profiles import profiles
 from harness.host.resources import resource
 from harness.kernels.find import look_up_kernel
 from harness.oracles import ORACLES
+from harness.workloads.load import select_workloads
 
 _COMMIT = re.compile(r"[0-9a-f]{12}")
 _STABLE = re.compile(r"\d+\.\d+\.\d+(?: [0-9a-f]{12})?")
@@ -29,7 +30,8 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     speak there, and `shows`: what they should say. `evidence`: how it is known which kernel has the bug.
     `test`: of fstests. `needs`: what Powercut has no mode or operation for, so that it cannot be run; then
     `modes` and `oracles` may be empty. `known`: words of the reason under which the bug stands among the
-    known failures, since Powercut had found it before: such findings count here.
+    known failures, since Powercut had found it before: such findings count here. `own`: workloads of general
+    sets that were written for it, or for a planted fault that imitates it: what they find is counted apart.
     """
 
     name: str = ""
@@ -47,6 +49,7 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     test: str = ""
     needs: str = ""
     known: str = ""
+    own: tuple[str, ...] = ()
 
 
 def bugs() -> dict[str, Bug]:
@@ -64,8 +67,12 @@ def _load(path: Path) -> Bug:
             raise UsageError(f"{path}: there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
     if wrong := _wrong(bug):
         raise UsageError(f"{path}: {wrong}", f"compare it with its neighbours in {path.parent}")
-    for kernel in (bug.before, bug.after):
-        look_up_kernel(kernel)
+    try:
+        for kernel in (bug.before, bug.after):
+            look_up_kernel(kernel)
+        select_workloads(bug.own)
+    except UsageError as e:
+        raise UsageError(f"{path}: {e.what}", e.next_step) from e
     return msgspec.structs.replace(bug, name=path.stem)
 
 

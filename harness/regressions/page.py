@@ -11,9 +11,10 @@ from harness.regressions.results import Outcome, Recall, Row
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import asked_states, number, plural, shown_path
 
-_ORDER = (Outcome.FOUND, Outcome.MISSED, Outcome.UNKNOWN, Outcome.NOT_RUN, Outcome.NO_MODE)
+_ORDER = (Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN, Outcome.NOT_RUN, Outcome.NO_MODE)
 _CLASSES = {
     Outcome.FOUND: "pass",
+    Outcome.OWN: "xfail",
     Outcome.MISSED: "fail",
     Outcome.UNKNOWN: "unknown",
     Outcome.NOT_RUN: "not-run",
@@ -28,10 +29,12 @@ _ABOUT = (
 
 def headline(recall: Recall) -> str:
     """`Found 5 of 12 bugs of record that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
-    decided = recall.count(Outcome.FOUND, Outcome.MISSED, Outcome.UNKNOWN)
+    decided = recall.count(Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN)
     found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'bug')} of record that were run"
     missed, unknown = recall.count(Outcome.MISSED), recall.count(Outcome.UNKNOWN)
-    rest = [f"{missed} missed"] * bool(missed) + [f"{unknown} UNKNOWN"] * bool(unknown)
+    own = recall.count(Outcome.OWN)
+    rest = [f"{own} only by a workload that was written for it"] * bool(own)
+    rest += [f"{missed} missed"] * bool(missed) + [f"{unknown} UNKNOWN"] * bool(unknown)
     left, no_mode = recall.count(Outcome.NOT_RUN), recall.count(Outcome.NO_MODE)
     more = [f"{left} not run"] * bool(left) + [f"{no_mode} for which there is no mode"] * bool(no_mode)
     return f"{': '.join(filter(None, [found, ', '.join(rest)]))}{'; ' * bool(more)}{', '.join(more)}."
@@ -50,7 +53,7 @@ def page_of(recall: Recall) -> Page:
         headline=headline(recall),
         kind="pass" if done else "unknown",
         figures=(
-            f"under {sets}: general sets, in which nothing was written for these bugs",
+            f"under {sets}: general sets; what a workload finds that was written for a bug is counted apart",
             asked_states(plan.fault_models, plan.budget),
             f"finished {recall.finished}" if recall.finished else "not finished",
         ),

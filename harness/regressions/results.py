@@ -20,6 +20,7 @@ class Outcome(enum.StrEnum):
     """What became of a bug."""
 
     FOUND = "found"
+    OWN = "own workload"  # found, but only by a workload that was written for it
     MISSED = "missed"
     UNKNOWN = "UNKNOWN"  # a kernel could not be had or did not come up, or a case could not be decided
     NOT_RUN = "not run"
@@ -81,8 +82,9 @@ def row_of(bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | Non
 
     It is found by an unexpected finding of one of its oracles on the kernel before, in a case that the kernel
     after decided, and there does not show; where the same oracle found other things in that case, more states
-    have to show it than show all of those. It is missed only if the kernel before decided every case, and
-    nothing there is left to be compared with the kernel after.
+    have to show it than show all of those. What only workloads show that were written for the bug is an
+    outcome of its own. It is missed only if the kernel before decided every case, and nothing there is left
+    to be compared with the kernel after.
     """
     if bug.needs:
         return Row(bug, Outcome.NO_MODE, why=f"needs {bug.needs}")
@@ -109,7 +111,9 @@ def _outcome(
     could = [(d, then) for now, then in asked if now for d in now.detections if _may_show(bug, d)]
     credited = [d for d, then in could if then and _is_gone(d, then)]
     if credited:
-        return Outcome.FOUND, tuple(sorted(credited, key=lambda d: (d.of, d.case, -d.states))), ""
+        general = [d for d in credited if d.workload not in bug.own]
+        outcome = Outcome.FOUND if general else Outcome.OWN
+        return outcome, tuple(sorted(general or credited, key=lambda d: (d.of, d.case, -d.states))), ""
     if failed := next((t.failed for t in before if t and t.failed), ""):
         return Outcome.UNKNOWN, (), f"{bug.before}: {failed}"
     if None in before:

@@ -71,6 +71,7 @@ def test_most_of_them_can_be_run() -> None:
         (FILE.format(**WHOLE).replace("modes", "# modes"), "modes and oracles, or says what it needs"),
         (FILE.format(**WHOLE) + 'commit = "266273eaf4d9 of 6.19"', "twelve digits"),
         (FILE.format(**WHOLE) + 'fixes = "deadbeef"', "twelve digits"),
+        (FILE.format(**WHOLE) + 'own = ["no-such-workload"]', "no workload 'no-such-workload'"),
         (FILE.format(**WHOLE) + 'stable = ["6.12.x"]', "not a release"),
         ('summary = "x"', "missing required field"),
         ("\x00", "x.toml"),
@@ -83,7 +84,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(
     (tmp_path / "x.toml").write_text(text)
     with pytest.raises(UsageError, match=re.escape(says)) as told:
         bugs()
-    assert says == "no kernel 'debian-1.0'" or "x.toml" in told.value.what
+    assert "x.toml" in told.value.what
 
 
 def test_a_whole_file_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ def test_a_kernel_that_could_not_be_had_is_tried_again(ran: list[str], tmp_path:
 def test_the_page_shows_what_found_it_and_how_to_see_it_again(ran: list[str], tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     text = page_of(carried(path)).text()
-    assert "under quick: general sets" in text
+    assert "under quick: general sets;" in text
     assert "ext4-journal_checksum/append-fsync" in text
     assert "unknown: debian-6.1.0-54: the archive does not have it" in text
     assert "without: ext4: mend without (needs a second disk)" in text
@@ -182,7 +182,14 @@ def test_the_page_shows_what_found_it_and_how_to_see_it_again(ran: list[str], tm
     assert "powercut repro ext4-journal_checksum/append-fsync@0 --from" in page
     assert "kernels/debian-6.12.113_ext4-journal_checksum/runs/" in page
     told = json.loads((path / "regressions.json").read_text())
-    assert told["score"] == {"found": 1, "missed": 1, "UNKNOWN": 1, "not run": 0, "no mode": 1}
+    assert told["score"] == {
+        "found": 1,
+        "missed": 1,
+        "UNKNOWN": 1,
+        "not run": 0,
+        "no mode": 1,
+        "own workload": 0,
+    }
     assert [r["outcome"] for r in told["rows"]] == ["found", "missed", "UNKNOWN", "no mode"]
 
 

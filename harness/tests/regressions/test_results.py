@@ -70,6 +70,17 @@ def test_a_known_failure_that_is_this_bug_counts() -> None:
     assert row_of(bug, [trial(seen(known="something else"))], [trial()]).outcome is Outcome.MISSED
 
 
+def test_what_only_its_own_workload_finds_is_counted_apart() -> None:
+    """`link-parent` is the example of btrfs's bfe3d755ef7c, written for a planted fault that imitates it:
+    that it finds that bug says nothing of the next one.
+    """
+    bug = msgspec.structs.replace(BUG, own=("append-fsync",))
+    row = row_of(bug, [trial(seen())], [trial()])
+    assert (row.outcome, [d.case for d in row.credited]) == (Outcome.OWN, [CASE])
+    both = row_of(bug, [trial(seen(), seen(OTHER))], [trial()])
+    assert (both.outcome, [d.case for d in both.credited]) == (Outcome.FOUND, [OTHER])
+
+
 def test_what_was_not_run_is_never_missed() -> None:
     """Half of a bug's modes were run, and nothing was found there: that was called missed."""
     two = msgspec.structs.replace(BUG, modes=("ext4/ordered", "ext4/journal"))
