@@ -205,11 +205,21 @@ def vouched_word(plan: Plan, named: Named, name: str) -> str:
     for word in plan.workloads:
         if not _is_vouched(word, named):
             if may_hold(word, name):
+                _need_called(word, named)
                 _need_named([("-w", word)])
         elif name in [w.name for w in select_workloads([word])]:
             return name if is_installed(word) else word
     _need_named([("-w", word) for word in plan.workloads if not _is_vouched(word, named)])
     raise StoreError(f"the run's plan names no workload {name}", "record it again")
+
+
+def _need_called(word: str, named: Named) -> None:
+    """Raises UsageError if what this command line names instead of a workload is called otherwise."""
+    if others := [w for w in named.workloads if not is_installed(w) and Path(w).name != Path(word).name]:
+        raise UsageError(
+            f"{', '.join(others)}: the run's workload is {word}, and a copy of it is called the same",
+            f"name one that is called {Path(word).name}: -w DIR/{Path(word).name}",
+        )
 
 
 def vouched_workload(store: RunStore, named: Named, name: str) -> Workload:

@@ -34,7 +34,7 @@ from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_bytes, write_atomically
 from harness.model import CrashPoint
 from harness.report import shown_path
-from harness.report.lines import run_again, source_of
+from harness.report.lines import explain, run_again, source_of
 from harness.report.words import device_of, state_words
 from harness.store import RunStore
 from harness.trust import Named, plan_here
@@ -111,7 +111,7 @@ def _point_to_show(store: RunStore, point: CrashPoint, named: Named, source: str
     """The command that says why, if the run has a finding there."""
     found = next((f for f in store.findings() if f.crash_point == point), None)
     if found is not None:
-        console.say(f"why: powercut show {found.id} --from {source_of(plan_here(store, named), source)}")
+        console.say(f"why: {explain(found.id, point.case, source_of(plan_here(store, named), source))}")
 
 
 def _say_tools() -> list[str]:

@@ -77,14 +77,17 @@ def last_ack(times: Times, cut: int) -> TimedMark | None:
 
 class _Files:
     """Which paths may be of one file: a call names it as it was called then. `durable`: those that were
-    opened so that each write is durable when it returns.
+    opened so that each write is durable when it returns. `first`: when a path was first named: what an open
+    finds there later it does not create.
     """
 
     def __init__(self, calls: Sequence[ProgramCall]) -> None:
         self._same: dict[str, set[str]] = {}
         self.durable: set[str] = set()
+        self.first: dict[str, int] = {}
         for call in calls:
             first, second = _paths(call)
+            self.first.setdefault(first, call.began)
             if _word(call) in _PAIRS:
                 both = self.called(first) | self.called(second)
                 self._same |= dict.fromkeys(both, both)
@@ -112,7 +115,9 @@ def _changes(call: ProgramCall, files: _Files) -> bool:
     word, (path, how) = _word(call), _paths(call)
     if call.returned is None or call.result < 0 or not files.called(path).isdisjoint(files.durable):
         return False
-    return word in (*_DATA, *_SIZE, *_NAMES) or (word in _OPENS and "create" in how)
+    if word in _OPENS:
+        return "truncate" in how or ("create" in how and files.first[path] == call.began)
+    return word in (*_DATA, *_SIZE, *_NAMES)
 
 
 def _syncs(call: ProgramCall) -> bool:

@@ -91,9 +91,9 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
         cases = ", ".join(str(c.case) for c in store.cases()[:6])
         raise UsageError(f"the run {store.path.name} has no case {point.case}", f"it has: {cases}")
     entries = len(store.timeline(point.case))
-    if not entries and not store.layout.case(point.case).history.is_file():
-        raise StoreError(*_not_recorded(store, point.case))
     if not point.state.prefix <= entries:
+        if not entries and not store.layout.case(point.case).history.is_file():
+            raise StoreError(*_not_recorded(store, point.case))
         raise UsageError(
             f"{point}: the log of {point.case} has {entries} entries; the crash point lies beyond its end",
             f"name one from {point.case}@0 to {point.case}@{entries}",

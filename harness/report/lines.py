@@ -27,6 +27,11 @@ def reproduce(case: CaseId, state: CrashState, source: str) -> str:
     return f"powercut repro {shlex.quote(f'{case}{state}')} --from {_of_case(source, case)}"
 
 
+def explain(finding: str, case: CaseId, source: str) -> str:
+    """The command that says why a finding of a case failed. `source`: see `source_words`."""
+    return f"powercut show {finding} --from {_of_case(source, case)}"
+
+
 def shrink(point: CrashPoint, source: str) -> str:
     """The command that reduces a finding's workload. `source`: see `source_words`."""
     return f"powercut shrink {shlex.quote(str(point))} --from {_of_case(source, point.case)}"

@@ -278,6 +278,15 @@ def test_a_copy_of_an_application_is_taken_for_it(tmp_path: Path) -> None:
     assert resumable(plan_here(store, named), named).workloads == [str(copy)]
 
 
+def test_a_copy_that_is_called_otherwise_is_not_ignored_without_a_word(tmp_path: Path) -> None:
+    app = application(tmp_path / "theirs" / "my-db")
+    store = run_of(tmp_path, app=app)
+    copy = application(tmp_path / "my-copy")
+    with pytest.raises(UsageError, match=f"{copy}: the run's workload is {app}") as caught:
+        vouched_workload(store, Named(workloads=(str(copy),)), "my-db")
+    assert caught.value.next_step.endswith("-w DIR/my-db")
+
+
 @pytest.mark.parametrize("where", ["theirs", "here"])
 def test_an_application_with_other_contents_is_refused_with_both_hashes(where: str, tmp_path: Path) -> None:
     """One that was changed where it lay judged the old recording by the new check, without a word."""

@@ -430,6 +430,16 @@ def test_a_program_is_not_accused_of_what_its_calls_do_not_show(app: Application
     assert app.found() is None
 
 
+def test_a_file_that_is_opened_again_was_not_created_again() -> None:
+    """A shell's `>>` opens with O_CREAT each time: calls that change nothing were held against it."""
+    app = forgetful("openat(f, create)", "write(f, 1)", "openat(f, create)", "write(f, 1)")
+    found = app.found()
+    assert found is not None
+    assert found.sentence.endswith(
+        "for write(f, 1) (event 2) and write(f, 1) (event 6), and 1 more call before."
+    )
+
+
 @given(st.lists(st.sampled_from(["write(f, 1)", "write(g, 1)", "rename(f, g)", "fsync(f)", "unlink(g)"])))
 def test_a_program_that_syncs_all_before_it_acknowledges_is_never_accused(texts: list[str]) -> None:
     assert forgetful(*texts, "sync()").found() is None
