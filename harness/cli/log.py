@@ -16,6 +16,7 @@ import click
 from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
+from harness.cli.options import NewFile
 from harness.cli.perfetto import need_perfetto, trace_of
 from harness.errors import UsageError
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
@@ -80,7 +81,7 @@ def log_group() -> None:
 )
 @click.option(
     "--perfetto",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NewFile(),
     metavar="FILE",
     help="Write a trace for ui.perfetto.dev instead; an event of the recording is a microsecond there. Needs "
     "pip install 'powercut[perfetto]'.",
