@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import guarded, say_error
 from harness.cli.options import (
     NewFile,
@@ -20,7 +20,7 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
-from harness.findings.repro import repro_context
+from harness.findings.repro import kernel_words, repro_context
 from harness.host.files import json_bytes
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_svg, ladder_text
@@ -103,6 +103,11 @@ def _explained(
         Explainer(shown, store.plan().unit_sectors) as explainer,
     ):
         found = explain(explainer, finding, source_of(plan_here(store, named), source))
+        if shown.recorded_on:  # of another kernel: it would be taken for the run's
+            errors.say(
+                f"recorded on {shown.recorded_on}, explained on {kernel_words(shown.kernel)}: not kept"
+            )
+            return found
     write_explanation(store.layout, found)
     return found
 
