@@ -113,7 +113,7 @@ class Recording:
             at = self.legal.event(state)
             return lambda event: event < at
         places = Places(self.write_log.entries, self.times)
-        return lambda event: places.before(event) <= state.prefix
+        return lambda event: places.is_within(event, state.prefix)
 
     def shown(self, state: CrashState) -> tuple[Target, CrashState]:
         """What a disk shows, and the state as it takes it; see `on_disk`. Raises UsageError for a cut in a

@@ -99,6 +99,7 @@ class Places:
         logged = {w.entry: w.completed for w in times.writes if w.fua}
         logged |= {f.entry: f.completed for f in times.flushes}
         logged |= {m.entry: m.at for m in times.marks}
+        self._marks = {m.at: m.entry for m in times.marks}
         last = -1
         self._at: list[int] = []
         self._entries: list[int] = []
@@ -114,3 +115,10 @@ class Places:
         """The number of entries that stand before the event."""
         known = bisect.bisect_left(self._at, event)
         return self._entries[known - 1] if known else 0
+
+    def is_within(self, event: int, prefix: int) -> bool:
+        """Whether an event comes before the power failure of a state with so many entries. A mark is one of
+        them; a call comes before the next.
+        """
+        entry = self._marks.get(event)
+        return self.before(event) <= prefix if entry is None else entry < prefix

@@ -96,3 +96,18 @@ def test_a_call_stands_behind_what_was_logged_before_it() -> None:
     )
     places = Places(entries, times)
     assert [places.before(event) for event in (0, 1, 4, 7, 9)] == [0, 1, 1, 3, 4]
+
+
+def test_an_acknowledgement_that_is_the_next_entry_was_not_made() -> None:
+    """Beside "not yet: line 2" the last calls of the same state ended in "powercut-ack line 2"."""
+    entries = [LogEntry(n, 0, 0, EntryFlag.MARK, mark=f"app {n}", data_offset=0) for n in range(3)]
+    times = Times((), (), tuple(TimedMark(n, 10 * n, f"app {n}") for n in range(3)), 30)
+    places = Places(entries, times)
+    assert [places.is_within(event, 2) for event in (0, 5, 10, 15, 20, 25)] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
