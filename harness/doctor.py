@@ -15,9 +15,10 @@ import msgspec
 from harness.cases.fsck_reads import find_library
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.filesystems.profiles import profiles
+from harness.guests.accel import known_of
 from harness.guests.brought import host_files
 from harness.guests.disk import find_binary
-from harness.guests.machine import machine_of, names, profile_of
+from harness.guests.machine import Machine, machine_of, names, profile_of
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
@@ -218,16 +219,26 @@ def _accelerators(name: str) -> Iterator[HostCheck]:
     """The accelerators that may be missing; the last of a machine's list works everywhere."""
     *better, last = profile_of(name).accelerators
     for accel in better:
-        if reason := machine_of(name, accel).accel_lacks():
+        machine = machine_of(name, accel)
+        reason, works = machine.accel_lacks(), "opens and makes a virtual machine"
+        known = None if reason else _known(machine)
+        if known:
+            reason = f"{works}, but a kernel does not come up under it ({known})"
+        if reason:
             detail = f"{reason}: guests run under {last.upper()}, which is slower and works everywhere"
+        elif known is None:
+            detail = f"{works}; whether a kernel comes up is tried on the first run"
         else:
-            memory = cache_dir() / "accel.json"
-            known = " ".join(memory.read_text().split()) if memory.exists() else ""
-            tried = (
-                f"tried before: {known}" if known else "whether a kernel comes up is tried on the first run"
-            )
-            detail = f"opens and makes a virtual machine; {tried}"
+            detail = f"{works}, and a kernel came up under it"
         yield HostCheck(accel.upper(), None, detail)
+
+
+def _known(machine: Machine) -> str | None:
+    """What is remembered of it; nothing without the program itself, which has a version."""
+    try:
+        return known_of(machine)
+    except PowercutError:
+        return None
 
 
 def _space(path: Path) -> HostCheck:

@@ -76,8 +76,7 @@ def _tried(
     """Why no kernel comes up with this accelerator; empty if one does. `again`: whatever is remembered."""
     memory = cache_dir() / "accel.json"
     known = _remembered(memory)
-    host = f"{platform.release()} {platform.processor() or platform.machine()}"
-    key = f"{host} {machine.name}-{machine.version()} {machine.accel}"
+    key = _key(machine)
     if again or key not in known:
         try:
             try_one(machine)
@@ -88,6 +87,19 @@ def _tried(
             write_atomically(memory, msgspec.json.format(msgspec.json.encode(known), indent=1))
     why = known[key]
     return f"{machine.accel.upper()} is there, but a kernel does not come up under it ({why})" if why else ""
+
+
+def known_of(machine: Machine) -> str | None:
+    """Why no kernel came up with this accelerator when that was tried here; empty if one did, None if it was
+    not tried.
+    """
+    return _remembered(cache_dir() / "accel.json").get(_key(machine))
+
+
+def _key(machine: Machine) -> str:
+    """What the answer is remembered of: this host's kernel and processor, the machine's version."""
+    host = f"{platform.release()} {platform.processor() or platform.machine()}"
+    return f"{host} {machine.name}-{machine.version()} {machine.accel}"
 
 
 def _remembered(memory: Path) -> dict[str, str]:

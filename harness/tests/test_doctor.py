@@ -110,6 +110,23 @@ def test_an_accelerator_that_does_not_work_is_told_with_the_reason(
     assert "no working KVM: guests run under TCG" in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        (None, "whether a kernel comes up is tried on the first run"),
+        ("", "opens and makes a virtual machine, and a kernel came up under it"),
+        ("no answer", "a kernel does not come up under it (no answer): guests run under TCG"),
+    ],
+)
+def test_what_came_of_kvm_before_is_told_in_words(
+    known: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It showed the file in which that is kept, braces and all."""
+    monkeypatch.setattr(kvm, "lacks", lambda: "")
+    monkeypatch.setattr(doctor, "known_of", lambda _: known)
+    assert says in found(tmp_path)["KVM"].detail
+
+
 # --- --fix -----------------------------------------------------------------------------------
 
 LACKS = (
