@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run legal test lint deny unit fuzz chaos mutants smoke bench verify reference planted rootfs findings wheel man image clean
+.PHONY: help setup run legal test lint deny unit fuzz chaos mutants smoke bench verify reference planted caches rootfs findings wheel man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -64,13 +64,23 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 
 reference: setup  ## every legal state of small moments one by one, against what the exploration found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
-		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default || [ $$? = 1 ]; \
+		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,ext4/external-journal,xfs/external-log || \
+		[ $$? = 1 ]; \
 	.venv/bin/python -m harness.tests.reference reports/verify/latest
 
 planted: setup  ## planted faults that no prefix of the log shows: missed by prefixes, found by all legal states
 	@for states in prefix 'exhaustive --budget 300'; do echo "$$states:"; \
 		.venv/bin/powercut faults --out reports/verify --states $$states \
 			in-place-before-commit nilfs2-no-checksum | grep -E '^[a-z0-9-]+ +(found|missed)' || :; \
+	done
+
+CACHES = extjournal-no-fsdev-flush extjournal-tail-wrong-flush xfs-extlog-fsync-wrong-flush xfs-extlog-no-data-flush
+
+caches: setup  ## planted faults of a second device: found with a cache for each device, missed with one for both
+	@set -e; .venv/bin/powercut faults --out reports/verify $(CACHES); \
+	last=$$(ls -d reports/verify/runs/*-faults | tail -n 1); \
+	for fault in $(CACHES); do \
+		echo "$$fault, one cache:"; .venv/bin/python -m harness.tests.reference --one-cache $$last/trials/$$fault; \
 	done
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
