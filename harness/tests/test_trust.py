@@ -313,6 +313,8 @@ def test_the_same_module_elsewhere_is_the_same_module(tmp_path: Path) -> None:
     named = Named(replaced=(copy,))
     need_same_modules(store.info.kernel.replaced, named)
     assert resumable(plan_here(store, named), named).replaced == [str(copy)]
+    copy.write_bytes(b"\x7fELF another")
+    assert plan_here(store, named).replaced == [str(module)]
 
 
 def test_a_run_does_not_go_on_with_a_module_that_was_rebuilt(tmp_path: Path) -> None:
