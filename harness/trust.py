@@ -216,6 +216,8 @@ def vouched_word(plan: Plan, named: Named, name: str) -> str:
 def _need_called(word: str, named: Named) -> None:
     """Raises UsageError if what this command line names instead of a workload is called otherwise."""
     if others := [w for w in named.workloads if not is_installed(w) and Path(w).name != Path(word).name]:
+        if gone := [w for w in others if not Path(w).exists()]:
+            raise UsageError(f"there is no {', '.join(gone)}", f"name a copy of {word}")
         raise UsageError(
             f"{', '.join(others)}: the run's workload is {word}, and a copy of it is called the same",
             f"name one that is called {Path(word).name}: -w DIR/{Path(word).name}",

@@ -285,6 +285,8 @@ def test_a_copy_that_is_called_otherwise_is_not_ignored_without_a_word(tmp_path:
     with pytest.raises(UsageError, match=f"{copy}: the run's workload is {app}") as caught:
         vouched_workload(store, Named(workloads=(str(copy),)), "my-db")
     assert caught.value.next_step.endswith("-w DIR/my-db")
+    with pytest.raises(UsageError, match="there is no /nope"):
+        vouched_workload(store, Named(workloads=("/nope",)), "my-db")
 
 
 @pytest.mark.parametrize("where", ["theirs", "here"])

@@ -236,6 +236,10 @@ def load_workload(name: str) -> Workload:
     return LOADERS[path.suffix](path)
 
 
+_MADE_IN = Path("workloads")
+"""Where `powercut new` puts what has a plain name."""
+
+
 def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     path = Path(name)
     if path.is_file():
@@ -245,6 +249,9 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
         return UsageError(
             f"no workload {name!r}", f"an application's directory is named by its path: ./{name}"
         )
+    made = [p for p in (_MADE_IN / name, _MADE_IN / f"{name}.toml") if p.exists() and "/" not in name]
+    if made:
+        return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)

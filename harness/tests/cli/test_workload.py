@@ -45,6 +45,20 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "powercut try ./two.toml\n" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("kind", "made"), [("shell", "workloads/mine"), ("operations", "workloads/mine.toml")]
+)
+def test_what_new_made_is_found_by_its_plain_name(
+    kind: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run -w my-db`, after `new my-db`, was answered with the names of other people's workloads."""
+    monkeypatch.chdir(tmp_path)
+    powercut("new", "mine", "--kind", kind)
+    done = powercut("run", "-c", "ext4/ordered", "-w", "mine", "-n")
+    assert done.exit_code == ExitCode.USAGE
+    assert f"named by its path: {made}" in " ".join(done.stderr.split())
+
+
 def test_another_kind_is_a_usage_error() -> None:
     done = powercut("new", "my-db", "--kind", "perl")
     assert done.exit_code == ExitCode.USAGE
