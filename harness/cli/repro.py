@@ -142,6 +142,7 @@ def _as_json(seen: Reproduction) -> dict[str, object]:
         "crash_point": str(seen.point),
         "kernel": seen.kernel.name,
         "recorded_on": seen.recorded_on,
+        "rebuilt": seen.rebuilt,
         "verdict": seen.judgement.verdict.value,
         "violations": [
             {"oracle": v.oracle, "summary": v.summary, "expected": v.expected, "found": v.found}
