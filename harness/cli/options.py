@@ -214,7 +214,7 @@ own_workloads_option = click.option(
     multiple=True,
     callback=listed,
     metavar="PATH,...",
-    help="The run's own workload, if that is a file or a directory of yours, or a copy of it that is called the "
+    help="The run's own workload, if that is a file or a directory of yours, or a copy that is called the "
     "same: it names files of this host.",
 )
 
