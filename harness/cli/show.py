@@ -66,6 +66,9 @@ def show_command(
     """
     with open_run(source) as store:
         chosen = _every(store) if every else [f for text in findings for f in [_finding(store, text)]]
+        if every and not chosen:
+            console.say(f"the run {store.path.name} has no finding: there is nothing to explain")
+            return ExitCode.CONSISTENT
         if not chosen:
             raise UsageError("no finding was named", "name one, or --all; the report has their ids")
         worst = ExitCode.CONSISTENT
