@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.cases.remote import AnySession, RemoteSession, Sessions, StationProcess
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Session
-from harness.host.processes import kill_children
+from harness.host.processes import keep_to, kill_children, processors_for
 from harness.plan import Completions, Plan
 
 GRACE_S = 1.0
@@ -114,9 +114,18 @@ class Pool:
 def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
     """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
+    processors = processors_for(plan.jobs)
+
     def station(number: int) -> Station:
         make = functools.partial(
-            sessions_of, specs, scratch, number, plan.log_bytes, plan.completions, notes=bool(plan.again)
+            sessions_of,
+            specs,
+            scratch,
+            number,
+            plan.log_bytes,
+            plan.completions,
+            notes=bool(plan.again),
+            processor=processors[number],
         )
         process = StationProcess(make, scratch / f"station-{number}")
         recorder = RemoteSession(process, "recorder", specs.recorder)
@@ -126,9 +135,17 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
 
 
 def sessions_of(
-    specs: GuestSpecs, scratch: Path, number: int, log_bytes: int, completions: Completions, *, notes: bool
+    specs: GuestSpecs,
+    scratch: Path,
+    number: int,
+    log_bytes: int,
+    completions: Completions,
+    *,
+    notes: bool,
+    processor: int | None = None,
 ) -> Sessions:
-    """The sessions of a station, made in its process."""
+    """The sessions of a station, made in its process, which keeps to `processor` with all that it starts."""
+    keep_to(processor)
 
     def session(spec: GuestSpec, name: str) -> Session:
         return Session(spec, scratch / f"{name}-{number}", log_bytes, completions, notes=notes)

@@ -21,6 +21,27 @@ def die_with_parent(line: Sequence[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED, f"{os.getpid()}", *line]
 
 
+def processors_for(stations: int) -> list[int | None]:
+    """The processor that each of so many stations keeps to, if each processor that this process may use gets
+    the same number of them; else all None: the scheduler knows better.
+
+    Guest, disk and this program wait for one another all the time: a visit is one thread of work. Spread
+    over processors that others use as well, each wake-up waits for one that is free, while the processor it
+    came from has nothing to do.
+    """
+    own = sorted(os.sched_getaffinity(0))
+    if stations % len(own):
+        return [None] * stations
+    return [own[number % len(own)] for number in range(stations)]
+
+
+def keep_to(processor: int | None) -> None:
+    """This thread, and all that it will start, run on this processor alone; None: wherever they did."""
+    if processor is not None:
+        with contextlib.suppress(OSError):  # it may have been taken from us since: so wherever we are left
+            os.sched_setaffinity(0, {processor})
+
+
 def kill_children(thread: int) -> None:
     """SIGKILL for every process that a thread of this process (its number for the kernel) has started."""
     with contextlib.suppress(OSError):

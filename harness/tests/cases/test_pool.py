@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.cases.pool import Callback, Interrupted, Pool, Station, Task
+from harness.cases.pool import Callback, Interrupted, Pool, Station, Task, pool_of
+from harness.cases.remote import RemoteSession
+from harness.errors import PowercutError
+from harness.guests.guest_specs import GuestSpecs
+from harness.guests.session import Target
+from harness.host import processes
 from harness.model import Outcome, Position
 from harness.oracles import Judge
+from harness.plan import Plan
+from harness.tests.cases.toy_kernel import Kernel, toy_spec
 from harness.tests.oracles.cases import CLEAN, ORDERED, directory, file, history, tree
 
 DEADLINE_S = 60.0
@@ -86,3 +98,49 @@ def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
         future.result(timeout=DEADLINE_S)()
     pool.close()
     assert sorted(done) == list(range(20))
+
+
+# --- where they run ---------------------------------------------------------------------------
+
+
+@given(own=st.sets(st.integers(0, 200), min_size=1, max_size=70), stations=st.integers(1, 130))
+def test_each_processor_has_as_many_stations_or_none_is_held_to_one(own: set[int], stations: int) -> None:
+    """One processor with two stations and another with one would be slower than what the scheduler does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: own)
+        chosen = processes.processors_for(stations)
+    assert len(chosen) == stations
+    if stations % len(own):
+        assert set(chosen) == {None}
+    else:
+        assert Counter(chosen) == dict.fromkeys(own, stations // len(own))
+
+
+@pytest.mark.parametrize("stations", [1, 2])
+def test_a_station_keeps_to_its_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stations: int
+) -> None:
+    """Two stations took 0.7 of the time of one: each waited for processors on which the other worked."""
+    all_of_them = os.sched_getaffinity(0)
+    own = min(all_of_them)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {own, own + 1000} if stations == 1 else {own})
+    spec = toy_spec(Kernel(), tmp_path)
+    plan = Plan(configurations=[], workloads=[], jobs=stations)
+    pool = pool_of(GuestSpecs(spec, spec, "toys"), tmp_path, plan)
+    monkeypatch.undo()
+    seen: list[set[int]] = []
+
+    def task(station: Station) -> Callback:
+        session = cast(RemoteSession, station.judge)
+        with pytest.raises(PowercutError):  # there is no such disk; but its process has answered
+            session.boot(Target("ext4", "", tmp_path / "base", None))
+        process = session._process._process
+        assert process is not None
+        seen.append(os.sched_getaffinity(process.pid))
+        return lambda: None
+
+    try:
+        pool.submit(task).result(timeout=DEADLINE_S)
+    finally:
+        pool.close()
+    assert seen == [{own} if stations == 2 else all_of_them]
