@@ -45,9 +45,10 @@ class CaseSummary:
     def undecided(self) -> str:
         """Why this case is undecided, in words; empty if it is decided or was left out."""
         counts = self.counts
+        done = f"{counts.contents:,} of {counts.distinct:,} distinct states"
         unfinished = {
             CaseStatus.PLANNED: "the run ended before it was started",
-            CaseStatus.RECORDED: f"the run ended after {counts.checked:,} of {counts.distinct:,} states",
+            CaseStatus.RECORDED: f"the run ended after {done}",
             CaseStatus.UNKNOWN: "it could not be decided",
         }
         if self.status in unfinished:

@@ -37,7 +37,8 @@ def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
 def _names(paths: frozenset[str]) -> re.Pattern[str] | None:
     longest_first = sorted(paths, key=lambda path: (-len(path), path))
     words = "|".join(map(re.escape, longest_first))
-    return re.compile(rf"(?<![\w/.])(?:{words})(?![\w/])") if words else None
+    below = r"(?:/[^\s/:,()]+)*"  # a file of a directory that was renamed has a path that no operation names
+    return re.compile(rf"(?<![\w/.])(?:{words}){below}(?![\w/])") if words else None
 
 
 def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
 from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
+from harness.symptoms import paths_of, symptom_of
 
 MAX_VIOLATIONS = 20
 """Limit per oracle and crash state. A state that lost everything needs no longer list. The limit is per
@@ -82,6 +83,7 @@ class Judge:
         self._checks = tuple(checks)
         self._errors = _any_of(error_patterns)
         self._oracles = oracles
+        self._paths = paths_of(self.timeline.operations)
 
     def epoch(self, position: Position) -> tuple[int, ...]:
         """What positions have in common between which only operations that persist nothing begin and return.
@@ -119,19 +121,22 @@ class Judge:
             except Exception as e:  # whatever was raised, this oracle has not judged
                 unknown.append(f"oracle {name} failed: {type(e).__name__}: {e}")
                 continue
-            violations += _cut_to(MAX_VIOLATIONS, name, [f for f in found if isinstance(f, Violation)])
+            violations += self._cut(name, [f for f in found if isinstance(f, Violation)])
             unknown += [f.what for f in found if isinstance(f, Undecided)]
         return Judgement(tuple(violations), tuple(dict.fromkeys(unknown)))
 
-
-def _cut_to(limit: int, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
-    """The first `limit` of one oracle's violations, and one more that counts those left out."""
-    yield from found[:limit]
-    left_out = len(found) - limit
-    if left_out > 0:
-        summary = f"{left_out} more violations of {oracle} at this crash state are not listed"
-        expected, seen = f"at most {limit}", str(len(found))
-        yield Violation(oracle, "file system", summary, expected, seen, f"more than {limit}")
+    def _cut(self, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
+        """The first `MAX_VIOLATIONS` of one oracle's violations, and one more that counts those left out. If
+        these all have one symptom, so has that: whoever expects each of them expects it.
+        """
+        yield from found[:MAX_VIOLATIONS]
+        left_out = found[MAX_VIOLATIONS:]
+        if left_out:
+            symptoms = {symptom_of(oracle, v.signature, self._paths).what for v in left_out}
+            signature = symptoms.pop() if len(symptoms) == 1 else f"more than {MAX_VIOLATIONS}"
+            summary = f"{len(left_out)} more violations of {oracle} at this crash state are not listed"
+            expected, seen = f"at most {MAX_VIOLATIONS}", str(len(found))
+            yield Violation(oracle, "file system", summary, expected, seen, signature)
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:

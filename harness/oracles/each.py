@@ -17,8 +17,10 @@ Which inode a recovered directory is follows from its own name, as rule 2 allows
 several, each of them may explain the names in it.
 
 With `namespace = "synced"` only rule 2 (as far as names must exist), rule 3, and the contents of what has
-not changed since it was synced are judged; and fsync of a directory covers only names of inodes that were
-synced before it: fsck removes a name whose inode was never written.
+not changed since it was synced are judged. A name over which something has been put since may be missing: the
+directory and the inode that lost the name are written in any order, and fsck removes a name without an inode.
+fsync of a directory covers only names of inodes that were synced before it, for the same reason; and fsync of
+a file its name only if that is its only one, and was not put over another (`_own`).
 
 What a persistence point covers: fsync of a file, the entry by which it was opened and the file itself, as of
 the last operation that changed it; fsync of a directory, every entry in it, but not what lies in its
@@ -83,6 +85,7 @@ class _Each:
         self._of_entry: dict[Entry, _Promise] = {}
         self._of_directory: dict[int, _Promise] = {}  # of all entries in it
         self._of_inode: dict[int, _Promise] = {}
+        self._of_place: dict[int, _Promise] = {}  # that the inode is at one of its names
         self._shapes: dict[tuple[int, int], set[Shape]] = {}
         self._synced = {p.inode for p in timeline.persistence if p.index < position.begun}
         self._gather()
@@ -105,16 +108,31 @@ class _Each:
             if self._all and self._timeline.kinds[point.inode] == "directory":
                 known = self._of_directory.get(point.inode, _NOTHING)
                 self._of_directory[point.inode] = _later(known, promise)
-            for entry in self._covered(point.index, point.inode, point.path):
+            own = self._own(point.index, point.inode, point.path)
+            if self._all or own:
+                self._of_place[point.inode] = _later(self._of_place.get(point.inode, _NOTHING), promise)
+            for entry in (*own, *self._covered(point.index, point.inode)):
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
-    def _covered(self, index: int, inode: int, path: str) -> Iterator[Entry]:
-        """The entries that the persistence point of operation `index` covers, without those of directories
-        that are covered as a whole; `path`: the name used.
+    def _own(self, index: int, inode: int, path: str) -> tuple[Entry, ...]:
+        """The entry by which the persistence point of operation `index` opened the inode, if it covers that;
+        `path`: the name used.
+
+        [code] Without a journal, fsync syncs the directory of one of the file's names (ext4_sync_parent:
+        d_find_any_alias), and only where a name was added since (ext4_add_entry: EXT4_STATE_NEWENTRY), not
+        where one was put over another (ext4_setent).
         """
-        if path:
-            directory, _, name = path.rpartition("/")
-            yield self._timeline.names.inode(directory, index + 1), name
+        if not path:
+            return ()
+        directory, _, name = path.rpartition("/")
+        known, entry = self._timeline.entries, (self._timeline.names.inode(directory, index + 1), name)
+        other = known.is_put_over(entry, index) or len(known.names(inode, index, index)) > 1
+        return () if other and not self._all else (entry,)
+
+    def _covered(self, index: int, inode: int) -> Iterator[Entry]:
+        """The entries in a directory that the persistence point of operation `index` covers, without those of
+        directories that are covered as a whole.
+        """
         if self._timeline.kinds[inode] == "directory" and not self._all:
             inside = self._timeline.entries.below.get(inode, ())
             yield from (e for e in inside if self._at(e, index) in self._of_inode)
@@ -261,7 +279,8 @@ class _Each:
             if promise is _NOTHING or entry in there:
                 continue
             been = self._been(entry, promise.since)
-            if ABSENT in been or self._rescued(list(been)) or self._removed(entry[0]):
+            put_over = not self._all and len(been) > 1
+            if ABSENT in been or put_over or self._rescued(list(been)) or self._removed(entry[0]):
                 continue
             what = f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
@@ -273,7 +292,7 @@ class _Each:
         """
         known = self._timeline.entries
         for inode in self._timeline.kinds:
-            promise = self._inode(inode)
+            promise = _later(self._of_place.get(inode, _NOTHING), self._everything)
             if inode == ROOT or promise is _NOTHING:
                 continue
             if not known.named(inode, promise.since, self._position.begun) or self._rescued([inode]):

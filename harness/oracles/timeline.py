@@ -198,6 +198,12 @@ class Entries:
             return {ABSENT: None}
         return dict.fromkeys((*reversed(kept.after(since, until)), kept.at(since, ABSENT)))
 
+    def is_put_over(self, entry: Entry, moment: int) -> bool:
+        """Whether the inode to which the entry referred then took the place of another one there."""
+        kept = self._inodes.get(entry)
+        at = bisect.bisect_right(kept.moments, moment) if kept else 0
+        return kept is not None and at > 1 and ABSENT not in kept.values[at - 2 : at]
+
     def named(self, inode: int, since: int, until: int) -> bool:
         """Whether an entry referred to the inode at every moment between these."""
         counts = self._counts.get(inode)

@@ -137,6 +137,16 @@ def test_the_shell_is_told_that_a_run_was_interrupted(tmp_path: Path) -> None:
     assert summary_text(nothing, "RUN").splitlines()[-1] == "Nothing was checked (exit code 130)"
 
 
+def test_what_a_stopped_case_has_done_is_no_more_than_all(tmp_path: Path) -> None:
+    """`the run ended after 39 of 16 states`: those with a verdict, of the different ones."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.add_case(CaseInfo(CASE, generated=40, distinct=16))
+        store.put_judgements(CASE, [JudgedState(CrashState(i), str(i % 15), OK) for i in range(39)])
+        store.set_case_status(CASE, CaseStatus.RECORDED)
+        store.finish(datetime(2026, 1, 2, tzinfo=UTC))
+        assert summarise(store).cases[0].undecided == "the run ended after 15 of 16 distinct states"
+
+
 def test_a_finding_counts_even_when_the_run_was_stopped(tmp_path: Path) -> None:
     assert exit_code(summary_of(tmp_path, {CASE: (DONE, [BAD])}, finished=False)) is ExitCode.INCONSISTENT
 

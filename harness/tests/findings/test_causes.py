@@ -41,6 +41,9 @@ def member(minimal: tuple[str, ...], symptom: Symptom = MISSING, mode: str = "ex
 def test_a_symptom_has_neither_names_nor_numbers() -> None:
     paths = ("A", "A/foo", "A/foo2")
     assert symptom_of("size", "A/foo2: size after 12", paths) == Symptom("size", "NAME: size after N")
+    assert (
+        symptom_of("stale", "A/foo/bar/x-1: poison", paths).what == "NAME: poison"
+    )  # A/foo has another name
     assert symptom_of("atomicity", "A/foo, A/foo2: links", paths).what == "NAME, NAME: links"
     assert symptom_of("fsck", "fsck: A problem, inode N", ("problem",)).what == "fsck: A NAME, inode N"
     assert symptom_of("fsck", "fsck: Inode N ref count", ()).what == "fsck: Inode N ref count"

@@ -282,6 +282,40 @@ def test_after_a_repair_a_synced_replacement_is_in_the_synced_directory() -> Non
     assert judged(operations[:-1], tree(old, file("t", written(4, 0, 8192))), SYNCED).verdict is PASS
 
 
+PUT_OVER = [
+    *("mkdir a", "mkdir b", "create b/g", "append b/g 4096", "fsync b/g", "create a/h", "fsync a/h"),
+    *("rename a/h b/g", "fdatasync b/g", "fsync b/g"),
+]
+
+
+@pytest.mark.parametrize("begun", range(8, len(PUT_OVER) + 1))
+def test_after_a_repair_a_name_over_which_something_was_put_may_be_missing(begun: int) -> None:
+    """ext2 was red on every kernel: the inode table says that the replaced file is gone, its directory still
+    names it, and e2fsck removes the name. fsync of what replaced it writes no directory (ext4_setent).
+    """
+    there = (directory("a"), directory("b"))
+    assert judged(PUT_OVER, tree(*there, file("a/h")), SYNCED, begun).verdict is PASS
+    (gone,) = judged(PUT_OVER, tree(*there), SYNCED, begun).violations
+    assert gone.signature == "made by 5: unreachable"
+    assert oracles(judged(PUT_OVER, tree(*there, file("a/h")), EACH, begun)) >= {"durability"}
+
+
+def test_after_a_repair_a_name_that_nothing_was_put_over_is_there() -> None:
+    there = (directory("a"), directory("b"), file("a/h"))
+    (gone,) = judged(PUT_OVER, tree(*there), SYNCED, 7).violations
+    assert gone.summary == "b/g: missing, although `fsync b/g` (operation 4) was acknowledged"
+    moved = ["mkdir a", "mkdir b", "create a/f", "fsync a/f", "rename a/f b/f", "fsync b/f"]
+    assert oracles(judged(moved, tree(*there[:2], file("a/f")), SYNCED)) == {"durability"}
+
+
+def test_after_a_repair_fsync_covers_the_only_name_of_a_file() -> None:
+    """The driver syncs the directory of one of its names, whichever it finds first (ext4_sync_parent)."""
+    operations = ["mkdir a", "mkdir b", "create a/f", "fsync a/f", "link a/f b/f", "fsync b/f"]
+    one = (directory("a"), directory("b"), file("a/f", inode=7, links=1))
+    assert judged(operations, tree(*one), SYNCED).verdict is PASS
+    assert oracles(judged(operations, tree(*one[:2]), SYNCED)) == {"durability"}
+
+
 def test_only_what_was_lost_counts_as_rescued() -> None:
     """In lost+found, as far as kind and contents tell."""
     operations = ["create f", "append f 4096", "fsync f"]
