@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import profiles
 from harness.host.resources import resource
 from harness.kernels.edits import Edit
-from harness.oracles import ORACLES
+from harness.series.catalogue import Listed, load_all, named
 
 ALL_WORKLOADS = "all"
 
 
-class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Fault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
     `imitates`: the commit that fixed or made such a fault; empty if it is invented. `equivalent`: the proof
     that no crash breaks a promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
     """
 
-    name: str = ""
-    summary: str
-    modes: tuple[str, ...]
-    oracles: tuple[str, ...]
     edits: tuple[Edit, ...]
     workloads: tuple[str, ...] = ()
     imitates: str = ""
@@ -47,22 +40,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 def faults() -> dict[str, Fault]:
     """Every fault by name. Raises UsageError for a file that does not parse or names what does not exist."""
-    return {path.stem: _load(path) for path in sorted(resource("kernels", "faults").glob("*.toml"))}
+    return load_all(resource("kernels", "faults"), Fault, _need_edits)
 
 
-def _load(path: Path) -> Fault:
-    try:
-        fault = msgspec.toml.decode(path.read_bytes(), type=Fault)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
+def _need_edits(fault: Fault) -> None:
     if not fault.edits or not fault.modes:
-        raise UsageError(
-            f"{path}: a fault has edits and modes", f"compare it with its neighbours in {path.parent}"
-        )
-    for what, names, known in (("mode", fault.modes, profiles()), ("oracle", fault.oracles, ORACLES)):
-        if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"{path}: there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
-    return msgspec.structs.replace(fault, name=path.stem)
+        raise UsageError("a fault has edits and modes")
 
 
 def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fault]) -> list[Fault]:
@@ -72,11 +55,7 @@ def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fa
     Raises UsageError for an unknown name, and if nothing is left.
     """
     by_name = {f.name: f for f in known}
-    for name in names:
-        if name not in by_name:
-            near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.4) or list(by_name)
-            raise UsageError(f"no fault {name!r}", f"try one of: {', '.join(near)} (powercut faults --list)")
-    chosen = [by_name[name] for name in dict.fromkeys(names)] or list(by_name.values())
+    chosen = named(by_name, names, "fault", "powercut faults --list")
     if modes:
         chosen = [_in_modes(f, modes, named=bool(names)) for f in chosen]
     left = [f for f in chosen if f.modes]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import profiles
 from harness.host.resources import resource
 from harness.kernels.find import look_up_kernel
-from harness.oracles import ORACLES
+from harness.series.catalogue import Listed, load_all, named
 from harness.workloads.load import select_workloads
 
 _COMMIT = re.compile(r"[0-9a-f]{12}")
 _STABLE = re.compile(r"\d+\.\d+\.\d+(?: [0-9a-f]{12})?")
 
 
-class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Bug(Listed, frozen=True, kw_only=True):
     """`kernels/regressions/NAME.toml`.
 
     `subject`, `commit`: of the change that mends it upstream; `fixes`: the commit that made it, if the change
@@ -34,12 +31,10 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     sets that were written for it, or for a planted fault that imitates it: what they find is counted apart.
     """
 
-    name: str = ""
     subject: str
     commit: str = ""
     fixes: str = ""
     stable: tuple[str, ...] = ()
-    summary: str
     before: str
     after: str
     modes: tuple[str, ...] = ()
@@ -54,54 +49,29 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 def bugs() -> dict[str, Bug]:
     """Every bug by name. Raises UsageError for a file that does not parse or names what does not exist."""
-    return {path.stem: _load(path) for path in sorted(resource("kernels", "regressions").glob("*.toml"))}
+    return load_all(resource("kernels", "regressions"), Bug, _check)
 
 
-def _load(path: Path) -> Bug:
-    try:
-        bug = msgspec.toml.decode(path.read_bytes(), type=Bug)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
-    for what, names, known in (("mode", bug.modes, profiles()), ("oracle", bug.oracles, ORACLES)):
-        if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"{path}: there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
-    if wrong := _wrong(bug):
-        raise UsageError(f"{path}: {wrong}", f"compare it with its neighbours in {path.parent}")
-    try:
-        for kernel in (bug.before, bug.after):
-            look_up_kernel(kernel)
-        select_workloads(bug.own)
-    except UsageError as e:
-        raise UsageError(f"{path}: {e.what}", e.next_step) from e
-    return msgspec.structs.replace(bug, name=path.stem)
-
-
-def _wrong(bug: Bug) -> str:
-    """What is wrong with a file by itself; empty if nothing is."""
+def _check(bug: Bug) -> None:
     if not bug.needs and not (bug.modes and bug.oracles):
-        return "a bug has modes and oracles, or says what it needs"
+        raise UsageError("a bug has modes and oracles, or says what it needs")
     for commit in filter(None, (bug.commit, bug.fixes)):
         if not _COMMIT.fullmatch(commit):
-            return f"{commit!r} is not twelve digits of a commit"
+            raise UsageError(f"{commit!r} is not twelve digits of a commit")
     if unknown := [s for s in bug.stable if not _STABLE.fullmatch(s)]:
-        return f"stable: {unknown[0]!r} is not a release, or one with twelve digits of a commit"
+        raise UsageError(f"stable: {unknown[0]!r} is not a release, or one with twelve digits of a commit")
     if bug.before == bug.after:
-        return f"{bug.before} cannot be both with the bug and without it"
-    return ""
+        raise UsageError(f"{bug.before} cannot be both with the bug and without it")
+    for kernel in (bug.before, bug.after):
+        look_up_kernel(kernel)
+    select_workloads(bug.own)
 
 
 def select_bugs(names: Sequence[str], modes: Sequence[str]) -> list[Bug]:
     """The bugs of these names; all if none is named. With `modes`, only those that can show in one of them,
     and only there. Raises UsageError for an unknown name, and if nothing is left.
     """
-    known = bugs()
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
-            raise UsageError(
-                f"no bug {name!r}", f"try one of: {', '.join(near)} (powercut regressions --list)"
-            )
-    chosen = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    chosen = named(bugs(), names, "bug", "powercut regressions --list")
     if modes:
         chosen = [
             msgspec.structs.replace(b, modes=kept)

@@ -1,0 +1,66 @@
+"""Catalogues: the TOML files of a folder, each something that a series can try, with the modes in which it
+can show and the oracles that should speak there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import profiles
+from harness.oracles import ORACLES
+
+
+class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every file says. `name`: of the file. `summary`: what goes wrong. `modes`: those in which it
+    matters; `oracles`: those that should speak.
+    """
+
+    name: str = ""
+    summary: str
+    modes: tuple[str, ...]
+    oracles: tuple[str, ...]
+
+
+L = TypeVar("L", bound=Listed)
+
+
+def load_all(folder: Path, kind: type[L], check: Callable[[L], None]) -> dict[str, L]:
+    """Every file by its name. `check` raises UsageError for one that makes no sense by itself.
+
+    Raises UsageError, with the file, for that, for one that does not parse, and for an unknown mode or
+    oracle.
+    """
+    return {path.stem: _load(path, kind, check) for path in sorted(folder.glob("*.toml"))}
+
+
+def _load(path: Path, kind: type[L], check: Callable[[L], None]) -> L:
+    neighbours = f"compare it with its neighbours in {path.parent}"
+    try:
+        found = msgspec.toml.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path}: {e}", neighbours) from e
+    try:
+        for what, names, known in (("mode", found.modes, profiles()), ("oracle", found.oracles, ORACLES)):
+            if unknown := [name for name in names if name not in known]:
+                raise UsageError(f"there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
+        check(found)
+    except UsageError as e:
+        raise UsageError(f"{path}: {e.what}", e.next_step or neighbours) from e
+    return msgspec.structs.replace(found, name=path.stem)
+
+
+def named(known: Mapping[str, L], names: Sequence[str], what: str, command: str) -> list[L]:
+    """Those of these names, each once; all if none is named. `what`: the noun for one; `command`: the one
+    that lists them. Raises UsageError for an unknown name.
+    """
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+            raise UsageError(f"no {what} {name!r}", f"try one of: {', '.join(near)} ({command})")
+    return [known[name] for name in dict.fromkeys(names)] or list(known.values())
