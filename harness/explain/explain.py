@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +16,7 @@ from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, mechanism_of
 from harness.explain.minimise import Minimal, Visits, minimise
 from harness.explain.program import Program, program_of, shown_calls
+from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
 from harness.model import (
@@ -27,7 +29,8 @@ from harness.model import (
     Violation,
 )
 from harness.oracles import Judge
-from harness.report.explanation import Difference, Explanation, Fate, Rung
+from harness.oracles.timeline import ModelTimeline
+from harness.report.explanation import Difference, Explanation, Fate, Rung, Trees
 from harness.report.lines import reproduce
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
@@ -37,6 +40,7 @@ from harness.writelog.calls import ProgramCall
 _BEFORE, _AFTER = 12, 4  # rungs shown ahead of what matters, and behind the cut
 _MAX_RUNGS = 48
 _HEX_BYTES = 16
+_HEX_LINES = 4
 _DIFFERENCES = 3
 _LOG_LETTERS = 120
 _MADE_UP = ("foreign", "stale")
@@ -107,6 +111,11 @@ class Explainer:
             seen = self._examiner.visit(self._session, [state], threading.Event())
             self._outcomes[state] = seen.outcome
         return self._outcomes[state]
+
+    @property
+    def timeline(self) -> ModelTimeline:
+        """The reference model over the history."""
+        return self._judge.timeline
 
     def violations(self, outcome: Outcome | Unobserved, position: Position) -> tuple[Violation, ...]:
         return () if isinstance(outcome, Unobserved) else self._judge.judge(position, outcome).violations
@@ -241,7 +250,19 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal=minimal.complete,
         visits=visits.made,
         differences=tuple(_differences(explainer, facts)),
+        trees=_trees(explainer, facts),
     )
+
+
+def _trees(explainer: Explainer, facts: Facts) -> Trees | None:
+    """What should be there when the promise was made, or when the power failed if it holds at any time."""
+    outcome, position = explainer.outcome(facts.state), explainer.legal.position(facts.state)
+    if isinstance(outcome, Unobserved):
+        return None
+    moment = position.acked if facts.promise is None else facts.promise + 1
+    found = explainer.violations(outcome, position)
+    made_by_mkfs = explainer.recording.profile.contract.made_by_mkfs
+    return trees_of(explainer.timeline, moment, outcome, found, made_by_mkfs)
 
 
 def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Program | None:
@@ -514,15 +535,31 @@ def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:
             log.seek(logged.data_offset)
             lost = log.read(logged.sectors * SECTOR_BYTES)
         there = explainer.platter(facts.state, logged.sector, logged.sectors)
-        at = next((n for n in range(0, len(lost), _HEX_BYTES) if lost[n : n + 16] != there[n : n + 16]), None)
-        if at is not None:
+        if (at := first_difference(there, lost)) is not None:
+            on_platter, written = hex_lines(there[at:], lost[at:])
             yield Difference(
                 f"sector {logged.sector + at // SECTOR_BYTES}, byte {at % SECTOR_BYTES} of it",
                 _holder(explainer, facts, logged.sector + at // SECTOR_BYTES),
-                there[at : at + _HEX_BYTES].hex(" "),
+                on_platter,
                 facts.name(entry),
-                lost[at : at + _HEX_BYTES].hex(" "),
+                written,
             )
+
+
+def first_difference(one: bytes, other: bytes) -> int | None:
+    """The first of 16 bytes that differ."""
+    lines = range(0, len(other), _HEX_BYTES)
+    return next((n for n in lines if one[n : n + _HEX_BYTES] != other[n : n + _HEX_BYTES]), None)
+
+
+def hex_lines(one: bytes, other: bytes) -> tuple[str, str]:
+    """Of both, a line for every 16 bytes: those from the beginning that differ, and a few at most."""
+    lines = [
+        (one[n : n + _HEX_BYTES].hex(" "), other[n : n + _HEX_BYTES].hex(" "))
+        for n in range(0, min(len(other), _HEX_LINES * _HEX_BYTES), _HEX_BYTES)
+    ]
+    differ = list(itertools.takewhile(lambda pair: pair[0] != pair[1], lines))
+    return "\n".join(a for a, _ in differ), "\n".join(b for _, b in differ)
 
 
 def _holder(explainer: Explainer, facts: Facts, sector: int) -> str:

@@ -15,8 +15,8 @@ from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings.experiment import Equipment, open_equipment, violations
 from harness.findings.simplify import shortest
-from harness.host.text import one_line
 from harness.model import CaseId, Operation, Violation, Workload
+from harness.report.shrunk import head
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
@@ -130,8 +130,7 @@ def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:
     this id; a bug report reads it.
     """
     lines = [
-        f"# Shows on {case.configuration}: {one_line(shrunk.summary)}",
-        f"# Shrunk from {case}, finding {finding}.",
+        *head(case.configuration, shrunk.summary, case, finding),
         f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {case.workload}')}",
         "operations = [",
         *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from harness.host.files import write_atomically
+from harness.host.files import json_bytes, write_atomically
 from harness.host.text import one_line
 from harness.store.layout import RunLayout
 
@@ -55,7 +55,9 @@ class Rung(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first bytes in which a place on the platter differs from the write that was lost there."""
+    """Where a place on the platter first differs from the write that was lost there. `platter_hex`,
+    `lost_hex`: a line for every 16 bytes from there on, as far as they differ.
+    """
 
     place: str
     on_platter: str
@@ -64,10 +66,51 @@ class Difference(msgspec.Struct, frozen=True):
     lost_hex: str
 
 
+class Mark(enum.StrEnum):
+    """How a name that came back compares with the one in the model."""
+
+    SAME = ""
+    BROKEN = "broken"  # a violation is about it
+    OTHER = "differs"  # as far as no violation is about it, no promise forbids that
+
+
+class TreeSide(msgspec.Struct, frozen=True):
+    """A name as it should be, or as it was found. `kind`: empty if it is not there. `size`: of a file's
+    contents in bytes, else -1. `contents`: which operation wrote which bytes. `more`: what else differs, such
+    as permissions.
+    """
+
+    kind: str = ""
+    size: int = -1
+    contents: str = ""
+    more: str = ""
+
+
+class TreeRow(msgspec.Struct, frozen=True):
+    """A name on both sides."""
+
+    path: str
+    expected: TreeSide
+    found: TreeSide
+    mark: Mark = Mark.SAME
+
+
+class Trees(msgspec.Struct, frozen=True):
+    """The names of the reference model at `moment`, in words, beside those that came back. `unseen`: why
+    nothing came back. `left_out`: so many names, alike on both sides first, are not in `rows`.
+    """
+
+    moment: str
+    rows: tuple[TreeRow, ...]
+    unseen: str = ""
+    left_out: int = 0
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """`headline`: what broke. `mechanism`: how, in a sentence; empty where it could not be told apart.
     `lines`: by LABELS. `point`: the minimal crash point; `control`: the one that keeps the promise.
     `minimal`: False if the search for fewer losses was stopped early. `visits`: states recovered for it.
+    `trees`: None where the model knows no names, since programs ran.
     """
 
     finding: str
@@ -80,13 +123,19 @@ class Explanation(msgspec.Struct, frozen=True):
     minimal: bool = True
     visits: int = 0
     differences: tuple[Difference, ...] = ()
+    trees: Trees | None = None
+
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism without its sentence, such as `No flush at all`; empty where none is told."""
+        return self.mechanism.partition(". ")[0]
 
 
 def write_explanation(layout: RunLayout, explanation: Explanation) -> None:
     """Keep it in place of an older one."""
     path = layout.explanation(explanation.finding)
     path.parent.mkdir(exist_ok=True)
-    write_atomically(path, msgspec.json.encode(explanation))
+    write_atomically(path, json_bytes(explanation))
 
 
 def read_explanation(layout: RunLayout, finding: str) -> Explanation | None:

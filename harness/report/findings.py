@@ -14,6 +14,7 @@ from harness.host.text import one_line, printable
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.ladder import ladder_text
 from harness.report.lines import files_of, reproduce
+from harness.report.sides import sides_text
 from harness.report.words import (
     DeviceOf,
     device_of,
@@ -97,6 +98,7 @@ def report_text(
         lines += ["", f"{name}:", *(f"  {line}" for line in text.splitlines())]
     if explanation:
         lines += ["", *mail_text(explanation).splitlines()[:-1], "", *ladder_text(explanation).splitlines()]
+        lines += ["", *sides_text(explanation).splitlines()]
     lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
     return "\n".join(map(one_line, lines)) + "\n"
 

@@ -15,10 +15,13 @@ from markupsafe import Markup
 
 from harness.cases import application
 from harness.report import words
+from harness.report.alike import Alike, alike
 from harness.report.explanation import LABELS, Explanation, read_explanation
 from harness.report.ladder import ladder_svg
-from harness.report.lines import can_be_shrunk, reproduce, shrink
+from harness.report.lines import can_be_shrunk, explain, reproduce, shrink
 from harness.report.pages import begun, sentence, template
+from harness.report.shrunk import shrunk_file
+from harness.report.sides import MARK_WORDS, byte_rows, side_words
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.report.trend import Past, trends
@@ -29,15 +32,24 @@ from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
 _SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
 _OPEN_CASES = 6  # open at once; a page full of open cases hides the next one
 _OPEN_FINDINGS = 3  # open per case
+_OPEN_GROUPS = 8  # of findings that look alike; the others are folded
 _OPEN_ROWS = 30  # cases with unexplored choices that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
+_OF_A_FINDING = {
+    "byte_rows": byte_rows,
+    "side_words": side_words,
+    "mark_words": MARK_WORDS,
+    "explanation_labels": LABELS,
+    "at_their_end": (application.CALLS,),
+}
+"""What the template of a finding needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
     """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it. `state`:
     in words, if it is one by times. `shrink`: the command that makes the workload short, for the first
-    finding of a case.
+    finding of a case. `shrunk`: the operations of the short one, if there is one already.
     """
 
     finding: Finding
@@ -55,6 +67,7 @@ class FindingView:
     follows: bool = False
     shrink: str = ""
     state: str = ""
+    shrunk: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
             "counted": words.counted,
             "counted_findings": words.counted_findings,
             "begun": begun,
+            **_OF_A_FINDING,
         },
         number=words.number,
         seconds=words.seconds,
@@ -140,6 +154,8 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         replace(_case(store, record, c, source), trend=before.get(c.case, ()))
         for record, c in zip(store.cases(), summary.cases, strict=True)
     ]
+    groups, cases = _together(cases)
+    not_explained = {g.example.id: explain(g.example.id, g.example.case, source) for g in groups if not g.why}
     return page.render(
         summary=summary,
         info=summary.info,
@@ -157,10 +173,38 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         left_out=_left_out(cases),
         facts=_facts(summary),
         source=source,
-        explanation_labels=LABELS,
-        at_their_end=(application.CALLS,),
+        alike=groups,
+        open_groups=_OPEN_GROUPS,
+        not_explained=not_explained,
         started=_time(summary.info.started),
     )
+
+
+def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str) -> str:
+    """A page of one finding, to be kept or sent: the same as in the run's page. `source`: as there."""
+    page = template(
+        "one.html",
+        {"is_shown": words.is_shown, **_OF_A_FINDING},
+        number=words.number,
+    )
+    return page.render(
+        view=_finding(store, c, finding, source, True),
+        info=store.info,
+        case=c.info,
+        kernel=words.kernel_name(store.info),
+        machine=words.machine_name(store.info),
+    )
+
+
+def _together(cases: Sequence[CaseView]) -> tuple[list[Alike], list[CaseView]]:
+    """The findings that look alike; and the cases with only one finding of each such group open."""
+    views = [v for c in cases for v in c.findings]
+    groups = alike([v.finding for v in views], {v.finding.id: v.explanation for v in views if v.explanation})
+    examples = {g.example.id for g in groups}
+    return groups, [
+        replace(c, findings=[replace(v, open=v.open and v.finding.id in examples) for v in c.findings])
+        for c in cases
+    ]
 
 
 def _headline(summary: Summary) -> tuple[str, str]:
@@ -213,7 +257,7 @@ def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]
         views += [_finding(store, c, f, source, i < opened and f is group[0]) for f in group]
     follows = {f.id for group in words.grouped(ordered) for f in group[1:]}
     views = [replace(view, follows=view.finding.id in follows) for view in views]
-    if views and views[0].finding.expectation is None and can_be_shrunk(c.info):
+    if views and views[0].finding.expectation is None and not views[0].shrunk and can_be_shrunk(c.info):
         views[0] = replace(views[0], shrink=shrink(views[0].finding.crash_point, source))
     return views
 
@@ -221,6 +265,7 @@ def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]
 def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:
     evidence = store.evidence(f)
     explanation = read_explanation(store.layout, f.id)
+    shrunk = shrunk_file(store.layout, f)
     return FindingView(
         finding=f,
         where=words.where(f),
@@ -237,6 +282,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         state=words.state_words(f.state, words.device_of(store.timeline(f.case)))
         if f.state.persisted
         else "",
+        shrunk=shrunk.operations if shrunk else (),
     )
 
 

@@ -14,10 +14,10 @@ Function = Callable[..., object]
 
 
 def template(
-    name: str, functions: Mapping[str, Function] = MappingProxyType({}), **filters: Function
+    name: str, functions: Mapping[str, object] = MappingProxyType({}), **filters: Function
 ) -> jinja2.Template:
-    """A file of `reports/templates` with functions and filters. No text that is put into it, such as a
-    guest's, can be markup or control a terminal; a name that is not given to it is an error.
+    """A file of `reports/templates` with functions, or values, and filters. No text that is put into it, such
+    as a guest's, can be markup or control a terminal; a name that is not given to it is an error.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource("reports", "templates")),

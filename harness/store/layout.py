@@ -12,6 +12,7 @@ reports/runs/<date>-<name>/
     cases/<fs>-<mode>/<workload>/recoveries/<hash16>.zst    what recoveries wrote that were cut, with findings
     findings/<hash12>/      written by `harness.report`, like the reports
     explained/<hash12>.json why a finding failed (`harness.report.explanation`)
+    shrunk/<workload>-<oracle>.toml     the fewest operations that show a finding (`powercut shrink`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
     scratch/                uncompressed images, during the run
 ```
@@ -141,6 +142,10 @@ class RunLayout:
     def explanation(self, finding: str) -> Path:
         """The file that explains the finding with this id."""
         return self.path / "explained" / f"{finding}.json"
+
+    def shrunk(self, workload: str, oracle: str) -> Path:
+        """The file with the fewest operations of a workload that still break this oracle's promise."""
+        return self.path / "shrunk" / f"{workload}-{oracle}.toml"
 
     def strip(self, finding: str) -> Path:
         """The file that says which kernels have the finding with this id."""

@@ -28,7 +28,7 @@
     return made;
   };
   const copy = async (code) => {
-    const text = code.textContent.replace(/^(reproduce|fewer operations|run it|continue with): /, "");
+    const text = code.textContent.replace(/^(reproduce|why|fewer operations|run it|continue with): /, "");
     try {
       await navigator.clipboard.writeText(text);
       return true;

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from harness.report.explanation import write_explanation
 from harness.report.html import report_html
 from harness.summary import summarise
 from harness.tests.browser.driver import ESCAPE, Browser, browser
-from harness.tests.explain.test_explain import explanation
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import demo_run
+from harness.tests.report.test_sides import with_sides
 
 pytestmark = pytest.mark.browser
 
@@ -34,7 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     with demo_run(folder / "run") as run:
         summary = summarise(run)
-        explained = msgspec.structs.replace(explanation(), finding=summary.findings[0].id)
+        explained = with_sides(summary.findings[0].id)
         write_explanation(run.layout, explained)
         (folder / "report.html").write_text(report_html(summary, run, SOURCE))
     return folder / "report.html"
@@ -103,3 +102,34 @@ def test_nothing_is_wider_than_a_phone(chromium: Browser, page: Path, dark: bool
     assert chromium.run(ladder) != chromium.run(paper)
     assert (chromium.run(ladder) == "rgb(255, 138, 128)") is dark
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_group_leads_to_its_finding_and_that_to_its_own_link(chromium: Browser, page: Path) -> None:
+    """Whoever sends a finding sends a link to it, and not to the whole page."""
+    chromium.open(page)
+    chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
+    target = chromium.run(
+        "const link = document.querySelector('.alike h4 a'); link.click(); return link.hash.slice(1);"
+    )
+    card = f"document.getElementById('{target}')"
+    assert chromium.run(f"return {card}.open && {card}.getClientRects().length > 0")
+    own = chromium.run(f"return {card}.querySelector('a.id').hash.slice(1)")
+    assert own == target
+    chromium.open(page, f"#{own}")
+    top = chromium.run(f"return {card}.getBoundingClientRect().top")
+    assert chromium.run(f"return {card}.open")
+    assert 0 <= top <= chromium.run("return innerHeight")
+
+
+def test_on_a_phone_each_side_of_the_trees_says_which_it_is(chromium: Browser, page: Path) -> None:
+    """Without their head, two columns of sizes tell nothing."""
+    chromium.resize(400, 800)
+    chromium.open(page)
+    chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    shown = "getComputedStyle(document.querySelector('.trees thead')).display"
+    before = "(d) => getComputedStyle(d, '::before').content"
+    said = f"[...document.querySelectorAll('.trees .broken td')].map({before})"
+    assert chromium.run(f"return {shown}") == "none"
+    assert chromium.run(f"return {said}") == ['"expected: "', '"found: "']
+    chromium.cdp("Emulation.clearDeviceMetricsOverride")
+    assert chromium.run(f"return {shown}") == "table-header-group"

@@ -1,0 +1,60 @@
+"""Findings that look alike, as one group each instead of many nearly equal cards.
+
+Alike are findings of one file system and one oracle that broke by the same mechanism. Only some findings are
+explained: one that is not has the mechanism of an explained one of its mode and symptom; where there is none,
+those of one symptom are alike. That is probably one cause, and proves none: see `harness.findings.causes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.report.explanation import Explanation
+from harness.store.records import Finding
+from harness.symptoms import Symptom
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Findings that look alike. `example`: one of them, explained if any is, and then why it failed."""
+
+    example: Finding
+    why: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def expected(self) -> bool:
+        return self.example.expectation is not None
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(f.case.configuration for f in self.findings))
+
+    @property
+    def cases(self) -> int:
+        return len({f.case for f in self.findings})
+
+
+def alike(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -> list[Alike]:
+    """The groups: first those that nobody expected, first of these the explained ones, and those with the
+    most findings. `explained`: by the id of the finding.
+    """
+    mechanisms: dict[tuple[str, Symptom], str] = {}
+    for f in findings:
+        if (known := explained.get(f.id)) is not None and known.mechanism_name:
+            mechanisms.setdefault((f.case.configuration, f.symptom), known.mechanism_name)
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for f in findings:
+        own = explained.get(f.id)
+        name = own.mechanism_name if own else mechanisms.get((f.case.configuration, f.symptom), "")
+        key = (f.expectation is not None, f.case.filesystem, f.oracle, name or f.symptom)
+        groups.setdefault(key, []).append(f)
+    found = [_group(together, explained) for together in groups.values()]
+    return sorted(found, key=lambda g: (g.expected, not g.why, -len(g.findings)))
+
+
+def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> Alike:
+    example = next((f for f in together if f.id in explained), together[0])
+    known = explained.get(example.id)
+    return Alike(example, known.mechanism if known else "", tuple(together))
