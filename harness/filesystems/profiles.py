@@ -178,6 +178,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     modules: list[str]
     mkfs: Tool
     console: ConsolePatterns
+    mailing_list: str = ""
     fsck: Tool | None = None
     repair: Tool | None = None
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
@@ -204,7 +205,8 @@ class Profile:
     exit codes mean that it succeeded. `tools_image`: None if the guest with tools has no mkfs for it.
     `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
     runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
-    base image holds what a first mount writes (`harness.cases.first_mount`).
+    base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
+    look after it in Linux.
     """
 
     filesystem: str
@@ -225,6 +227,7 @@ class Profile:
     tracing: Tracepoints | None = None
     on_request: bool = False
     mounted_once: bool = False
+    mailing_list: str = ""
 
     @property
     def second_offset(self) -> int:
@@ -388,6 +391,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
         mounted_once=shared.mounted_once,
+        mailing_list=shared.mailing_list,
     )
 
 

@@ -4,6 +4,7 @@
 README.md       what goes wrong, on which kernels, where in the code, and what is not claimed
 finding.toml    on which kernels reproduce.sh is run, and what it says there
 reproduce.sh    shows the bug without Powercut; its last line is `BROKEN: ...` or `KEPT: ...`
+mail.txt        the mail: its list, a subject, and the commit that the bug comes from, where that is known
 *.patch         a few lines that fix a module, as a control
 evidence/       what reproduce.sh and the kernel printed
 ```
@@ -22,6 +23,7 @@ from harness.errors import UsageError
 from harness.host.resources import resource
 
 SCRIPT = "reproduce.sh"
+MAIL = "mail.txt"
 EVIDENCE = "evidence"
 Said = Literal["BROKEN", "KEPT"]
 

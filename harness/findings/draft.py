@@ -9,16 +9,24 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.findings.bug_report import EVIDENCE, SCRIPT
+from harness.findings.bug_report import EVIDENCE, MAIL, SCRIPT
+from harness.findings.mail import mail
 from harness.findings.shell import shell_line
 from harness.host.files import file_hash, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
 from harness.model import Operation, Workload
+from harness.report.explanation import mail_text, read_explanation
+from harness.report.html import finding_html
+from harness.report.ladder import ladder_svg, ladder_text
+from harness.report.lines import source_words
+from harness.report.shrunk import shrunk_file
+from harness.report.sides import sides_text
 from harness.report.strip import read_strip
 from harness.report.words import history_lines
 from harness.store import RunStore
 from harness.store.records import CaseInfo, DrawnEntry, Finding
+from harness.summary import summarise
 from harness.trust import NOTHING, Named, vouched_workload
 from harness.workloads.load import load_workload
 
@@ -48,12 +56,27 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     record = store.case(finding.case)
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
+    explanation = read_explanation(store.layout, finding.id)
+    title = shown or finding.summary
     files = {
         "README.md": _readme(store, finding, record.info, operations, shown),
+        MAIL: mail(
+            profile.mailing_list,
+            f"{profile.filesystem}: {title}",
+            f"{profile.name}: {title}",
+            operations,
+            _kernels(store, finding),
+            explanation,
+        ),
         "finding.toml": _toml(store, finding, profile, shown),
         SCRIPT: script(profile, finding, operations, shown),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
+    files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
+    if explanation is not None:
+        why = [mail_text(explanation), ladder_text(explanation), sides_text(explanation)]
+        files[f"{EVIDENCE}/why.txt"] = "\n".join(filter(None, why))
+        files[f"{EVIDENCE}/ladder.svg"] = str(ladder_svg(explanation))
     evidence = store.evidence(finding)
     if evidence:
         files[f"{EVIDENCE}/kernel-log.txt"] = printable(evidence.kernel_log)
@@ -64,6 +87,19 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     for module in modules:
         write_atomically(folder / module.name, module.read_bytes())
     return [folder / name for name in (*files, *(m.name for m in modules))]
+
+
+def _page(store: RunStore, finding: Finding) -> str:
+    """What the report shows of the finding."""
+    case = next(c for c in summarise(store).cases if c.case == finding.case)
+    return finding_html(store, case, finding, source_words(store, str(store.path)))
+
+
+def _kernels(store: RunStore, finding: Finding) -> list[str]:
+    """The run's kernel, and what those said that were asked since."""
+    kernel = " with ".join([store.info.kernel.name, *(Path(m).name for m in store.info.kernel.replaced)])
+    strip = read_strip(store.layout, finding.id)
+    return [f"{kernel}: seen", *(f"{c.kernel}: {c.words}" for c in (strip.cells if strip else ()))]
 
 
 def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
@@ -92,10 +128,12 @@ def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload
     """The workload to show it with; and, if that is shrunk, what it shows, else nothing. A workload that was
     shrunk from another finding of the same oracle shows that one.
     """
-    short = store.path / "shrunk" / f"{finding.case.workload}-{finding.oracle}.toml"
-    head = short.read_text().splitlines()[:2] if short.is_file() else []
-    if head[1:] == [f"# Shrunk from {finding.case}, finding {finding.id}."]:
-        found, shown = load_workload(str(short.resolve())), head[0].partition(f"{finding.oracle}: ")[2]
+    short = shrunk_file(store.layout, finding)
+    if short is not None:
+        found, shown = (
+            load_workload(str(short.path.resolve())),
+            short.shown.partition(f"{finding.oracle}: ")[2],
+        )
     else:
         found, shown = vouched_workload(store, named, finding.case.workload), ""
     if found.opaque:
@@ -191,11 +229,11 @@ def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> st
 def _readme(
     store: RunStore, finding: Finding, info: CaseInfo, operations: Sequence[Operation], shown: str
 ) -> str:
-    strip = read_strip(store.layout, finding.id)
-    kernels = [f"{c.kernel}: {c.words}" for c in strip.cells] if strip else []
-    todo = [] if strip else ["TO DO: `powercut history` asks the other kernels."]
+    asked = read_strip(store.layout, finding.id) is not None
+    todo = [] if asked else ["TO DO: `powercut history` asks the other kernels."]
+    explained = read_explanation(store.layout, finding.id)
+    why = explained.mechanism if explained else "TO DO: `powercut show` tells; then begin this folder anew."
     first = finding.violations[0]
-    kernel = " with ".join([store.info.kernel.name, *(Path(m).name for m in store.info.kernel.replaced)])
     before = " (Operations are numbered as before it was shrunk; so is the evidence.)" if shown else ""
     words = [
         f"# {finding.case.configuration}: {shown or finding.summary}",
@@ -207,7 +245,8 @@ def _readme(
         "\n".join(["```", *map(str, operations), "```"]),
         f"mkfs: `{info.mkfs_options}`; mount options: `{info.mount_options or '(none)'}`",
         "**Controls.** " + ("The kernel's own module." if store.info.kernel.replaced else "TO DO"),
-        "**Kernels.** " + "; ".join([f"{kernel}: seen", *kernels, *todo]),
+        "**Kernels.** " + "; ".join([*_kernels(store, finding), *todo]),
+        f"**Why.** {why or 'TO DO: the times of the writes do not tell.'}",
         "**Code.** TO DO: the path, with the names of functions; what is only read is said to be so.",
         "**Not claimed.** TO DO",
     ]

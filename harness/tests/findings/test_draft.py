@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
@@ -20,11 +21,13 @@ from harness.host.files import file_hash
 from harness.host.resources import resource
 from harness.model import CaseId, Operation, OperationKind, Workload
 from harness.plan import Plan
+from harness.report.explanation import write_explanation
 from harness.report.strip import Strip, StripCell, write_strip
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
+from harness.tests.explain.test_explain import explanation
 from harness.tests.report.demo import append_fsync, demo_run
 from harness.workloads.load import parse_operation
 
@@ -155,8 +158,8 @@ def test_a_bug_report_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> N
     folder = tmp_path / "found"
     names = sorted(str(p.relative_to(folder)) for p in draft(run, finding, folder))
     assert names == [
-        "README.md", "evidence/fsck.txt", "evidence/kernel-log.txt", "evidence/write-log.txt", "finding.toml",
-        "reproduce.sh",
+        "README.md", "evidence/finding.html", "evidence/fsck.txt", "evidence/kernel-log.txt",
+        "evidence/write-log.txt", "finding.toml", "mail.txt", "reproduce.sh",
     ]  # fmt: skip
     readme = (folder / "README.md").read_text()
     assert "# ext4/nobarrier: a: it is gone" in readme
@@ -165,8 +168,29 @@ def test_a_bug_report_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> N
     assert "powercut shrink" not in readme
     assert "recovery complete" in (folder / "evidence/kernel-log.txt").read_text()
     assert (folder / "reproduce.sh").stat().st_mode & 0o111
+    mail = (folder / "mail.txt").read_text()
+    assert mail.startswith("To: linux-ext4@vger.kernel.org\nSubject: ext4: a: it is gone\n")
+    assert "debian-7.3: found" in mail
+    assert "TO DO: `powercut show` tells" in readme
     with pytest.raises(UsageError, match="is there already"):
         draft(run, finding, folder)
+
+
+def test_a_bug_report_says_why(run: RunStore, tmp_path: Path) -> None:
+    """What `powercut show` had found out stayed in the run directory."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a", "fsync a")
+    found = msgspec.structs.replace(explanation(), finding=finding.id, mechanism="No flush at all. X.")
+    write_explanation(run.layout, found)
+    folder = tmp_path / "found"
+    draft(run, finding, folder)
+    why = (folder / "evidence/why.txt").read_text()
+    assert "promised:   by `fsync f`" in why
+    assert "<-- broken" in why
+    assert (folder / "evidence/ladder.svg").read_text().startswith("<svg")
+    assert "No flush at all. X." in (folder / "mail.txt").read_text()
+    assert "**Why.** No flush at all. X." in (folder / "README.md").read_text()
+    assert "No flush at all. X." in (folder / "evidence/finding.html").read_text()
 
 
 def test_what_was_shrunk_from_another_finding_is_not_used(run: RunStore, tmp_path: Path) -> None:

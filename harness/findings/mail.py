@@ -1,0 +1,81 @@
+"""The mail that goes with a bug report: to whom, of what, and why, on one screen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from harness.host.text import one_line
+from harness.model import Operation
+from harness.report.explanation import LABELS, Explanation
+
+LINES = 50
+"""A screen."""
+_WIDTH = 72
+_OPERATIONS = 8
+_SUBJECT, _SENTENCE, _LINE = 100, 400, 220
+"""Letters that are left of what is longer."""
+_LEFT_OUT = ("reproduce", "contract", "written", "recovery", "control")
+"""Labels that a mail can do without, the first one always; the others in this order where it is too long."""
+
+
+def mail(
+    to: str,
+    subject: str,
+    summary: str,
+    operations: Sequence[Operation],
+    seen: Sequence[str],
+    explanation: Explanation | None,
+) -> str:
+    """The text, at most LINES long. `seen`: kernels, with what they showed."""
+    for left_out in range(1, len(_LEFT_OUT) + 1):
+        kept = [label for label in LABELS if label not in _LEFT_OUT[:left_out]]
+        lines = [*_head(to, subject), *_body(summary, operations, seen, explanation, kept)]
+        if len(lines) <= LINES:
+            break
+    return "\n".join(lines[:LINES]) + "\n"
+
+
+def _head(to: str, subject: str) -> Iterator[str]:
+    yield f"To: {to or 'TO DO: the list, from MAINTAINERS'}"
+    yield f"Subject: {textwrap.shorten(one_line(subject), _SUBJECT, placeholder=' ...')}"
+    yield ""
+
+
+def _body(
+    summary: str,
+    operations: Sequence[Operation],
+    seen: Sequence[str],
+    explanation: Explanation | None,
+    labels: Sequence[str],
+) -> Iterator[str]:
+    yield from _wrapped(explanation.headline if explanation else summary)
+    yield ""
+    if explanation and explanation.mechanism:
+        yield from _wrapped(explanation.mechanism)
+        yield ""
+    shown = [f"    {one_line(str(operation))}" for operation in operations]
+    if len(shown) <= _OPERATIONS:
+        yield from (*shown, "    (power cut)", "")
+    said = [
+        (label, explanation.lines[label]) for label in labels if explanation and explanation.lines.get(label)
+    ]
+    for label, text in said:
+        yield from _wrapped(text, f"{label + ':':11}", " " * 11)
+    if said:
+        yield ""
+    yield from _wrapped(f"Seen with {'; '.join(seen)}. reproduce.sh (root) and its output are attached.")
+    yield ""
+    yield "TO DO: Fixes: the commit that it comes from, or leave this line out"
+
+
+def _wrapped(text: str, first: str = "", then: str = "") -> list[str]:
+    """Without breaking names, such as those of functions and commits."""
+    return textwrap.wrap(
+        textwrap.shorten(one_line(text), _LINE if first else _SENTENCE, placeholder=" ..."),
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=then,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
