@@ -49,8 +49,8 @@ from harness.trust import Named, plan_here
     "--shell",
     "want_shell",
     is_flag=True,
-    help="Open a console in the guest with the crashed disk attached, not mounted, and with e2fsprogs, "
-    "xfsprogs, btrfs-progs and f2fs-tools as far as this host has them.",
+    help="Open a console in the guest with the crashed disk and the recovered one attached, not mounted, and "
+    "with e2fsprogs, xfsprogs, btrfs-progs and f2fs-tools as far as this host has them.",
 )
 @click.option(
     "--export",
@@ -97,7 +97,7 @@ def repro_command(
                 console.say(f"{where}: {export_file}")
                 return ExitCode.CONSISTENT
             if want_shell:
-                return ExitCode.CONSISTENT if shell(shown) == 0 else ExitCode.UNDECIDED
+                return ExitCode.CONSISTENT if shell(shown, console.say) == 0 else ExitCode.UNDECIDED
             seen = reproduce(shown)
             if as_json:
                 console.say(json_bytes(_as_json(seen)).decode())
@@ -212,7 +212,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
             console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")
             return ExitCode.UNDECIDED
         again = store.plan()
-        file = output or store.path / "shrunk" / f"{finding.case.workload}-{shrunk.oracle}.toml"
+        file = output or store.layout.shrunk(finding.case.workload, shrunk.oracle)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, workload_file(shrunk, finding.case, finding.id))
     for op in shrunk.workload.operations:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from harness.cases.attempts import Unobserved
-from harness.cases.examine import Examiner
+from harness.cases.examine import Examiner, Observation
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.cases.recoveries import load
-from harness.errors import EnvironmentLacks, StoreError, UsageError
+from harness.errors import DiskError, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
 from harness.guests.disk import Disk
 from harness.guests.guest_specs import make_specs, recording_machine
@@ -291,22 +292,27 @@ def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) 
 def reproduce(shown: ReproContext) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
     examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
-    state = shown.point.state
     with Session(shown.spec, shown.directory / "session") as session:
-        if state.again:
-            whole = examiner.visit(session, [state.first], threading.Event())
-            examiner.adopt(shown.recording.recoveries[state.first], whole)
-        observation = examiner.visit(session, [state], threading.Event())
+        observation = _visit(shown, examiner, session)
     return Reproduction(
         shown.point,
         shown.kernel,
         observation.outcome,
-        examiner.judge(state, observation),
+        examiner.judge(shown.point.state, observation),
         shown.recorded_on,
         shown.record_anew,
         shown.rebuilt,
         shown.recording.write_log.entries,
     )
+
+
+def _visit(shown: ReproContext, examiner: Examiner, session: Session) -> Observation:
+    """Recover the crash point, and before it the whole state if it is a cut in that one's recovery."""
+    state = shown.point.state
+    if state.again:
+        whole = examiner.visit(session, [state.first], threading.Event())
+        examiner.adopt(shown.recording.recoveries[state.first], whole)
+    return examiner.visit(session, [state], threading.Event())
 
 
 def export(shown: ReproContext, file: Path) -> None:
@@ -320,18 +326,19 @@ def export(shown: ReproContext, file: Path) -> None:
         disk.image(file)
 
 
-def shell(shown: ReproContext) -> int:
-    """Open a console in a fresh guest with the crashed disk attached, not mounted. Writes to the disk are
-    discarded at the end. Returns the machine's exit code; raises UsageError for a machine without a console.
+def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
+    """Open a console in a fresh guest with the crashed disk attached, not mounted, and beside it the disk as
+    recovery left it, where it could be recovered. Writes to both are discarded at the end. Returns the
+    machine's exit code; raises UsageError for a machine without a console.
     """
+    profile = shown.recording.profile
     with Session(shown.spec, shown.directory / "session") as session:
         target, state = shown.recording.shown(shown.point.state)
         disk = session.show(target)
         disk.switch(state)
-        session.log_device.touch()
-        with session.log_device.open("r+b") as f:
-            f.truncate(1 << 20)
-        profile = shown.recording.profile
+        recovered = not profile.second_offset and _recovered(shown, session.log_device, say)
+        if not recovered:
+            session.log_device.write_bytes(bytes(1 << 20))
         boot = Boot(
             kernel_image=shown.spec.kernel_image,
             initramfs=shown.spec.initramfs,
@@ -340,5 +347,23 @@ def shell(shown: ReproContext) -> int:
             directory=session.directory,
             shell_mount=f"{profile.fstype}:{profile.mount_options}",
             shell_second=profile.second_offset,
+            shell_recovered=recovered,
         )
         return shown.spec.machine.shell(boot)
+
+
+def _recovered(shown: ReproContext, file: Path, say: Callable[[str], None]) -> bool:
+    """Write the disk as recovery leaves it into a file. Says what came of it; False if nothing did."""
+    examiner = Examiner(shown.recording)
+    with Session(shown.spec, shown.directory / "recovered") as session:
+        seen = _visit(shown, examiner, session)
+        judged = examiner.judge(shown.point.state, seen)
+        said = [v.summary for v in judged.violations] or [*judged.unknown, "it keeps every promise"]
+        say(f"recovered: {said[0]}")
+        image = session.directory / "beside.img"
+        try:
+            session.disk.image(image)
+        except DiskError:  # its disk is gone with the guest
+            return False
+        shutil.copyfile(image, file)
+    return True

@@ -85,6 +85,7 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     if boot.shell_mount:
         words = ["powercut.shell=1", f"powercut.mount={boot.shell_mount}"]
         words += [f"powercut.device={profile().data_device}", f"powercut.second={boot.shell_second}"]
+        words += [f"powercut.recovered={profile().log_device}"] if boot.shell_recovered else []
     return _line(
         [
             ("-accel", accel),

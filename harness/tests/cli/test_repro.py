@@ -117,7 +117,7 @@ def test_a_shell_says_which_tools_it_has_and_which_this_host_lacks(
     found = ["busybox:busybox-static", "e2fsck:e2fsprogs"], ["xfs_db:xfsprogs", "xfs_io:xfsprogs"]
     monkeypatch.setattr(repro, "find_point", lambda *_: reproduction().point)
     monkeypatch.setattr(repro, "repro_context", fake_context)
-    monkeypatch.setattr(repro, "shell", lambda _: 0)
+    monkeypatch.setattr(repro, "shell", lambda *_: 0)
     monkeypatch.setattr(repro, "tools_for_shell", lambda: found)
     done = powercut("repro", "any", "--from", path, "--shell")
     assert done.exit_code == 0

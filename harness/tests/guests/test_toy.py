@@ -17,14 +17,14 @@ import pytest
 from harness.errors import ExitCode
 from harness.guests import disk as disk_module
 from harness.guests import machine
-from harness.guests.machine import default_name, names
+from harness.guests.machine import Boot, default_name, names
 from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore
 from harness.tests.cli.runner import powercut
 from harness.tests.guests.test_orphans import ended
-from harness.tests.guests.toy import TOML
+from harness.tests.guests.toy import TOML, Toy
 from harness.tests.needs import need_program, needed
 
 WORKLOAD = """
@@ -124,6 +124,26 @@ def test_a_machine_without_a_console_says_so(tmp_path: Path) -> None:
     shown = powercut("repro", *given)
     assert shown.exit_code == ExitCode.USAGE, shown.output
     assert "Toy gives no console" in shown.output
+
+
+def test_a_console_has_the_recovered_disk_beside_the_crashed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compare the two, one had to mount the crashed disk, look, and begin anew."""
+    _, output, path = run(tmp_path, "forgetful")
+    found = re.search(r"powercut repro (\S+)", output)
+    assert found, output
+    opened = []
+
+    def console(_: Toy, boot: Boot) -> int:
+        opened.append((boot.shell_recovered, boot.log.stat().st_size))
+        return 0
+
+    monkeypatch.setattr(Toy, "shell", console)
+    done = powercut("repro", found[1], "--from", path, *named(tmp_path, "forgetful"), "--shell")
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert opened == [(True, 64 << 20)]
+    assert "recovered: `mkdir a` (operation 0) is undone" in done.output
 
 
 def test_a_kernel_that_no_longer_boots_ends_the_run_undecided(tmp_path: Path) -> None:

@@ -87,11 +87,12 @@ def test_a_point_that_is_not_there_says_what_is(compared_store: RunStore, text: 
     assert says in str(caught.value)
 
 
-def test_the_shell_has_the_tools_of_file_systems(compared: tuple[Summary, Path]) -> None:
-    """There was nothing but busybox in it."""
+def test_the_shell_has_the_tools_of_file_systems_and_both_disks(compared: tuple[Summary, Path]) -> None:
+    """There was nothing but busybox in it, and nothing but the crashed disk."""
     _, path = compared
     words = ["repro", "ext4-ordered/append-fsync@40", "--from", str(path), "--shell"]
-    typed = b"e2fsck -fn /dev/vda | tail -n 1; xfs_db -V; btrfs --version; dump.f2fs -V; exit\n"
+    typed = b"e2fsck -fn /dev/vda | tail -n 1; xfs_db -V; btrfs --version; dump.f2fs -V; "
+    typed += b"e2fsck -fn /dev/vdb | tail -n 1; mount -t ext4 /dev/vdb /mnt && ls /mnt; exit\n"
     command = [sys.executable, "-m", "harness", *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
         assert console.stdin is not None
@@ -109,5 +110,8 @@ def test_the_shell_has_the_tools_of_file_systems(compared: tuple[Summary, Path])
             limit.cancel()
             console.kill()
     assert "/dev/vda: 1" in answer, said.decode(errors="replace") + answer
+    assert b"mount -t ext4 -o data=ordered /dev/vdb /mnt" in said
+    assert "/dev/vdb: 1" in answer
+    assert "lost+found" in answer
     for program in ("xfs_db version", "btrfs-progs v", "dump.f2fs 1"):
         assert program in answer

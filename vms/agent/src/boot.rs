@@ -35,6 +35,8 @@ pub struct Settings {
     pub mount: String,
     /// `powercut.second=BYTE`: where the disk's second device begins, for the shell; 0: there is none.
     pub second: u64,
+    /// `powercut.recovered=DEVICE`: the same disk after recovery, for the shell; empty: there is none.
+    pub recovered: String,
     /// `powercut.root=DEVICE:FSTYPE`: an image with tools to switch to; empty: stay in the initramfs.
     pub root: String,
 }
@@ -63,6 +65,7 @@ impl Settings {
                         expected: "a byte of the disk",
                     })?;
                 }
+                Some(("powercut.recovered", value)) => value.clone_into(&mut settings.recovered),
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
                 _ => {}
             }
@@ -181,13 +184,14 @@ mod tests {
     fn settings_are_read_off_the_command_line() {
         let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
                     powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs \
-                    powercut.second=67108864 quiet";
+                    powercut.second=67108864 powercut.recovered=/dev/vdb quiet";
         let expected = Settings {
             port: "org.powercut.agent".to_owned(),
             shell: true,
             device: "/dev/vda".to_owned(),
             mount: "ext4:data=journal,noatime".to_owned(),
             second: 64 << 20,
+            recovered: "/dev/vdb".to_owned(),
             root: "/dev/vda:erofs".to_owned(),
         };
         assert_eq!(Settings::parse(line).unwrap(), expected);

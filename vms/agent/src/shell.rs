@@ -88,9 +88,16 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
     }
     let mount = words.join(" ");
     let mut text = format!(
-        "\nThe disk after the power cut is {device} ({state}). Try:\n\n    {mount} {device} {MOUNT_POINT}\n\n\
-         `dmesg` tells of its recovery; `exit` powers off.\n"
+        "\nThe disk after the power cut is {device} ({state}). Try:\n\n    {mount} {device} {MOUNT_POINT}\n\n"
     );
+    let recovered = &settings.recovered;
+    if !recovered.is_empty() {
+        text.push_str(&format!(
+            "The same disk as recovery left it is {recovered} (not mounted). Both have one UUID, so first \
+             umount {MOUNT_POINT}, then:\n\n    {mount} {recovered} {MOUNT_POINT}\n\n"
+        ));
+    }
+    text.push_str("`dmesg` tells of recovery; `exit` powers off.\n");
     for problem in problems {
         text.push_str(&format!("{problem}\n"));
     }
@@ -113,5 +120,18 @@ mod tests {
         let text = banner(&settings, "/dev/vda", true, &problems);
         assert!(text.contains("    mount -t ext4 -o data=journal /dev/vda /mnt\n"));
         assert!(text.contains("module not loaded: xfs: ENOENT (2)"));
+        assert!(!text.contains("as recovery left it"));
+    }
+
+    #[test]
+    fn the_recovered_disk_has_a_mount_command_of_its_own() {
+        let settings = Settings {
+            mount: "xfs:".to_owned(),
+            recovered: "/dev/vdb".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, "/dev/vda", true, &[]);
+        assert!(text.contains("    mount -t xfs /dev/vda /mnt\n"));
+        assert!(text.contains("    mount -t xfs /dev/vdb /mnt\n"));
     }
 }
