@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harness.blocks.fields import BlockName, Image, Kind, Write, le, several, shown_name
+from harness.blocks.fields import BlockName, Image, Kind, Names, Write, le, several, shown_name
+from harness.host.text import first_few
 
 _SUPER_PLACES = (0x10000, 0x4000000, 0x4000000000)
 _SUPER_BYTES, _MAGIC = 4096, b"_BHRfS_M"
@@ -83,7 +84,7 @@ class Btrfs:
 
     def __init__(self, node_bytes: int, fsid: bytes) -> None:
         self._node, self._fsid = node_bytes, fsid
-        self._names: dict[int, str] = {}
+        self._names = Names()
 
     def learn(self, write: Write) -> None:
         """Names of inodes, from the back references in leaves of file and log trees."""
@@ -92,7 +93,7 @@ class Btrfs:
             if node[0x20:0x30] == self._fsid and self._is_node(node):
                 for objectid, kind, _, item in _items(node):
                     if kind == _INODE_REF and (length := le(item, 8, 2)):
-                        self._names[objectid] = shown_name(item[10 : 10 + length])
+                        self._names.learn(write.entry, objectid, shown_name(item[10 : 10 + length]))
 
     def _is_node(self, node: bytes) -> bool:
         """Whether a block that has our UUID can be a node: at most so many items, a level below 8."""
@@ -107,27 +108,27 @@ class Btrfs:
         at, end = write.at, write.at + len(write.data)
         while at < end:
             data = write.data[at - write.at :]
-            name = self._name(at, data)
+            name = self._name(write.entry, at, data)
             yield name
             at += max(name.length, 1)
 
-    def _name(self, at: int, data: bytes) -> BlockName:
+    def _name(self, entry: int, at: int, data: bytes) -> BlockName:
         if at in _SUPER_PLACES and data[0x40:0x48] == _MAGIC:
             log = le(data, 0x60, 8)
             text = f"superblock, generation {le(data, 0x48, 8)}{', with a log tree' if log else ''}"
             return BlockName(at, min(_SUPER_BYTES, len(data)), text, Kind.RECORD)
         if data[0x20:0x30] == self._fsid and self._is_node(data[: self._node]):
             node = data[: self._node]
-            return BlockName(at, len(node), self._node_text(node), Kind.METADATA)
+            return BlockName(at, len(node), self._node_text(entry, node), Kind.METADATA)
         return BlockName(at, min(4096, len(data)), "", Kind.UNKNOWN, sure=False)
 
-    def _node_text(self, node: bytes) -> str:
+    def _node_text(self, entry: int, node: bytes) -> str:
         owner, level, generation = le(node, 0x58, 8), le(node, 0x64, 1), le(node, 0x50, 8)
         tree = _TREES.get(owner, f"file tree {owner}" if 256 <= owner < _U64 - 256 else f"tree {owner}")
         what = f"{tree}, level {level}, generation {generation}"
-        return f"{what}: {text}" if level == 0 and (text := self._leaf_text(node, owner)) else what
+        return f"{what}: {text}" if level == 0 and (text := self._leaf_text(entry, node, owner)) else what
 
-    def _leaf_text(self, node: bytes, owner: int) -> str:
+    def _leaf_text(self, entry: int, node: bytes, owner: int) -> str:
         """What a leaf of a file's or a log tree holds: inodes with their items; of others, how many."""
         items = [*_items(node)]
         if owner not in (5, _LOG_TREE) and not 256 <= owner < _U64 - 256:
@@ -137,13 +138,16 @@ class Btrfs:
         for objectid, kind, _, _ in items:
             if kind in _FILE_TYPES or kind in _TYPES:
                 by_inode.setdefault(objectid, []).append(_TYPES.get(kind, f"type {kind}"))
-        said = [f"{self._who(inode)}: {several([*dict.fromkeys(w)], 4)}" for inode, w in by_inode.items()]
-        return "; ".join(said[:4]) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")
+        said = [
+            f"{self._who(entry, inode)}: {several([*dict.fromkeys(w)], 4)}" for inode, w in by_inode.items()
+        ]
+        shown, left_out = first_few(said, 4)
+        return "; ".join(shown) + (f"; and {left_out} more" if left_out else "")
 
-    def _who(self, inode: int) -> str:
+    def _who(self, entry: int, inode: int) -> str:
         if inode >= _U64 - 256:
             return _OBJECTS.get(inode - _U64, str(inode - _U64))
-        name = self._names.get(inode, "the root directory" if inode == 256 else "")
+        name = self._names.at(entry, inode) or ("the root directory" if inode == 256 else "")
         return f"inode {inode} ({name})" if name not in ("", "..") else f"inode {inode}"
 
 

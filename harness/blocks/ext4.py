@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harness.blocks import jbd2
-from harness.blocks.fields import BlockName, Image, Kind, Write, blocks, le, several, shown_name
+from harness.blocks.fields import BlockName, Image, Kind, Names, Write, blocks, le, several, shown_name
 
 _SUPER_AT, _SUPER_BYTES, _MAGIC = 1024, 1024, 0xEF53
 _RO_SPARSE, _INCOMPAT_64BIT, _INCOMPAT_META_BG = 0x1, 0x80, 0x10
@@ -116,10 +116,10 @@ class Ext4:
         self._fixed: dict[int, str] = {}
         self._tables: list[tuple[int, int]] = []  # (first block of an inode table, group), ascending
         self._owners: dict[int, list[_Owner]] = {}
-        self._names: dict[int, str] = {}
+        self._names = Names()
         self._journal = _Journal()
         self._last: dict[int, bytes] = {}
-        self._changed: dict[tuple[int, int], str] = {}  # (entry, device block) -> inodes changed
+        self._changed: dict[tuple[int, int], list[int]] = {}  # (entry, device block) -> inodes changed
         self._read_groups()
         self._read_inodes()
         self._find_journal()
@@ -200,8 +200,7 @@ class Ext4:
     def _learn_home(self, entry: int, place: int, home: int, data: bytes) -> None:
         """`data` is what the block `home` shall hold; it was written at `place`."""
         if self._table_of(home) is not None:
-            changed = self._learn_table(entry, home, data)
-            self._changed[entry, place] = changed
+            self._changed[entry, place] = self._learn_table(entry, home, data)
             return
         owner = self._owner(home, entry)
         if owner is not None and owner.logical == -1:
@@ -209,7 +208,7 @@ class Ext4:
         if (owner is not None and owner.mode & _S_IFMT == _S_IFDIR) or _is_directory(data):
             for inode, name in _directory(data):
                 if name not in (".", ".."):
-                    self._names[inode] = name
+                    self._names.learn(entry, inode, name)
 
     def _learn_journal(self, entry: int, place: int, data: bytes) -> None:
         number = self._journal.places[place]
@@ -242,13 +241,13 @@ class Ext4:
     def _learn_fast(self, entry: int, data: bytes) -> None:
         for tag in jbd2.fast_tags(data):
             if tag.tag in (3, 4):
-                self._names[tag.inode] = shown_name(tag.value[8:])
+                self._names.learn(entry, tag.inode, shown_name(tag.value[8:]))
             if tag.tag == 6:
                 self._learn_inode(entry, tag.inode, tag.value[4:])
             if tag.tag == 1:
                 self._learn_extent(entry, tag.inode, tag.value[4:16], 0)
 
-    def _learn_table(self, entry: int, home: int, data: bytes) -> str:
+    def _learn_table(self, entry: int, home: int, data: bytes) -> list[int]:
         """Learn the inodes of a block of an inode table; returns those that differ from what was known."""
         first, size = self._first_inode(home), self._l.inode_bytes
         before = self._last.get(home, b"" if entry < 0 else bytes(len(data)))
@@ -260,7 +259,7 @@ class Ext4:
                     self._learn_inode(entry, first + n, raw)
                 changed.append(first + n)
         self._last[home] = data
-        return several([self._who(n) for n in changed]) if changed else "unchanged"
+        return changed
 
     def _learn_inode(self, entry: int, inode: int, raw: bytes) -> None:
         mode, flags = le(raw, 0, 2), le(raw, 0x20, 4)
@@ -369,8 +368,8 @@ class Ext4:
         best = min(found, key=lambda f: f[:3])
         return best[3], best[4]
 
-    def _who(self, inode: int) -> str:
-        if name := self._names.get(inode):
+    def _who(self, entry: int, inode: int) -> str:
+        if name := self._names.at(entry, inode):
             return f"{inode} ({name})"
         return f"{inode} ({_SPECIAL[inode]})" if inode in _SPECIAL else str(inode)
 
@@ -393,12 +392,12 @@ class Ext4:
         if (group := self._table_of(home)) is not None:
             first = self._first_inode(home)
             last = first + self._block // self._l.inode_bytes - 1
-            changed = self._changed.get((entry, place), "")
-            which = f": {changed}" if changed and changed != "unchanged" else ""
+            changed = [self._who(entry, n) for n in self._changed.get((entry, place), ())]
+            which = f": {several(changed)}" if changed else ""
             return f"inode table of group {group}, inodes {first} to {last}{which}", Kind.METADATA, True
         if le(data, 0, 4) == _XATTR_MAGIC:
             owner = self._owner(home, entry)
-            whose = f" of inode {self._who(owner.inode)}" if owner and owner.logical == -2 else ""
+            whose = f" of inode {self._who(entry, owner.inode)}" if owner and owner.logical == -2 else ""
             return f"extended attributes{whose}", Kind.METADATA, True
         if len(data) >= 16 and le(data, len(data) - 8, 4) == _ORPHAN_MAGIC:
             return "orphan file", Kind.METADATA, True
@@ -406,16 +405,16 @@ class Ext4:
 
     def _name_owned(self, entry: int, home: int, data: bytes) -> tuple[str, Kind, bool]:
         if data[8:10] == b".\0" and _is_directory(data):
-            return f"directory {self._who(le(data, 0, 4))}, block 0", Kind.METADATA, True
+            return f"directory {self._who(entry, le(data, 0, 4))}, block 0", Kind.METADATA, True
         owner = self._owner(home, entry)
         if owner is not None:
-            return self._name_of(owner, data)
+            return self._name_of(entry, owner, data)
         directory = _is_directory(data)
         text = "directory block" if directory else ""
         return text, Kind.METADATA if directory else Kind.UNKNOWN, False
 
-    def _name_of(self, owner: _Owner, data: bytes) -> tuple[str, Kind, bool]:
-        whose = self._who(owner.inode)
+    def _name_of(self, entry: int, owner: _Owner, data: bytes) -> tuple[str, Kind, bool]:
+        whose = self._who(entry, owner.inode)
         if owner.logical == -2:
             return f"extended attributes of inode {whose}", Kind.METADATA, False
         if owner.logical == -1:

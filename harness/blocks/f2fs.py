@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.blocks.fields import BlockName, Image, Kind, Write, blocks, le, shown_name
+from harness.blocks.fields import BlockName, Image, Kind, Names, Write, blocks, le, shown_name
 
 _BLOCK = 4096
 _SUPER_AT, _MAGIC = 1024, 0xF2F52010
@@ -59,7 +59,8 @@ class F2fs:
     def __init__(self, layout: _Layout) -> None:
         self._l = layout
         self._owners: dict[int, list[_Owner]] = {}
-        self._names: dict[int, tuple[str, bool]] = {}
+        self._names = Names()
+        self._directories: dict[int, bool] = {}
 
     def learn(self, write: Write) -> None:
         for at, data in blocks(write, _BLOCK):
@@ -69,12 +70,13 @@ class F2fs:
     def _learn_node(self, entry: int, data: bytes) -> None:
         nid, inode = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4)
         if nid != inode:
-            known = self._names.get(inode)
-            self._own(entry, inode, data, 0, _IN_DIRECT, known[1] if known else None, _node_first(data))
+            known = self._directories.get(inode)
+            self._own(entry, inode, data, 0, _IN_DIRECT, known, _node_first(data))
             return
         directory = le(data, 0, 2) & _S_IFMT == _S_IFDIR
         name = shown_name(data[92 : 92 + min(le(data, 88, 4), 255)])
-        self._names[inode] = name, directory
+        self._names.learn(entry, inode, name)
+        self._directories[inode] = directory
         if not data[3] & (_INLINE_DATA | _INLINE_DENTRY):
             skip = le(data, _ADDRESSES_AT, 2) // 4 if data[3] & _EXTRA else 0
             skip = min(skip, _IN_INODE)
@@ -109,7 +111,7 @@ class F2fs:
             if place < self._l.main:
                 yield self._area(at, place, data)
             elif self._is_node(data):
-                yield BlockName(at, len(data), self._node_text(data), Kind.METADATA)
+                yield BlockName(at, len(data), self._node_text(write.entry, data), Kind.METADATA)
             else:
                 yield self._main(write.entry, at, data)
 
@@ -149,11 +151,12 @@ class F2fs:
         text = f"checkpoint pack {pack + 1}: summaries, orphans or NAT bits, block {offset}"
         return BlockName(at, len(data), text, Kind.METADATA)
 
-    def _node_text(self, data: bytes) -> str:
+    def _node_text(self, entry: int, data: bytes) -> str:
         nid, inode = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4)
         flag, version = le(data, _FOOTER_AT + 8, 4), le(data, _FOOTER_AT + 12, 8) & 0xFFFFFFFF
         marks = [word for bit, word in ((_FSYNC, "fsync mark"), (_DENTRY, "dentry mark")) if flag & bit]
-        what = f"inode {self._who(inode)}" if nid == inode else f"node {nid} of inode {self._who(inode)}"
+        who = self._who(entry, inode)
+        what = f"inode {who}" if nid == inode else f"node {nid} of inode {who}"
         return ", ".join([what, f"checkpoint {version}", *marks])
 
     def _main(self, entry: int, at: int, data: bytes) -> BlockName:
@@ -163,13 +166,13 @@ class F2fs:
         if owner is None:
             return BlockName(at, len(data), "", Kind.UNKNOWN, sure=False)
         if owner.directory:
-            text = f"directory {self._who(owner.inode)}, block {owner.index}"
+            text = f"directory {self._who(entry, owner.inode)}, block {owner.index}"
             return BlockName(at, len(data), text, Kind.METADATA, sure=False)
-        text = f"data of inode {self._who(owner.inode)}, block {owner.index}"
+        text = f"data of inode {self._who(entry, owner.inode)}, block {owner.index}"
         return BlockName(at, len(data), text, Kind.DATA, sure=False)
 
-    def _who(self, inode: int) -> str:
-        name = self._names.get(inode, ("", False))[0]
+    def _who(self, entry: int, inode: int) -> str:
+        name = self._names.at(entry, inode)
         return f"{inode} ({name})" if name else str(inode)
 
 

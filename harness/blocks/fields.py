@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.host.text import first_few
+
 
 class Kind(enum.StrEnum):
     """What a block is for. RECORD: it makes others count (a commit block, a log header, a superblock that
@@ -102,6 +104,23 @@ def shown_name(raw: bytes) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
+class Names:
+    """What inodes are called, from one write to another: a file that is renamed keeps its inode."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[tuple[int, str]]] = {}
+
+    def learn(self, entry: int, inode: int, name: str) -> None:
+        known = self._known.setdefault(inode, [])
+        if not known or known[-1][1] != name:
+            known.append((entry, name))
+
+    def at(self, entry: int, inode: int) -> str:
+        """The name when `entry` was written: the last known by then, else the first known after; or empty."""
+        known = self._known.get(inode, [])
+        return next((name for e, name in reversed(known) if e <= entry), known[0][1] if known else "")
+
+
 def blocks(write: Write, size: int) -> Iterator[tuple[int, bytes]]:
     """(device byte, bytes) of each of the device's blocks that a write touches; the first and last may be
     parts of one.
@@ -115,5 +134,5 @@ def blocks(write: Write, size: int) -> Iterator[tuple[int, bytes]]:
 
 def several(words: list[str], limit: int = 6) -> str:
     """`a, b, c`; of many, how many more."""
-    more = f", and {len(words) - limit} more" if len(words) > limit else ""
-    return ", ".join(words[:limit]) + more
+    shown, left_out = first_few(words, limit)
+    return ", ".join(shown) + (f", and {left_out} more" if left_out else "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Sequence
 
-from harness.host.text import one_line
+from harness.host.text import first_few, one_line
 from harness.model import FileKind, History, Outcome, Position, TreeEntry, Workload
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import Times
@@ -94,9 +94,10 @@ def _acknowledged(history: History, position: Position) -> list[str]:
 
 def _files(outcome: Outcome) -> list[str]:
     entries = sorted((e for path, e in outcome.tree.items() if path), key=lambda e: e.path)
-    lines = [_line(e) for e in entries[:FILES_SHOWN]]
-    if more := len(entries) - len(lines):
-        lines.append(f"... and {more} more")
+    shown, left_out = first_few(entries, FILES_SHOWN)
+    lines = [_line(e) for e in shown]
+    if left_out:
+        lines.append(f"... and {left_out} more")
     return lines or ["none"]
 
 

@@ -4,6 +4,10 @@ must neither control the terminal nor pass for a line of Powercut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+_T = TypeVar("_T")
 _STEERING = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Line separators, and controls of writing direction, which show text in a different order."""
 
@@ -25,6 +29,12 @@ def indented(text: str, by: str = "    ") -> str:
     line of Powercut.
     """
     return printable(text).replace("\n", f"\n{by}")
+
+
+def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:
+    """The first `limit` items, and how many are left out: never one, whose own line says more than that."""
+    shown = items if len(items) == limit + 1 else items[:limit]
+    return shown, len(items) - len(shown)
 
 
 def _shown(c: str) -> str:

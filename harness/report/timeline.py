@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.host.text import first_few
 from harness.model import SECTOR_BYTES, Verdict
 from harness.report.words import device_of, number, plural
 from harness.store.records import DrawnCall, DrawnCalls, DrawnEntry, Finding, StateVerdict, Step
@@ -182,7 +183,7 @@ def _bands(epochs: Sequence[tuple[int, int]], scale: _Scale, y: int, height: flo
             _px((b - a) * scale.step),
             _px(height),
             "odd" if i % 2 else "even",
-            f"epoch {i}: entries {number(a)} to {number(b - 1)}",
+            f"from one flush to the next: entries {number(a)} to {number(b - 1)}",
         )
         for i, (a, b) in enumerate(epochs)
     )
@@ -265,9 +266,10 @@ def _calls_cell(cell: Sequence[DrawnCall], scale: _Scale) -> Shape:
 def _calls_title(cell: Sequence[DrawnCall], scale: _Scale) -> str:
     begin = cell[0].begin
     place = f"before entry {number(begin)}" if begin < scale.entries else "after the last entry"
-    lines = [f"{call.text} {call.outcome}{_until(call)}" for call in cell[:_CALLS_TOLD]]
-    if more := len(cell) - len(lines):
-        lines.append(f"and {number(more)} more")
+    shown, left_out = first_few(cell, _CALLS_TOLD)
+    lines = [f"{call.text} {call.outcome}{_until(call)}" for call in shown]
+    if left_out:
+        lines.append(f"and {number(left_out)} more")
     calls = "system call" if len(cell) == 1 else f"{number(len(cell))} system calls"
     return "\n".join([f"{calls} of the program, {place}:", *lines])
 
@@ -512,7 +514,8 @@ def _describe(entries: Sequence[DrawnEntry], epochs: Sequence[object], points: S
     places = ", ".join(f"{_AT_A_PLACE[v]} at {number(by[v])}" for v in _WORST_FIRST if by[v])
     states = plural(sum(sum(p.states.values()) for p in points), "state")
     return (
-        f"Write log: {number(len(entries))} entries in {plural(len(epochs), 'epoch')}. "
+        f"Write log: {plural(len(entries), 'entry', 'entries')}; flushes divide them into "
+        f"{plural(len(epochs), 'part')}. "
         f"The power was cut at {plural(len(points), 'place')} in it, in {states}: {places or 'none judged'}."
     )
 

@@ -184,12 +184,7 @@ def test_the_copies_in_an_ext4_journal_are_named_after_their_homes(
     tmp_path: Path, images: dict[str, dict[int, bytes]]
 ) -> None:
     """In a log's own order a copy may stand ahead of its descriptor."""
-    image = tmp_path / "image"
-    with image.open("wb") as f:
-        f.truncate(32 << 20)
-        for place, block in images["ext4"].items():
-            f.seek(place * BLOCK)
-            f.write(block)
+    image = _image(tmp_path, images["ext4"])
     journal = next(p for p, b in images["ext4"].items() if b[:8] == _be(MAGIC, 4))
     home = next(n for n in range(64) if "inodes 1 to 16" in _name_at(image, n))
     table = bytearray(images["ext4"][home])
@@ -214,6 +209,56 @@ def test_the_copies_in_an_ext4_journal_are_named_after_their_homes(
     assert texts[3] == "data of f from 0, written by operation 0"
     assert [n.kind for n in names[4]] == [Kind.RECORD]
     assert all(n.named for of_write in names.values() for n in of_write)
+
+
+def _image(tmp_path: Path, blocks: dict[int, bytes]) -> Path:
+    image = tmp_path / "image"
+    with image.open("wb") as f:
+        f.truncate(32 << 20)
+        for place, block in blocks.items():
+            f.seek(place * BLOCK)
+            f.write(block)
+    return image
+
+
+def test_an_inode_is_called_by_the_name_that_it_had_when_a_block_was_written(
+    tmp_path: Path, images: dict[str, dict[int, bytes]]
+) -> None:
+    """A store's first alpha.tmp was called by the last name of its inode: "data of inode 12 (beta)"."""
+    image = _image(tmp_path, images["ext4"])
+    root = next(
+        n for n in sorted(images["ext4"]) if "directory 2" in describe_block(image, n, images["ext4"][n])
+    )
+    table = next(n for n in range(64) if "inodes 1 to 16" in _name_at(image, n))
+
+    def inode(mode: int) -> bytes:
+        changed = bytearray(images["ext4"][table])
+        changed[256 * 11 : 256 * 11 + 2] = struct.pack("<H", 0x8000 | mode)
+        return bytes(changed)
+
+    def directory(name: bytes) -> bytes:
+        entry = struct.pack("<IHBB", 12, BLOCK - 24, len(name), 1) + name
+        dots = images["ext4"][root][:12] + struct.pack("<IHBB4s", 2, 12, 2, 2, b"..")
+        return (dots + entry).ljust(BLOCK, b"\0")
+
+    steps: list[Step] = [
+        Logged(table * 8, inode(0o600)),
+        Logged(root * 8, directory(b"alpha.tmp")),
+        Logged(table * 8, inode(0o640)),
+        Flush(),
+        Logged(root * 8, directory(b"alpha")),
+        Logged(table * 8, inode(0o644)),
+    ]
+    file = _log(tmp_path, steps)
+    names = names_of_log(image, read_log(file), file)
+    tables = [describe(n).partition(": ")[2] for n in names.values() if "inode table" in describe(n)]
+    assert tables == ["12 (alpha.tmp)", "12 (alpha.tmp)", "12 (alpha)"]
+
+
+def describe_block(image: Path, block: int, data: bytes) -> str:
+    form = form_of(Image(image))
+    assert form is not None
+    return describe([*form.name(Write(0, block * BLOCK, data))])
 
 
 def _name_at(image: Path, block: int) -> str:

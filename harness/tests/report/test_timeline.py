@@ -125,7 +125,11 @@ def test_epochs_end_with_their_flush() -> None:
     ]
     drawing = draw(log, [], [], [])
     assert drawing is not None
-    assert [b.title for b in drawing.bands] == ["epoch 0: entries 0 to 4", "epoch 1: entries 5 to 6"]
+    assert [b.title for b in drawing.bands] == [
+        "from one flush to the next: entries 0 to 4",
+        "from one flush to the next: entries 5 to 6",
+    ]
+    assert drawing.description.startswith("Write log: 7 entries; flushes divide them into 2 parts. ")
 
 
 def test_operations_span_their_marks_and_say_so() -> None:
