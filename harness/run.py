@@ -7,6 +7,7 @@ in `harness.cases.examine`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import platform
 import secrets
@@ -30,7 +31,7 @@ from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
 from harness.guests.session import GuestSpec, Session
-from harness.host.files import file_hash
+from harness.host.files import file_hash, write_atomically
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.module_files import need_replaced
@@ -76,6 +77,7 @@ def execute(
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, specs, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, specs))
+        _keep_modules(store)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         job = _Job(plan, asked, specs, bases, store, progress, scratch, on_done)
@@ -354,6 +356,17 @@ def kernel_info(kernel: Kernel) -> KernelInfo:
     details = {path: f"replaces the kernel's own module; sha256 {sha}" for path, sha in replaced.items()}
     release = kernel.modules.name if kernel.modules else ""
     return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details, replaced)
+
+
+def _keep_modules(store: RunStore) -> None:
+    """Copy the modules that replace the kernel's own into the run directory: they are built anew, and whoever
+    gets the run has none. Not a file that has become another since it was looked at.
+    """
+    for path, sha256 in store.info.kernel.replaced.items():
+        kept, data = store.layout.module(Path(path).name), Path(path).read_bytes()
+        if hashlib.sha256(data).hexdigest() == sha256 and not kept.exists():
+            kept.parent.mkdir(exist_ok=True)
+            write_atomically(kept, data)
 
 
 def _git_head() -> str:

@@ -10,6 +10,7 @@ from harness.errors import ExitCode
 from harness.expectations import Expectation
 from harness.model import CaseId
 from harness.store import RunStore
+from harness.store.bundle import packed_case
 from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, RunInfo, UnknownReason
 
 
@@ -123,12 +124,15 @@ class CaseSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS)."""
+    """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS).
+    `packed`: the one case whose recording came along, where it was packed with one.
+    """
 
     run: str
     info: RunInfo
     cases: tuple[CaseSummary, ...]
     unmet: tuple[Expectation, ...]
+    packed: CaseId | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -177,7 +181,7 @@ def summarise(store: RunStore) -> Summary:
         for record in store.cases()
     )
     unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases))
-    return Summary(store.path.name, store.info, cases, unmet)
+    return Summary(store.path.name, store.info, cases, unmet, packed_case(store.layout))
 
 
 WORST_FIRST = (

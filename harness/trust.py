@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -50,9 +50,15 @@ _COPIED = frozenset({"--module", "-w"})
 """Options of files that are known by their contents."""
 
 
+def _nobody(_: str) -> None:
+    """Says nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What this command line names. `cluster`: empty for none, None if it says nothing of one."""
+    """What this command line names. `cluster`: empty for none, None if it says nothing of one. `say` is told
+    what was used without knowing that it is the same.
+    """
 
     kernel: str | None = None
     modules: Path | None = None
@@ -60,6 +66,7 @@ class Named:
     workloads: tuple[str, ...] = ()
     cluster: str | None = None
     recordings: Path | None = None
+    say: Callable[[str], None] = field(default=_nobody, compare=False)
 
 
 NOTHING = Named()
@@ -67,11 +74,27 @@ NOTHING = Named()
 
 def plan_here(store: RunStore, named: Named) -> Plan:
     """The plan of a run, naming what this command line names in place of the same modules and workloads at
-    other paths. Raises UsageError for a workload of the same name and with other contents.
+    other paths; if it names no module, the run's copies of its own. Raises UsageError for a workload of the
+    same name and with other contents.
     """
-    plan = with_modules(store.plan(), store.info.kernel.replaced, named)
+    own = store.plan() if named.replaced else with_kept_modules(store)
+    plan = with_modules(own, store.info.kernel.replaced, named)
     workloads = [_workload_here(word, named, store.info.pins) for word in plan.workloads]
     return msgspec.structs.replace(plan, workloads=workloads)
+
+
+def with_kept_modules(store: RunStore) -> Plan:
+    """The plan of a run, naming the copies of its modules that it keeps."""
+    plan, begun = store.plan(), store.info.kernel.replaced
+    return msgspec.structs.replace(
+        plan, replaced=[kept_module(store, Path(path), begun.get(path, "")) for path in plan.replaced]
+    )
+
+
+def kept_module(store: RunStore, path: Path, sha256: str) -> str:
+    """The run's copy of a module; the path itself where it keeps none, or another."""
+    kept = store.layout.module(path.name)
+    return str(kept if kept.is_file() and file_hash(kept) == sha256 else path)
 
 
 def with_modules(plan: Plan, begun: Mapping[str, str], named: Named) -> Plan:
@@ -90,30 +113,48 @@ def _workload_here(word: str, named: Named, pins: Mapping[str, str]) -> str:
         found = select_workloads([given])
         if recorded := [w for w in found if pin_name(w.name) in pins]:
             for workload in recorded:
-                need_same_workload(workload, pins, given)
+                need_same_workload(workload, pins, given, named)
             return str(_resolved(given))
     return word
 
 
-def need_same_workload(workload: Workload, pins: Mapping[str, str], path: str) -> None:
+def need_same_workload(workload: Workload, pins: Mapping[str, str], path: str, named: Named) -> None:
     """Raises UsageError if a workload of one's own has other contents than the run recorded: what it
-    acknowledges or checks now says nothing about what was written then.
+    acknowledges or checks now says nothing about what was written then. A run that kept no hash cannot tell:
+    that is said.
     """
     then, now = pins.get(pin_name(workload.name), ""), contents_hash(workload)
+    if not then:
+        named.say(f"{path}: the run kept no hash of it; whether it is what was recorded is not known")
     if then not in ("", now):
         raise UsageError(
-            f"{path} is not the {workload.name} that the run recorded: sha256 {then[:12]} then, "
-            f"{now[:12]} now",
+            f"{path} is not what the run recorded: sha256 {then[:12]} then, {now[:12]} now",
             "name its files as they were (git stash, or a copy: -w DIR), or record it as it is: "
             f"powercut run -w {shlex.quote(path)}",
         )
 
 
+def other_contents(store: RunStore, named: Named, name: str) -> str:
+    """How a workload that this command line names differs from the `name` that the run recorded; empty if it
+    does not, or none is named.
+    """
+    for given in (w for w in named.workloads if not is_installed(w) and may_hold(w, name)):
+        for workload in (w for w in select_workloads([given]) if w.name == name):
+            try:
+                need_same_workload(workload, store.info.pins, given, named)
+            except UsageError as e:
+                return e.what
+    return ""
+
+
 def need_same_modules(begun: Mapping[str, str], named: Named) -> None:
     """Raises UsageError for a module named here that is none of those which a run or a series was begun with,
-    by their contents: verdicts on two builds would stand beside each other. `begun`: their SHA-256, by path.
+    by their contents: verdicts on two builds would stand beside each other. `begun`: their SHA-256, by path;
+    without any, which build it was is not known, and that is said.
     """
     for path in named.replaced:
+        if not begun:
+            named.say(f"{path}: no hash of it was kept; whether it is what this was begun with is not known")
         if begun and path.is_file() and (now := file_hash(path)) not in begun.values():
             then = ", ".join(f"{Path(p).name} {sha[:12]}" for p, sha in begun.items())
             raise UsageError(
@@ -133,11 +174,12 @@ def vouched(plan: Plan, named: Named) -> Plan:
         [
             *([] if image else [("--kernel", plan.kernel)]),
             *([] if other or named.modules or not plan.modules else [("--modules", plan.modules)]),
-            *([] if other or named.replaced else [("--module", path) for path in plan.replaced]),
+            *([] if named.kernel or named.replaced else [("--module", path) for path in plan.replaced]),
             *(("-w", word) for word in plan.workloads if not _is_vouched(word, named)),
             *([] if named.cluster is not None or is_own(plan.cluster) else [("--cluster", plan.cluster)]),
             *([] if named.recordings or not plan.recordings else [("--recordings", plan.recordings)]),
-        ]
+        ],
+        f"for the kernel's own module instead: --kernel {shlex.quote(plan.kernel)}" if plan.replaced else "",
     )
     return msgspec.structs.replace(
         plan,
@@ -231,7 +273,7 @@ def vouched_workload(store: RunStore, named: Named, name: str) -> Workload:
     word = vouched_word(plan_here(store, named), named, name)
     found = next(w for w in select_workloads([word]) if w.name == name)
     if not is_generated(name) and not is_installed(word):
-        need_same_workload(found, store.info.pins, word)
+        need_same_workload(found, store.info.pins, word, named)
     return found
 
 
@@ -322,15 +364,17 @@ def _refuse_other(option: str, given: str, begun_with: str | None) -> None:
     )
 
 
-def _need_named(asked: Sequence[Asked]) -> None:
+def _need_named(asked: Sequence[Asked], instead: str = "") -> None:
+    """Raises UsageError if anything is asked for. `instead`: what else can be done."""
     if asked:
         options = shlex.join(word for option in asked for word in option)
         named = ", ".join(value for _, value in asked)
         copy = (
-            "; a copy that is called the same will do" if {option for option, _ in asked} <= _COPIED else ""
+            " (a copy that is called the same will do)" if {option for option, _ in asked} <= _COPIED else ""
         )
         raise UsageError(
-            f"{named}: only the run directory names this, and it may come from somebody else: it chooses no "
-            "program that runs with your rights, no host, and no file of yours",
-            f"check it{copy}; if you trust it, name it yourself: {options}",
+            f"{named}: named by the run directory, and used only if you name it, too. A run directory may "
+            "come from somebody else: it chooses no program that runs with your rights, no host, and no file "
+            "of yours",
+            "; ".join(filter(None, [f"if it is yours, or you trust it{copy}, add: {options}", instead])),
         )

@@ -168,7 +168,20 @@ def named_here(given: Mapping[str, Any]) -> Named:
         tuple(given.get("workloads", ())),
         given.get("cluster"),
         given.get("recordings"),
+        say=_once(errors.say),
     )
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says nothing twice: what is named is looked at more than once."""
+    said: set[str] = set()
+
+    def say_new(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return say_new
 
 
 def beside_resume(what: str, kept: Sequence[str]) -> None:
@@ -227,7 +240,8 @@ kernel_options = [
         default="debian-6.12",
         show_default=True,
         metavar="K",
-        help="A pin of kernels/ (debian-6.12, uml-6.1), an exact version (debian-6.12.117), or an image.",
+        help="A name that powercut list kernels shows (debian-6.12, uml-6.1), an exact version "
+        "(debian-6.12.117), or an image.",
     ),
     click.option(
         "--modules",

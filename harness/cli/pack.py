@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import NewFile, RunDirectory
+from harness.cli.options import REPORTS, NewFile, RunDirectory
 from harness.errors import ExitCode, UsageError
+from harness.host.files import file_hash
 from harness.model import CaseId
-from harness.report.lines import reproduce, source_words
+from harness.report.lines import files_of, full, reproduce
 from harness.report.words import shown_path
 from harness.store import RunStore
-from harness.store.bundle import bundle
+from harness.store.bundle import bundle, unpacked
 
 
 @click.command("pack")
@@ -32,8 +35,8 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
     powercut pack reports/latest ext4-nobarrier/append-fsync        with the recording of that case alone
     powercut repro ext4-nobarrier/append-fsync@41 --from run.tar.zst
 
-    Such a file is unpacked once, in reports/runs, and is data: it chooses no kernel, no module and no file of
-    the host that reads it.
+    No command unpacks it: those that take a RUN do, once, in reports/runs. It is data: it chooses no kernel,
+    no module and no file of the host that reads it. The modules that replaced the kernel's own are in it.
     """
     with RunStore.open(run) as store:
         path = store.path
@@ -41,7 +44,7 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
         found = [f for f in store.findings() if chosen in (None, f.case)]
         default = f"{path.name}-{str(chosen).replace('/', '-')}" if chosen else path.name
         file = output or Path(f"{default}.tar.zst")
-        again = [reproduce(f.case, f.state, source_words(store, str(file))) for f in found[:1]]
+        files = files_of(store)
     try:
         bundle(path, file, chosen)
     except OSError as e:
@@ -52,9 +55,20 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
             f"name a file elsewhere: --output {Path(tempfile.gettempdir(), file.name)}",
         ) from e
     console.say(f"{shown_path(file)}: {file.stat().st_size / (1 << 20):,.1f} MiB")
-    for line in again:
-        console.say(f"look at it again: {line}")
+    if found:
+        source = shlex.join([full(file), *_unpacked(files, path, file)])
+        console.say(f"look at it again: {reproduce(found[0].case, found[0].state, source)}")
+        copy = ", and -w with a copy of the workload, called the same" if "-w" in files else ""
+        console.say(
+            f"on another machine: the same, with the file's path there{copy}; nothing is to be unpacked"
+        )
     return ExitCode.CONSISTENT
+
+
+def _unpacked(files: Sequence[str], run: Path, file: Path) -> list[str]:
+    """Options that name files: those in the run directory where `file` will have been unpacked."""
+    inside = unpacked(REPORTS, run.name, file_hash(file))
+    return [str(inside / Path(w).relative_to(run)) if Path(w).is_relative_to(run) else w for w in files]
 
 
 def _case(text: str, store: RunStore) -> CaseId:

@@ -25,6 +25,8 @@ from harness.findings.repro import (
     export,
     find_point,
     kernel_words,
+    rebuilt,
+    recorder_files,
     repro_context,
     reproduce,
     shell,
@@ -103,15 +105,15 @@ def repro_command(
                 console.say(json_bytes(_as_json(seen)).decode())
             else:
                 _print(seen)
-                _point_to_show(store, where, named_here(given), str(source))
+                _point_to_show(store, where, named_here(given))
             return code_of(seen.judgement.verdict)
 
 
-def _point_to_show(store: RunStore, point: CrashPoint, named: Named, source: str) -> None:
+def _point_to_show(store: RunStore, point: CrashPoint, named: Named) -> None:
     """The command that says why, if the run has a finding there."""
     found = next((f for f in store.findings() if f.crash_point == point), None)
-    if found is not None:
-        console.say(f"why: {explain(found.id, point.case, source_of(plan_here(store, named), source))}")
+    if found is not None and (why := explain(found, source_of(plan_here(store, named), str(store.path)))):
+        console.say(f"why: {why}")
 
 
 def _say_tools() -> list[str]:
@@ -161,10 +163,8 @@ def _print(seen: Reproduction) -> None:
         console.say(f"  recorded on {seen.recorded_on}, recovered on {kernel_words(seen.kernel)}:")
         console.say(f"  this tests how the latter recovers, not what it writes; for that: {seen.record_anew}")
     if seen.rebuilt:
-        console.say(
-            f"  {seen.rebuilt} was rebuilt since the run; for the build that recorded it, name a copy:"
-        )
-        console.say("  --module FILE.ko")
+        console.say(f"  {seen.rebuilt} was rebuilt since the run; the build that recorded it:")
+        console.say(f"  {seen.recorder_files}")
     for v in seen.judgement.violations:
         console.say(f"  {v.oracle}: {v.summary}")
         console.say(f"    expected: {v.expected}")
@@ -207,6 +207,9 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         if finding is None:
             console.say(f"{case} has no finding: there is nothing to shrink")
             return ExitCode.CONSISTENT
+        if changed := rebuilt(store, given["replaced"]):
+            console.say(f"{changed} was rebuilt since the run, and records each workload anew; as it was:")
+            console.say(f"  {recorder_files(store)}")
         shrunk = shrink(store, finding, named_here(given), console.say)
         if shrunk is None:
             console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")

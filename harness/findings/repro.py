@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from harness.plan import GuestChoice, Plan
 from harness.report.lines import resume, run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
-from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
+from harness.trust import Named, chosen_kernel, kept_module, plan_here, vouched_workload
 from harness.workloads.applications import SHELL
 from harness.writelog.log import changes, devices_of
 
@@ -44,7 +45,8 @@ _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
 class Reproduction:
     """The new outcome of a crash point. `recorded_on`: the kernel that made the recording, if it is not
     `kernel`; then `record_anew` is the command that tests what `kernel` writes. `rebuilt`: which of the run's
-    modules were built anew since. `entries`: of the log.
+    modules were built anew since; `recorder_files`: the options that name them as they were. `entries`: of
+    the log.
     """
 
     point: CrashPoint
@@ -54,21 +56,26 @@ class Reproduction:
     recorded_on: str = ""
     record_anew: str = ""
     rebuilt: str = ""
+    recorder_files: str = ""
     entries: Sequence[LogEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReproContext:
-    """A crash point of a run with all that is needed to show it; `repro_context` makes it."""
+    """A crash point of a run with all that is needed to show it; `repro_context` makes it. `spec`: the guest
+    that recorded; `judge`: the one that judges such runs here.
+    """
 
     point: CrashPoint
     recording: Recording
     kernel: Kernel
     spec: GuestSpec
+    judge: GuestSpec
     directory: Path
     recorded_on: str = ""
     record_anew: str = ""
     rebuilt: str = ""
+    recorder_files: str = ""
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
@@ -160,10 +167,12 @@ def repro_context(
             recording,
             found,
             specs.recorder,
+            specs.judge,
             directory,
             recorder_words(store) if other else "",
             run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
-            rebuilt(store, found),
+            rebuilt(store, found.replaced),
+            recorder_files(store),
         )
 
 
@@ -189,11 +198,18 @@ def module_words(path: Path, sha256: str) -> str:
     return f"{path.name} (sha256 {sha256[:12]})"
 
 
-def rebuilt(store: RunStore, kernel: Kernel) -> str:
+def rebuilt(store: RunStore, modules: Sequence[Path]) -> str:
     """Which of the run's modules, at the same path, is another build by now; empty if none is."""
     begun = store.info.kernel.replaced
-    changed = [p for p in kernel.replaced if begun.get(str(p), file_hash(p)) != file_hash(p)]
-    return ", ".join(map(str, changed))
+    now = {str(p): file_hash(p) for p in (m.resolve() for m in modules) if p.is_file()}
+    return ", ".join(path for path, sha in now.items() if begun.get(path, sha) != sha)
+
+
+def recorder_files(store: RunStore) -> str:
+    """The options that name the modules with which a run was made, as they were."""
+    kept = [kept_module(store, Path(path), sha) for path, sha in store.info.kernel.replaced.items()]
+    there = [path for path in kept if path not in store.info.kernel.replaced]
+    return shlex.join([w for path in there for w in ("--module", path)]) or "--module FILE.ko"
 
 
 def machine_for(other: Kernel, plan: Plan) -> str:
@@ -302,6 +318,7 @@ def reproduce(shown: ReproContext) -> Reproduction:
         shown.recorded_on,
         shown.record_anew,
         shown.rebuilt,
+        shown.recorder_files,
         shown.recording.write_log.entries,
     )
 

@@ -12,7 +12,8 @@ import xml.etree.ElementTree as ET
 from datetime import UTC
 
 from harness.host.text import indented, one_line, printable
-from harness.report.lines import reproduce
+from harness.model import CaseId
+from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
@@ -80,7 +81,13 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
     match c.verdict:
         case CaseVerdict.FAIL:
             message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}" for f in unexpected))
-            _add(case, "failure", message, "powercut.inconsistent", _findings_text(unexpected, source))
+            _add(
+                case,
+                "failure",
+                message,
+                "powercut.inconsistent",
+                _findings_text(unexpected, source, summary.packed),
+            )
         case CaseVerdict.UNKNOWN:
             _add(case, "error", c.undecided, "powercut.undecided", _unknown_text(c, source))
         case CaseVerdict.XFAIL:
@@ -89,7 +96,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
         case CaseVerdict.NOT_RUN:
             tag = "error" if c in summary.missing else "skipped"
             _add(case, tag, c.reason or "not run", "powercut.not-run", "")
-    out = [_findings_text(expected, source)] if expected else []
+    out = [_findings_text(expected, source, summary.packed)] if expected else []
     out += [f"XPASS: {e} matched no finding ({e.reason})" for e in summary.unmet if e.applies_to(c.case)]
     if out:
         ET.SubElement(case, "system-out").text = printable("\n\n".join(out))
@@ -101,17 +108,17 @@ def _add(case: ET.Element, tag: str, message: str, kind: str, text: str) -> None
     element.text = printable(text) or None
 
 
-def _findings_text(findings: list[Finding], source: str) -> str:
-    return "\n\n".join(_finding_text(f, source) for f in findings)
+def _findings_text(findings: list[Finding], source: str, packed: CaseId | None) -> str:
+    return "\n\n".join(_finding_text(f, source, packed) for f in findings)
 
 
-def _finding_text(f: Finding, source: str) -> str:
+def _finding_text(f: Finding, source: str, packed: CaseId | None) -> str:
     lines = [f"{f.oracle}: {f.summary}", f"at {where(f)}"]
     for v in f.violations:
         lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
-    lines.append(f"reproduce: {reproduce(f.case, f.state, source)}")
+    lines += commands(f, source, packed)
     return "\n".join(map(one_line, lines))
 
 

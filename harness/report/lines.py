@@ -14,8 +14,8 @@ from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Budget, Completions, Plan
 from harness.store import RunStore
-from harness.store.records import CaseInfo
-from harness.trust import is_own, may_hold
+from harness.store.records import CaseInfo, Finding
+from harness.trust import is_own, may_hold, with_kept_modules
 from harness.workloads.load import is_installed
 
 _FEW = 3
@@ -27,9 +27,21 @@ def reproduce(case: CaseId, state: CrashState, source: str) -> str:
     return f"powercut repro {shlex.quote(f'{case}{state}')} --from {_of_case(source, case)}"
 
 
-def explain(finding: str, case: CaseId, source: str) -> str:
-    """The command that says why a finding of a case failed. `source`: see `source_words`."""
-    return f"powercut show {finding} --from {_of_case(source, case)}"
+def commands(finding: Finding, source: str, packed: CaseId | None = None) -> list[str]:
+    """The commands that say why a finding failed, and reproduce it, each with what it is for. `packed`: the
+    case whose recording alone is here.
+    """
+    if packed not in (None, finding.case):
+        return [f"not here: the file was packed with {packed} alone; where the run is: powercut pack RUN"]
+    why = explain(finding, source)
+    return [*([f"why: {why}"] if why else []), f"reproduce: {reproduce(finding.case, finding.state, source)}"]
+
+
+def explain(finding: Finding, source: str) -> str:
+    """The command that says why a finding failed; empty where none can. `source`: see `source_words`."""
+    if finding.state.again:  # of a recovery that was cut: its writes are those of recovery
+        return ""
+    return f"powercut show {finding.id} --from {_of_case(source, finding.case)}"
 
 
 def shrink(point: CrashPoint, source: str) -> str:
@@ -52,7 +64,7 @@ def source_words(store: RunStore, path: str) -> str:
 def files_of(store: RunStore) -> list[str]:
     """Options that name the files of a run's kernel and its workloads; none if its plan cannot be read."""
     try:
-        return _own_files(store.plan())
+        return _own_files(with_kept_modules(store))
     except StoreError:
         return []
 

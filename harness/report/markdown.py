@@ -1,7 +1,8 @@
 """summary.md: the run on a page of a CI job (`cat summary.md >>"$GITHUB_STEP_SUMMARY"`).
 
 Markdown of GitHub and GitLab: a headline, a table of modes and workloads, and each unexpected finding with
-the command that reproduces it. Text from guests is written out so that it is neither Markdown nor HTML.
+the commands that explain and reproduce it. Text from guests is written out so that it is neither Markdown nor
+HTML.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from harness.host.text import one_line
-from harness.report.lines import reproduce
+from harness.report.lines import commands
 from harness.report.words import Cell, Matrix, counted_findings, headline, machine_name, plural
 from harness.summary import CaseVerdict, Summary, shell_code
 
@@ -46,17 +48,36 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         yield f"{counted.replace(' (one FAIL each)', '')}:"
     for f in summary.unexpected[:MAX_FINDINGS]:
         yield ""
-        yield f"**{_text(str(f.case))}** {_text(f.oracle)}: {_text(f.summary)} ({plural(f.states, 'state')})"
+        yield f"**{_text(str(f.case))}** {_text(f.oracle)}: {_prose(f.summary)} ({plural(f.states, 'state')})"
         yield ""
-        yield f"    {one_line(reproduce(f.case, f.state, source))}"
+        for command in commands(f, source, summary.packed):
+            yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
     more = len(summary.unexpected) - MAX_FINDINGS
     if more > 0:
         yield ""
         yield f"... and {plural(more, 'more finding')} in report.html"
+    if summary.unexpected:
+        yield ""
+        yield _elsewhere(summary)
     for c in summary.cases:
         if c.verdict is CaseVerdict.UNKNOWN:
             yield ""
-            yield f"**{_text(str(c.case))}** undecided: {_text(c.undecided)}"
+            yield f"**{_text(str(c.case))}** undecided: {_prose(c.undecided)}"
+
+
+def _elsewhere(summary: Summary) -> str:
+    """How whoever reads this on another machine follows the commands."""
+    text = (
+        "The commands name this run where it was made. On another machine, name the file that "
+        "`powercut pack` made of it, and the recipes for CI jobs publish: `--from run.tar.zst`."
+    )
+    modules = [f"{Path(p).name} (sha256 {sha[:12]})" for p, sha in summary.info.kernel.replaced.items()]
+    if modules:
+        text += (
+            f" {_text(', '.join(modules))} is in that file: without `--module`, a command says how to name "
+            "it, and how to look with the kernel's own instead."
+        )
+    return text
 
 
 def _table(matrix: Matrix) -> Iterator[str]:
@@ -69,6 +90,14 @@ def _table(matrix: Matrix) -> Iterator[str]:
 
 def _cell(cell: Cell | None) -> str:
     return f"{cell.figure} {_MARKS[cell.verdict]}".strip() if cell else ""
+
+
+def _prose(text: str) -> str:
+    """Text in which `quoted` words are code, and nothing else is markup."""
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0 or not all(parts[1::2]):
+        return _text(text)
+    return "".join(f"`{part}`" if n % 2 else _text(part) for n, part in enumerate(parts))
 
 
 def _text(text: str) -> str:

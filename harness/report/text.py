@@ -18,7 +18,7 @@ from rich.text import Text
 
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
-from harness.report.lines import can_be_shrunk, reproduce, shrink
+from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
 from harness.report.words import (
     Cell,
     Matrix,
@@ -199,12 +199,16 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
         alike[f.case, f.oracle] += 1
         if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
             shown.append(f)
+    if len(summary.unexpected) == len(shown) + 1:
+        shown = [*summary.unexpected]  # "and 1 more" would hide it, and be as long
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
         yield _line("bold", f"{counted}:")
         yield Text()
     for i, group in enumerate(grouped(shown)):
-        yield from _group(group, source, offered=i == 0 and can_be_shrunk(infos[group[0].case]))
+        here = summary.packed in (None, group[0].case)
+        offered = i == 0 and here and can_be_shrunk(infos[group[0].case])
+        yield from _group(group, source, summary.packed, offered=offered)
     if left := len(summary.unexpected) - len(shown):
         yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more; report.html has them all")
         yield Text()
@@ -214,9 +218,9 @@ def _within(count: int, limit: int | None) -> bool:
     return limit is None or count <= limit
 
 
-def _group(group: Sequence[Finding], source: str, *, offered: bool) -> Iterator[Text]:
-    """Findings at one crash state, and the command that shows them; where `offered`, after the one that makes
-    the workload short.
+def _group(group: Sequence[Finding], source: str, packed: CaseId | None, *, offered: bool) -> Iterator[Text]:
+    """Findings at one crash state, the command that says why, and the one that shows them; where `offered`,
+    after the one that makes the workload short.
     """
     first, *others = group
     yield _line(STYLES[CaseVerdict.FAIL], f"FAIL {first.case} {first.oracle}: {first.summary}")
@@ -227,7 +231,8 @@ def _group(group: Sequence[Finding], source: str, *, offered: bool) -> Iterator[
         yield from _violations(f)
     if offered:
         yield _line("", f"fewer operations: {shrink(first.crash_point, source)}")
-    yield _line("bold", f"reproduce: {reproduce(first.case, first.state, source)}")
+    for command in commands(first, source, packed):
+        yield _line("bold" if command.startswith("reproduce") else "", command)
     yield Text()
 
 
@@ -254,7 +259,7 @@ def _expected(summary: Summary, source: str) -> Iterator[Text]:
             said = ", ".join(f"{oracle} x{count}" for oracle, count in oracles.most_common())
             example = next(f for f in findings if f.oracle == oracles.most_common(1)[0][0])
             yield _line(STYLES[CaseVerdict.XFAIL], f"XFAIL {case}: {said}, e.g. {example.summary}")
-            yield _line("bold", f"reproduce: {reproduce(case, example.state, source)}")
+            yield _line("bold", commands(example, source, summary.packed)[-1])
         yield Text()
 
 

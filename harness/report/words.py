@@ -41,6 +41,20 @@ HOW_WORDS = {
 }
 
 
+MEANINGS = {
+    "entry": "a write, flush or mark of the write log, by its number there",
+    "event": "a moment in the trace of the block layer, by its number: a write has one when it is sent, and "
+    "one when it has completed",
+    "crash point": "@52: the power fails when the first 52 entries are on the platter; @t52-40: it fails "
+    "just before entry 52 completes, and entry 40, still in the disk's cache, is lost",
+    "platter": "what the disk keeps without power, whatever it is made of; the rest was in its cache",
+    "finding": "a broken promise of one case, shown at the smallest crash state that has it",
+    "symptom": "what a finding says was lost, without names and numbers: several findings may share it",
+    "(?)": "behind the name of a block: it follows from other blocks, and not from its own words",
+}
+"""What a newcomer meets first in a report or an explanation."""
+
+
 def code_words(code: ExitCode, summary: Summary) -> str:
     """An exit code of the run in words."""
     part = code is ExitCode.NOTHING_RUN and summary.checked
@@ -229,16 +243,19 @@ def headline(summary: Summary) -> str:
 
 
 def counted_findings(summary: Summary) -> str:
-    """How the numbers of a run belong together: `18 findings at 14 crash states (one FAIL each), in 5 ways`;
-    empty for one finding or none. `ways`: as the headline counts them, mode by mode.
+    """How the numbers of a run belong together: `18 findings of 5 symptoms, at 14 crash states (one FAIL
+    each), the smallest of 37 broken ones`; empty for one finding or none. Symptoms as the headline counts
+    them, mode by mode.
     """
     found = summary.unexpected
     if len(found) < 2:
         return ""
-    ways = len({(f.case.configuration, f.symptom) for f in found})
+    symptoms = len({(f.case.configuration, f.symptom) for f in found})
     states = len(grouped(found))
     at = "one crash state" if states == 1 else f"{number(states)} crash states (one FAIL each)"
-    return f"{number(len(found))} findings at {at}, in {plural(ways, 'way')}"
+    broken = sum(c.counts.failed for c in summary.cases if any(f.expectation is None for f in c.findings))
+    among = f", the smallest of {number(broken)} broken ones" if broken > states else ""
+    return f"{number(len(found))} findings of {plural(symptoms, 'symptom')}, at {at}{among}"
 
 
 def only_own_check_failed(c: CaseSummary) -> bool:
@@ -324,8 +341,8 @@ def _did(verdict: CaseVerdict, oracles: str) -> str:
 
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
-    """` (fsck)`, ` in 3 ways (durability, fsck)`: what a mode broke; ` in 9 ways`: much, as expected. A way
-    is a symptom, however many workloads and files show it.
+    """` (fsck)`, ` (3 symptoms: durability, fsck)`: what a mode broke; ` (9 symptoms)`: much, as expected. A
+    symptom counts once, however many workloads and files show it.
     """
     own = {c.case for c in summary.cases if only_own_check_failed(c)}
     symptoms = {
@@ -337,9 +354,9 @@ def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:
     }
     names = {s.oracle for s in symptoms}
     if verdict is CaseVerdict.XFAIL and len(names) > _NAMED_ORACLES:
-        return f" in {len(symptoms)} ways"
-    ways = f" in {len(symptoms)} ways" if len(symptoms) > len(names) else ""
-    return f"{ways} ({', '.join(sorted(names))})" if names else ""
+        return f" ({len(symptoms)} symptoms)"
+    counted = f"{len(symptoms)} symptoms: " if len(symptoms) > len(names) else ""
+    return f" ({counted}{', '.join(sorted(names))})" if names else ""
 
 
 def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:

@@ -26,7 +26,7 @@ from harness.host.folders import OwnedFolder
 from harness.host.packed import COPY_BYTES, SPARE_BYTES
 from harness.model import CaseId
 from harness.store.directory import read_info
-from harness.store.layout import DATABASE, LOCK, RUN, RunLayout, runs
+from harness.store.layout import DATABASE, LOCK, PACKED, RUN, RunLayout, runs
 from harness.store.lock import locked
 
 MAX_BYTES = 32 << 30
@@ -64,6 +64,9 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
         _add(packed, f"{run.name}/{DATABASE}", _copied(layout.database, folder.path / DATABASE))
         for path in _files(layout, case):
             _add(packed, f"{run.name}/{path.relative_to(run)}", path)
+        if case is not None:
+            (folder.path / PACKED).write_text(f"{case}\n")
+            _add(packed, f"{run.name}/{PACKED}", folder.path / PACKED)
         packed.write(bytes(2 * _BLOCK))
 
 
@@ -83,7 +86,12 @@ def _files(layout: RunLayout, case: CaseId | None) -> Iterator[Path]:
     for path in sorted(run.rglob("*"), key=lambda p: (p.name != RUN, p)):
         inside = path.relative_to(run)
         left_out = inside.parts[0] in (LOCK, layout.scratch.name) or inside.parts[0].startswith(DATABASE)
-        if path.is_symlink() or not path.is_file() or left_out:
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or left_out
+            or (case is not None and path == layout.packed)
+        ):
             continue
         if case is None or inside.parts[0] != layout.cases.name or _is_of(path, layout, case):
             yield path
@@ -113,14 +121,27 @@ def _add(packed: BinaryIO, name: str, path: Path) -> None:
     packed.write(bytes(-info.size % _BLOCK))
 
 
+def packed_case(layout: RunLayout) -> CaseId | None:
+    """The one case whose recording a package has; None for a whole run. Total over what that file holds."""
+    try:
+        return CaseId.parse(layout.packed.read_text(encoding="utf-8", errors="replace")[:1000].strip())
+    except (OSError, ValueError):
+        return None
+
+
+def unpacked(reports: Path, name: str, sha256: str) -> Path:
+    """Where the run `name` of a file with this hash is unpacked."""
+    return runs(reports) / f"{name}.{sha256[:12]}"
+
+
 def unbundle(file: Path, reports: Path) -> Path:
     """Unpack a file that `bundle` made into `reports/runs`; returns the run directory, which is there already
     if that file was unpacked before. Raises StoreError for what is none, or breaks the limits.
     """
     parent = runs(reports)
     parent.mkdir(parents=True, exist_ok=True)
-    sha = file_hash(file)[:12]
-    if known := sorted(parent.glob(f"*.{sha}")):
+    sha = file_hash(file)
+    if known := sorted(parent.glob(f"*.{sha[:12]}")):
         return known[0].resolve()
     scratch = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
     try:
@@ -128,7 +149,7 @@ def unbundle(file: Path, reports: Path) -> Path:
             name = _unpack(packed, scratch, file)
         if not (scratch / name / RUN).is_file():
             raise StoreError(f"{file} holds no run: it has no {RUN}", "name a file that powercut pack made")
-        final = parent / f"{name}.{sha}"
+        final = unpacked(reports, name, sha)
         (scratch / name).rename(final)
         return final.resolve()
     except (zstandard.ZstdError, tarfile.TarError, UnicodeDecodeError) as e:

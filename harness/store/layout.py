@@ -10,10 +10,12 @@ reports/runs/<date>-<name>/
     cases/<fs>-<mode>/base.img.zst
     cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json, own-base.img.zst
     cases/<fs>-<mode>/<workload>/recoveries/<hash16>.zst    what recoveries wrote that were cut, with findings
+    modules/NAME.ko         those that replaced the kernel's own, as they were
     findings/<hash12>/      written by `harness.report`, like the reports
     explained/<hash12>.json why a finding failed (`harness.report.explanation`)
     shrunk/<workload>-<oracle>.toml     the fewest operations that show a finding (`powercut shrink`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
+    packed                  of a package with the recording of one case alone: which
     scratch/                uncompressed images, during the run
 ```
 """
@@ -32,6 +34,7 @@ PLAN = "plan.json"
 DATABASE = "powercut.sqlite"
 LOCK = "lock"
 SCRATCH = "scratch"
+PACKED = "packed"
 
 
 def runs(reports: Path) -> Path:
@@ -134,6 +137,15 @@ class RunLayout:
         base = self.base(case.filesystem, case.mode)
         shared = CaseLayout(base, base.parent / case.workload)
         return replace(shared, base=shared.own_base) if shared.own_base.exists() else shared
+
+    @property
+    def packed(self) -> Path:
+        """Names the one case whose recording was packed; else it is not there."""
+        return self.path / PACKED
+
+    def module(self, name: str) -> Path:
+        """The copy of a module file that replaced the kernel's own."""
+        return self.path / "modules" / name
 
     def finding(self, finding: str) -> Path:
         """The directory of the finding with this id."""

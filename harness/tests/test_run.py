@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +189,21 @@ def test_a_mode_whose_mkfs_refuses_is_not_run_and_says_why(
     assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 2
     assert summary.cases[0].reason == "mkfs for ext4/ordered failed with 1: Invalid filesystem option set"
     assert shell_code(summary) is ExitCode.NOTHING_RUN
+
+
+def test_a_module_is_kept_with_the_run_as_it_was(tmp_path: Path) -> None:
+    """It was built anew, or lay on a runner that was gone: nobody could follow the run's own commands."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"\x7fELF one build")
+    with RunStore.create(tmp_path / "reports", "test", run_info()) as store:
+        begun = run.kernel_info(Kernel("debian-6.12", tmp_path / "k", None, "00", replaced=(module,)))
+        store.update_info(replace(store.info, kernel=begun))
+        module.write_bytes(b"\x7fELF another build")
+        run._keep_modules(store)
+        kept = store.layout.module("ext4.ko")
+        assert not kept.exists(), "not what the run is said to be made with"
+        module.write_bytes(b"\x7fELF one build")
+        run._keep_modules(store)
+        run._keep_modules(store)
+        assert kept.read_bytes() == b"\x7fELF one build"
+        assert [p.name for p in kept.parent.iterdir()] == ["ext4.ko"]

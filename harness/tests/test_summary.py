@@ -318,7 +318,9 @@ def test_the_headline_counts_symptoms_not_files(tmp_path: Path) -> None:
     other = Violation("size", "foo", "small", "1", "0", "foo: size too small")
     undone = Violation("durability", "foo", "old", "new", "old", "foo: undone")
     three_ways = summary_of(tmp_path / "2", {CASE: (DONE, [Judgement((*lost, other, undone))])}, steps=steps)
-    assert headline(three_ways).endswith(f"{CASE.configuration} broke promises in 3 ways (durability, size).")
+    assert headline(three_ways).endswith(
+        f"{CASE.configuration} broke promises (3 symptoms: durability, size)."
+    )
 
 
 def test_a_symptom_that_no_finding_has_is_not_met(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_one_case_needs_the_file_of_its_own_workload_alone(tmp_path: Path) -> No
 def test_a_file_that_has_the_name_of_one_of_ours_is_not_taken_for_ours(tmp_path: Path) -> None:
     """What the run recorded was the file's."""
     plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["/theirs/append-fsync.toml", "quick"])
-    with pytest.raises(UsageError, match=r"append-fsync\.toml: only the run directory names this"):
+    with pytest.raises(UsageError, match=r"append-fsync\.toml: named by the run directory"):
         vouched_word(plan, Named(), "append-fsync")
 
 
@@ -303,6 +303,26 @@ def test_an_application_with_other_contents_is_refused_with_both_hashes(where: s
     ) as caught:
         vouched_workload(store, Named(workloads=(str(other),)), "my-db")
     assert f"powercut run -w {other}" in caught.value.next_step
+
+
+def test_where_the_run_kept_no_hash_it_is_said_that_nothing_was_compared(tmp_path: Path) -> None:
+    """Any module, and any workload of the same name, was taken for the run's without a word."""
+    app = application(tmp_path / "theirs" / "my-db")
+    store = run_of(tmp_path, app=app)
+    said: list[str] = []
+    named = Named(workloads=(str(app),), replaced=(tmp_path / "ext4.ko",), say=said.append)
+    vouched_workload(store, named, "my-db")
+    need_same_modules({str(tmp_path / "ext4.ko"): "00"}, named)
+    assert said == []
+    store = run_of(tmp_path / "without")
+    store.put_plan(msgspec.structs.replace(store.plan(), workloads=[str(app)]))
+    vouched_workload(store, named, "my-db")
+    assert set(said) == {f"{app}: the run kept no hash of it; whether it is what was recorded is not known"}
+    said.clear()
+    need_same_modules({}, named)
+    assert said == [
+        f"{tmp_path}/ext4.ko: no hash of it was kept; whether it is what this was begun with is not known"
+    ]
 
 
 def test_the_same_module_elsewhere_is_the_same_module(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_nothing_that_a_directory_names_is_run_contacted_or_opened(
     if hostile in attack.refused:
         assert done.exit_code == ExitCode.USAGE, done.output
         option = attack.option if hostile is KERNEL and attack.option else hostile.option
-        assert f"name it yourself: {option} " in done.stderr
+        assert f", add: {option} " in done.stderr
 
 
 @pytest.mark.parametrize("made", ["link", "folder", "latest", "pipe"])

@@ -12,7 +12,7 @@ import pytest
 
 from harness.cli import repro
 from harness.errors import ExitCode
-from harness.findings.repro import Reproduction, rebuilt, recorder_words, same_modules
+from harness.findings.repro import Reproduction, rebuilt, recorder_files, recorder_words, same_modules
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
@@ -79,7 +79,8 @@ def test_a_module_that_was_rebuilt_is_named_with_what_to_do(
     seen = replace(
         reproduction(recorder_words(store), "powercut run -c X"),
         kernel=kernel,
-        rebuilt=rebuilt(store, kernel),
+        rebuilt=rebuilt(store, kernel.replaced),
+        recorder_files=recorder_files(store),
     )
     lines = told(monkeypatch, tmp_path, seen)
     now = file_hash(module)[:12]
@@ -88,7 +89,7 @@ def test_a_module_that_was_rebuilt_is_named_with_what_to_do(
         f"(sha256 {now}):"
     )
     assert lines[4:6] == [
-        f"  {module} was rebuilt since the run; for the build that recorded it, name a copy:",
+        f"  {module} was rebuilt since the run; the build that recorded it:",
         "  --module FILE.ko",
     ]
 

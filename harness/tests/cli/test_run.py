@@ -279,7 +279,7 @@ def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest
     )
     refused = powercut("run", "--failed-from", before)
     assert refused.exit_code == ExitCode.USAGE
-    assert f"name it yourself: -w {own}" in refused.stderr
+    assert f", add: -w {own}" in refused.stderr
     plan = planned(monkeypatch, "--failed-from", before, "-w", own)
     assert plan.only == ("ext4-journal/own",)
     assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == ["ext4/journal own"]

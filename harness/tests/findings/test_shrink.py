@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 
 from harness.cases.examine import Observation
 from harness.cases.recording import Recording
+from harness.cli import repro as repro_command
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
 from harness.findings.experiment import Equipment
@@ -71,6 +73,21 @@ def test_a_finding_is_named_by_its_id(run: Path) -> None:
             named = finding_to_shrink(store, finding.id, "")
             assert named is not None
             assert named.id == finding.id
+
+
+def test_a_module_that_was_rebuilt_is_told_of(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each candidate was recorded with another build, and nothing said so."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"now")
+    with RunStore.open(run) as store:
+        begun = replace(store.info.kernel, replaced={str(module): "ab" * 32})
+        store.update_info(replace(store.info, kernel=begun))
+    monkeypatch.setattr(repro_command, "shrink", lambda *_: None)
+    said = powercut("shrink", BROKEN, "--from", run, "--module", module).stdout
+    assert f"{module} was rebuilt since the run" in said
+    assert "was rebuilt" not in powercut("shrink", BROKEN, "--from", run).stdout
 
 
 def test_a_case_that_passed_has_nothing_to_shrink(run: Path) -> None:

@@ -227,7 +227,7 @@ def test_the_script_finds_its_run_wherever_it_lies(
     run = tmp_path / "a copy"
     script = run / "findings" / finding.id / "repro.sh"
     script.parent.mkdir(parents=True)
-    script.write_text(repro_script(finding, ["--kernel", "/my kernels/bzImage"]))
+    script.write_text(repro_script(finding, ["--kernel", "/my kernels/bzImage"], str(demo.path)))
     fake = tmp_path / "bin" / "powercut"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -245,7 +245,7 @@ def test_the_script_finds_its_run_wherever_it_lies(
     shell = shutil.which("sh")
     assert shell is not None
     monkeypatch.setattr(sys, "executable", str(python))
-    script.write_text(repro_script(finding, files))
+    script.write_text(repro_script(finding, files, str(demo.path)))
     (fake.parent / "dirname").symlink_to(str(shutil.which("dirname")))
     alone = {**os.environ, "PATH": str(fake.parent)}
     done = subprocess.run([shell, str(script)], env=alone, capture_output=True, text=True, check=True)

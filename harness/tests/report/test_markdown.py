@@ -39,3 +39,17 @@ def test_a_run_that_was_stopped_says_so(summary: Summary) -> None:
     assert "**Not complete:** the time given, 5 min, is up" in summary_markdown(
         replace(summary, info=info), SOURCE
     )
+
+
+def test_quoted_words_are_code(summary: Summary) -> None:
+    """A job's page showed the backticks: \\`append f 32768\\`."""
+    finding = summary.unexpected[0]
+    case = next(c for c in summary.cases if c.case == finding.case)
+    for said, shown in (
+        ("f holds data of `append f 32768` | *", r"f holds data of `append f 32768` \| \*"),
+        ("one ` alone", r"one \` alone"),
+        ("``", r"\`\`"),
+    ):
+        violation = replace(finding.violations[0], summary=said)
+        other = replace(case, findings=(replace(finding, violations=(violation,)),))
+        assert f": {shown} (" in summary_markdown(replace(summary, cases=(other,)), SOURCE)

@@ -234,7 +234,7 @@ def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: S
     (finding,) = {f.oracle: f for f in known.findings}.values()
     kinds = tuple(replace(finding, oracle=oracle) for oracle in "abcd")
     case = replace(known, findings=kinds)
-    assert headline(replace(summary, cases=(case,))).endswith("broke promises in 4 ways, as expected.")
+    assert headline(replace(summary, cases=(case,))).endswith("broke promises (4 symptoms), as expected.")
     case = replace(known, findings=tuple(replace(f, expectation=None) for f in kinds))
     assert headline(replace(summary, cases=(case,))).endswith("ext4/nobarrier broke promises (a, b, c, d).")
 
@@ -250,12 +250,12 @@ def test_the_numbers_of_findings_belong_together(summary: Summary) -> None:
     other = replace(found[3], what="another thing is gone")
     broken = replace(summary, cases=(replace(known, findings=(*found[:3], other)),))
     ways = len({f.symptom for f in broken.findings})
-    said = f"4 findings at 3 crash states (one FAIL each), in {ways} ways"
+    said = f"4 findings of {ways} symptoms, at 3 crash states (one FAIL each), the smallest of 17 broken ones"
     assert counted_findings(broken) == said
     text = summary_text(broken, SOURCE)
     assert f"\n{said}:\n" in text
     assert text.count("\nFAIL ") == 3
-    assert f"broke promises in {ways} ways (" in headline(broken)
+    assert f"broke promises ({ways} symptoms: " in headline(broken)
 
 
 def _violated(oracle: str, what: str, found: str) -> Violation:
@@ -284,9 +284,10 @@ def test_findings_stand_as_they_follow_from_each_other(tmp_path: Path) -> None:
         store.set_case_status(case, CaseStatus.DONE)
         store.finish()
         assert [f.oracle for f in store.findings()] == ["fsck", "durability", "atomicity"]
+        fsck = store.findings()[0]
         lines = summary_text(summarise(store), SOURCE).splitlines()
     first = lines.index(f"FAIL {case} fsck: inode 12 is bad")
-    assert lines[first + 1 : first + 11] == [
+    assert lines[first + 1 : first + 12] == [
         "  at @9, the only state that shows it",
         "  f",
         "    expected: something else",
@@ -296,11 +297,27 @@ def test_findings_stand_as_they_follow_from_each_other(tmp_path: Path) -> None:
         "    expected: something else",
         "    found:    nothing",
         f"fewer operations: powercut shrink {case}@9 --from {SOURCE}",
+        f"why: powercut show {fsck.id} --from {SOURCE}",
         f"reproduce: powercut repro {case}@9 --from {SOURCE}",
     ]
-    assert lines[first + 12] == f"FAIL {case} atomicity: f is half"
-    assert lines[first + 14] == f"reproduce: powercut repro {case}@30 --from {SOURCE}", "found: is told"
+    assert lines[first + 13] == f"FAIL {case} atomicity: f is half"
+    assert lines[first + 16] == f"reproduce: powercut repro {case}@30 --from {SOURCE}", "found: is told"
     assert sum("powercut shrink" in line for line in lines) == 1
+
+
+def test_one_finding_that_is_left_is_shown(tmp_path: Path) -> None:
+    """In its place stood "... and 1 more; report.html has them all", which says less."""
+    case = CaseId("ext4", "ordered", "append-fsync")
+    found = tuple(_violated("durability", f"{name} is gone", "nothing") for name in "abcd")
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(CaseInfo(case, generated=1, distinct=1))
+        store.put_judgements(case, [JudgedState(CrashState(9), "a", Judgement(found))])
+        store.set_case_status(case, CaseStatus.DONE)
+        store.finish()
+        out = io.StringIO()
+        print_summary(summarise(store), SOURCE, Console(file=out, width=100))
+    assert " more; report.html" not in out.getvalue()
+    assert "d is gone" in out.getvalue()
 
 
 def test_what_a_case_came_to_is_told_once() -> None:

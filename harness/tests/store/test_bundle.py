@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,18 @@ import zstandard
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError
 from harness.host.files import file_hash
 from harness.plan import Plan
+from harness.report import write_reports
+from harness.report.findings import write_findings
+from harness.report.lines import source_words
+from harness.report.markdown import summary_markdown
 from harness.store import RunStore
 from harness.store import bundle as module
-from harness.store.bundle import bundle, is_bundle, unbundle
+from harness.store.bundle import bundle, is_bundle, packed_case, unbundle
 from harness.store.records import Finding
+from harness.summary import summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
+from harness.trust import NOTHING, Named, plan_here, vouched
 
 
 @pytest.fixture
@@ -79,6 +86,29 @@ def test_one_case_leaves_the_recordings_of_others_out(run: RunStore, tmp_path: P
         assert store.layout.case(mine.case).base.is_file()
         assert not store.layout.case(other.case).folder.exists()
         assert store.findings() == run.findings()
+
+
+def test_a_package_of_one_case_prints_no_command_for_what_was_left_out(run: RunStore, tmp_path: Path) -> None:
+    """Its report told how to reproduce findings of cases that were not packed; each command refused."""
+    mine, other = two_cases(run)
+    bundle(run.path, tmp_path / "one.tar.zst", mine.case)
+    report = powercut("report", tmp_path / "one.tar.zst").stdout
+    assert f"powercut repro {mine.case}@" in report
+    assert f"powercut repro {other.case}@" not in report
+    (unpacked,) = Path("reports/runs").iterdir()
+    assert f"not here: the file was packed with {mine.case} alone" in report
+    with RunStore.open(unpacked) as store:
+        write_reports(store)
+    for name in ("report.html", "summary.txt", "summary.md", "junit.xml"):
+        assert f"powercut repro {other.case}@" not in (unpacked / name).read_text(), name
+    bundle(unpacked, tmp_path / "again.tar.zst", mine.case)
+    assert powercut("report", run.path).stdout.count(f"powercut repro {other.case}@") == 1
+
+
+@pytest.mark.parametrize("said", ["", "nonsense\n", "x" * 10_000, "\udcff"])
+def test_a_package_that_names_no_case_is_a_whole_run(said: str, run: RunStore) -> None:
+    run.layout.packed.write_text(said, errors="surrogateescape")
+    assert packed_case(run.layout) is None
 
 
 # --- from somebody who means no good ---------------------------------------------------------
@@ -196,6 +226,60 @@ def test_the_line_that_pack_prints_names_the_module_too(run: RunStore) -> None:
     run.put_plan(Plan(configurations=["ext4"], workloads=["all"], replaced=["/mine/ext4.ko"]))
     done = powercut("pack", run.path, "--output", "run.tar.zst")
     assert "run.tar.zst --module /mine/ext4.ko" in " ".join(done.stdout.split())
+
+
+def with_module(run: RunStore, tmp_path: Path) -> Path:
+    """The run, made with a module that is kept in it, and gone since."""
+    module = tmp_path / "build" / "ext4.ko"
+    kept = run.layout.module("ext4.ko")
+    kept.parent.mkdir()
+    kept.write_bytes(b"\x7fELF as it was")
+    begun = replace(run.info.kernel, replaced={str(module): file_hash(kept)})
+    run.update_info(replace(run.info, kernel=begun))
+    run.put_plan(Plan(configurations=["ext4"], workloads=["all"], replaced=[str(module)]))
+    return kept
+
+
+def test_a_module_goes_along_and_whoever_gets_the_file_is_told_how_to_name_it(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of a red job named a module on a runner that was gone, and nobody had it."""
+    with_module(run, tmp_path)
+    done = powercut("pack", run.path, "--output", "run.tar.zst")
+    printed = next(line for line in done.stdout.splitlines() if line.startswith("look at it again: "))
+    there = tmp_path / "theirs"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    point = next(f.crash_point for f in run.findings() if f.case.workload == "append-fsync")
+    refused = powercut("repro", point, "--from", tmp_path / "run.tar.zst")
+    assert refused.exit_code == ExitCode.USAGE
+    said = " ".join(refused.stderr.split())
+    assert "for the kernel's own module instead: --kernel debian-6.12" in said
+    (module,) = there.glob("reports/runs/*/modules/ext4.ko")
+    assert f"--module {module}" in said
+    assert printed.endswith(f"--module {module.relative_to(there)}"), "the line of pack works there, too"
+    assert module.read_bytes() == b"\x7fELF as it was"
+    with RunStore.open(module.parent.parent) as store:
+        named = Named(replaced=(module,))
+        asked = vouched(plan_here(store, named), named)
+        assert asked.replaced == [str(module)]
+        assert vouched(plan_here(store, NOTHING), Named(kernel="debian-6.12")).replaced == []
+
+
+def test_lines_name_the_module_that_the_run_keeps_and_a_script_that_of_its_folder(
+    run: RunStore, tmp_path: Path
+) -> None:
+    """The file at the old path is another build tomorrow."""
+    kept = with_module(run, tmp_path)
+    assert source_words(run, str(run.path)).endswith(f" --module {kept}")
+    summary = summarise(run)
+    write_findings(summary, run, str(run.path))
+    script = (run.layout.finding(summary.findings[0].id) / "repro.sh").read_text()
+    assert '--from "$run" --module "$run"/modules/ext4.ko "$@"' in script
+    assert "ext4.ko (sha256 " in summary_markdown(summary, str(run.path))
+    assert "--from run.tar.zst" in summary_markdown(summary, str(run.path))
+    kept.write_bytes(b"\x7fELF changed")
+    assert source_words(run, str(run.path)).endswith(f" --module {tmp_path}/build/ext4.ko")
 
 
 def test_a_file_that_is_no_packed_run_is_said_to_be_none(tmp_path: Path) -> None:
