@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from harness.cli.console import console, errors
 from harness.cli.guard import guarded, say_error
@@ -20,14 +23,18 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
-from harness.findings.repro import kernel_words, repro_context
+from harness.explain.minimise import VISITS
+from harness.findings.repro import find_point, kernel_words, repro_context
 from harness.host.files import json_bytes
+from harness.host.progress import PLAIN_INTERVAL_S
+from harness.model import CrashPoint
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_svg, ladder_text
-from harness.report.lines import source_of
+from harness.report.lines import reproduce, source_of, source_words
+from harness.report.words import plural
 from harness.store import RunStore
 from harness.store.records import Finding
-from harness.trust import Named, plan_here
+from harness.trust import Named, other_contents, plan_here
 
 
 @click.command("show")
@@ -59,53 +66,73 @@ def show_command(
     powercut show ext4-nobarrier/overwrite@t36=
     powercut show --all --no-ladder
 
-    A finding is named by its 12 digits, or by the crash point at which it is shown. Its state is recovered
+    A finding is named by its 12 digits, or by any crash point at which it is shown. Its state is recovered
     again, with fewer writes lost, at earlier times, and with the lost writes present, until the least loss
     that still fails and the most similar state that does not are known. That takes seconds where a UML
     kernel judges. The explanation is kept in the run directory; powercut report shows it.
     """
     with open_run(source) as store:
-        chosen = _every(store) if every else [f for text in findings for f in [_finding(store, text)]]
+        chosen = _every(store) if every else [_named(store, text) for text in findings]
         if every and not chosen:
             console.say(f"the run {store.path.name} has no finding: there is nothing to explain")
             return ExitCode.CONSISTENT
         if not chosen:
             raise UsageError("no finding was named", "name one, or --all; the report has their ids")
         worst = ExitCode.CONSISTENT
-        for finding in chosen:
+        for finding, asked in chosen:
             try:
-                found = _explained(store, finding, named_here(given), accel, str(source), again)
+                found = _explained(store, finding, named_here(given), accel, again)
             except PowercutError as e:
                 if not every:
                     raise
                 say_error(e)
                 worst = ExitCode.UNDECIDED
                 continue
-            _say(found, ladder, as_json)
+            _say(found, asked, ladder, as_json)
             if svg is not None:
                 svg.write_text(str(ladder_svg(found)))
     return worst
 
 
-def _say(found: Explanation, ladder: bool, as_json: bool) -> None:
+def _say(found: Explanation, asked: str, ladder: bool, as_json: bool) -> None:
     if as_json:
         console.say(json_bytes(found).decode())
         return
-    for line in [*mail_text(found).splitlines(), "", *(ladder_text(found).splitlines() if ladder else ())]:
+    text = mail_text(found, asked)
+    for line in [*text.splitlines(), "", *(ladder_text(found).splitlines() if ladder else ())]:
         console.say(line)
 
 
-def _explained(
-    store: RunStore, finding: Finding, named: Named, accel: str, source: str, again: bool
-) -> Explanation:
-    known = None if again else read_explanation(store.layout, finding.id)
-    if known is not None:
-        return known
+def _explained(store: RunStore, finding: Finding, named: Named, accel: str, again: bool) -> Explanation:
+    """What is kept, or is found out now, with the command as it can be typed here."""
+    other = ""
+    found = None if again else _kept(store, finding)
+    if found is None:
+        found = _find_out(store, finding, named, accel)
+    elif other := other_contents(store, named, finding.case.workload):
+        errors.say(f"{other}; what follows was kept, and is of the one recorded")
+    source = (
+        source_words(store, str(store.path)) if other else source_of(plan_here(store, named), str(store.path))
+    )
+    line = reproduce(finding.case, CrashPoint.parse(found.point).state, source)
+    return msgspec.structs.replace(found, lines=found.lines | {"reproduce": line})
+
+
+def _kept(store: RunStore, finding: Finding) -> Explanation | None:
+    """None too where it names no crash point: it may come from anybody."""
+    known = read_explanation(store.layout, finding.id)
+    try:
+        return known if known is not None and CrashPoint.parse(known.point).case == finding.case else None
+    except ValueError:
+        return None
+
+
+def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Explanation:
     with (
         repro_context(store, finding.crash_point, named, accel) as shown,
-        Explainer(shown, store.plan().unit_sectors) as explainer,
+        Explainer(shown, store.plan().unit_sectors, _telling(finding)) as explainer,
     ):
-        found = explain(explainer, finding, source_of(plan_here(store, named), source))
+        found = explain(explainer, finding, source_of(plan_here(store, named), str(store.path)))
         if shown.recorded_on:  # of another kernel: it would be taken for the run's
             errors.say(
                 f"recorded on {shown.recorded_on}, explained on {kernel_words(shown.kernel)}: not kept"
@@ -115,19 +142,41 @@ def _explained(
     return found
 
 
-def _finding(store: RunStore, text: str) -> Finding:
-    """By id, or the first of a crash point."""
+def _telling(finding: Finding) -> Callable[[int], None]:
+    """Tells how many states were visited, every few seconds: an emulated guest takes as long to boot."""
+    begun = last = time.monotonic()
+    errors.say(f"{finding.id}: booting a guest")
+
+    def tell(visited: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if visited == 1 or now - last >= PLAIN_INTERVAL_S:
+            last = now
+            states = plural(visited, "state")
+            errors.say(f"{finding.id}: {now - begun:.0f} s, {states} recovered (at most {VISITS})")
+
+    return tell
+
+
+def _named(store: RunStore, text: str) -> tuple[Finding, str]:
+    """A finding by its id, or the first that a crash point shows; with the crash point to be explained."""
     known = store.findings()
-    for finding in known:
-        if text in (finding.id, str(finding.crash_point)):
-            return finding
-    ids = ", ".join(f.id for f in known[:6]) or "none"
-    raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {ids}")
+    if (by_id := next((f for f in known if f.id == text), None)) is not None:
+        return by_id, str(by_id.crash_point)
+    point = find_point(text, store)
+    seen = store.violated(point.case).get(str(point.state), frozenset())
+    there = [f for f in store.findings_of(point.case) if (f.oracle, f.signature) in seen]
+    if not there:
+        ids = ", ".join(f.id for f in known[:6]) or "none"
+        raise UsageError(f"no finding is shown at {point}", f"the run {store.path.name} has: {ids}")
+    if others := ", ".join(f.id for f in there[1:]):
+        errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, and there are {others}")
+    return there[0], str(point)
 
 
-def _every(store: RunStore) -> list[Finding]:
+def _every(store: RunStore) -> list[tuple[Finding, str]]:
     """The first finding of each symptom and mode."""
     found: dict[tuple[str, object], Finding] = {}
     for finding in store.findings():
         found.setdefault((finding.case.configuration, finding.symptom), finding)
-    return [*found.values()]
+    return [(f, str(f.crash_point)) for f in found.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.blocks import describe, names_of_log, written_paths
 from harness.blocks.fields import BlockName, Kind
@@ -19,6 +19,7 @@ from harness.explain.program import Program, program_of, shown_calls
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
+from harness.host.text import first_few
 from harness.model import (
     SECTOR_BYTES,
     CrashPoint,
@@ -63,9 +64,16 @@ _RULES = {
 
 
 class Explainer:
-    """Visits crash states of one recording in one guest. `close` it."""
+    """Visits crash states of one recording in one guest. A context manager. `on_visit` is told how many
+    states have been visited.
+    """
 
-    def __init__(self, shown: ReproContext, unit_sectors: int | None) -> None:
+    def __init__(
+        self,
+        shown: ReproContext,
+        unit_sectors: int | None,
+        on_visit: Callable[[int], None] = lambda visited: None,
+    ) -> None:
         timed = shown.recording
         if timed.legal is None:
             timed, why = by_times(timed, unit_sectors or BLOCK_SECTORS)
@@ -77,7 +85,8 @@ class Explainer:
         self.legal: LegalStates = timed.legal
         self.times = timed.times
         self._examiner = Examiner(timed)
-        self._session = Session(shown.spec, shown.directory / "session")
+        self._session = Session(shown.judge, shown.directory / "session")
+        self._on_visit = on_visit
         self._paths = paths_of(timed.workload.operations)
         self._judge = Judge(
             timed.profile.contract,
@@ -110,6 +119,7 @@ class Explainer:
         if state not in self._outcomes:
             seen = self._examiner.visit(self._session, [state], threading.Event())
             self._outcomes[state] = seen.outcome
+            self._on_visit(len(self._outcomes))
         return self._outcomes[state]
 
     @property
@@ -220,7 +230,8 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
     def promised(cut: CrashState) -> bool:
         return promise is None or explainer.legal.position(cut).acked > promise
 
-    minimal = minimise(explainer.legal, state, visits, promised)
+    acknowledged = finding.oracle == "program"
+    minimal = minimise(explainer.legal, state, visits, promised, acknowledged=acknowledged)
     violation = explainer.same(finding, minimal.state)
     if violation is None:
         raise UsageError(f"{finding.crash_point}: its minimal state does not show it twice", "try again")
@@ -338,13 +349,12 @@ def _written(facts: Facts) -> str:
 
 def _cut(facts: Facts) -> str:
     held, lost = facts.in_cache(), facts.lost
-    fate = (
-        "all of it was written back"
-        if not lost
-        else f"lost: {'; '.join(facts.part(e) + facts.name(e) for e in lost[:3])}"
-    )
-    if len(lost) > 3:
-        fate += f"; and {len(lost) - 3} more"
+    shown, left_out = first_few(lost, 3)
+    fate = "all of it was written back"
+    if lost:
+        fate = f"lost: {'; '.join(facts.part(e) + facts.name(e) for e in shown)}"
+    if left_out:
+        fate += f"; and {left_out} more"
     return f"just before event {facts.at} (entry {facts.state.prefix}); the cache held {_count(held)}, {fate}"
 
 

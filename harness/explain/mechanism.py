@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import Program
+from harness.explain.program import Program, changes_contents
+from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
 
 
@@ -76,9 +77,9 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
     idle = any(_sent_nothing(facts, sync) for sync in program.synced)
     if idle or not program.unsynced or not _explained(facts, program):
         return None
-    changed = " and ".join(f"{c.text} (event {c.began})" for c in program.unsynced[-2:])
-    more = len(program.unsynced) - 2
-    also = f", and {more} more call{'' if more == 1 else 's'} before" if more > 0 else ""
+    last, before = first_few(program.unsynced[::-1], 2)
+    changed = " and ".join(f"{c.text} (event {c.began})" for c in last[::-1])
+    also = f", and {before} more calls before" if before else ""
     said = f"{program.name} acknowledged `{program.text}` at event {program.at}"
     if (sync := program.pending) is not None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
@@ -97,14 +98,28 @@ def _sent_nothing(facts: Facts, sync: ProgramCall) -> bool:
 
 
 def _explained(facts: Facts, program: Program) -> bool:
+    """Whether all that is missing was sent after the program had acknowledged, or never asked for."""
     missing = facts.lost or tuple(e for e in facts.cleared if facts.writes[e].submitted >= facts.at)
-    return bool(missing) and all(
+    if not missing:
+        return _not_asked_for(facts, program)
+    return all(
         facts.writes[entry].submitted > program.at
         or program.unsynced_data
         or Kind.DATA not in facts.kinds(entry)
         for entry in missing
         if entry in facts.writes
     )
+
+
+def _not_asked_for(facts: Facts, program: Program) -> bool:
+    """Where all that was sent is there: whether contents that changed since the acknowledgement before were
+    not sent. If contents were in part synced, that part may be what is missing: then nothing is said.
+    """
+    contents = [c for c in program.latest if changes_contents(c)]
+    if not contents or any(map(changes_contents, program.kept)):
+        return False
+    sent = (facts.kinds(w.entry) for w in facts.submitted() if w.submitted > contents[0].began)
+    return all(kinds and kinds.isdisjoint({Kind.DATA, Kind.UNKNOWN}) for kinds in sent)
 
 
 # --- something was lost ---------------------------------------------------------------------------

@@ -63,11 +63,21 @@ class Visits:
 
 
 def minimise(
-    legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
+    legal: LegalStates,
+    state: CrashState,
+    visits: Visits,
+    promised: Callable[[CrashState], bool],
+    *,
+    acknowledged: bool = False,
 ) -> Minimal:
     """`state` has to fail. `promised`: whether a crash time is late enough for the broken promise: earlier
-    ones are not visited.
+    ones are not visited. `acknowledged`: an application gave it, so that what comes before its last
+    acknowledgement is no control: it keeps what nobody had promised.
     """
+
+    def has_promised(cut: CrashState) -> bool:
+        return not acknowledged or legal.position(cut).app_acks >= legal.position(best).app_acks
+
     best, complete = state, True
     try:
         best = _fewest(legal, best, visits)
@@ -76,7 +86,7 @@ def minimise(
         complete = False
     control: CrashState | None = None
     try:
-        control = _control(legal, best, visits, promised)
+        control = _control(legal, best, visits, lambda cut: promised(cut) and has_promised(cut))
     except OutOfVisits:
         complete = False
     lost = entries_of(legal, legal.lost(best))

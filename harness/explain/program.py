@@ -30,8 +30,9 @@ class Program:
     """An application at the last acknowledgement before the power failed. `text`: what was acknowledged;
     `at`: the event. `unsynced`: its calls that changed something and that no fsync or the like, begun later,
     had covered when it acknowledged. `pending`: the first fsync or the like that had begun after these and
-    had not returned. `synced`: such calls that had returned, each with something to make durable. `known`:
-    whether its calls tell all that it asked for.
+    had not returned. `synced`: such calls that had returned, each with something to make durable. `latest`:
+    of `unsynced`, what was changed since the acknowledgement before. `kept`: what else was changed since, and
+    had been made durable. `known`: whether its calls tell all that it asked for.
     """
 
     name: str
@@ -40,12 +41,14 @@ class Program:
     unsynced: tuple[ProgramCall, ...] = ()
     pending: ProgramCall | None = None
     synced: tuple[ProgramCall, ...] = ()
+    latest: tuple[ProgramCall, ...] = ()
+    kept: tuple[ProgramCall, ...] = ()
     known: bool = False
 
     @property
     def unsynced_data(self) -> bool:
         """Whether contents or sizes are among what was not synced, beside names."""
-        return any(_word(call) in (*_DATA, *_SIZE) for call in self.unsynced)
+        return any(map(changes_contents, self.unsynced))
 
 
 def program_of(name: str, noted: ProgramCalls, times: Times, cut: int) -> Program | None:
@@ -66,8 +69,19 @@ def program_of(name: str, noted: ProgramCalls, times: Times, cut: int) -> Progra
     flying = [call for call in before if _syncs(call) and (call.returned is None or call.returned > ack.at)]
     pending = next((s for s in flying if any(_covers(s, call, files) for call in unsynced)), None)
     synced = [s for s in done if any(_covers(s, c, files) for c in changes)]
-    said = ack.text.removeprefix(_ACK)
-    return Program(name, said, ack.at, tuple(unsynced), pending, tuple(synced), known=True)
+    earlier = last_ack(times, ack.at)
+    since = [c for c in before if _alters(c, files) and (earlier is None or c.began > earlier.at)]
+    return Program(
+        name,
+        ack.text.removeprefix(_ACK),
+        ack.at,
+        tuple(unsynced),
+        pending,
+        tuple(synced),
+        latest=tuple(c for c in since if c in unsynced),
+        kept=tuple(c for c in since if c not in unsynced),
+        known=True,
+    )
 
 
 def last_ack(times: Times, cut: int) -> TimedMark | None:
@@ -110,10 +124,20 @@ def _paths(call: ProgramCall) -> tuple[str, str]:
     return first, rest
 
 
+def changes_contents(call: ProgramCall) -> bool:
+    """Whether a call changed what is in a file, or its size."""
+    return _word(call) in (*_DATA, *_SIZE)
+
+
 def _changes(call: ProgramCall, files: _Files) -> bool:
     """Whether a call changed a file or a name, and is not durable by itself."""
+    return _alters(call, files) and files.called(_paths(call)[0]).isdisjoint(files.durable)
+
+
+def _alters(call: ProgramCall, files: _Files) -> bool:
+    """Whether a call changed a file or a name."""
     word, (path, how) = _word(call), _paths(call)
-    if call.returned is None or call.result < 0 or not files.called(path).isdisjoint(files.durable):
+    if call.returned is None or call.result < 0:
         return False
     if word in _OPENS:
         return "truncate" in how or ("create" in how and files.first[path] == call.began)
@@ -135,7 +159,7 @@ def _covers(sync: ProgramCall, call: ProgramCall, files: _Files) -> bool:
     """
     if call.returned is None or sync.began < call.returned:
         return False
-    if _word(sync) in _ALL or _word(call) not in (*_DATA, *_SIZE):
+    if _word(sync) in _ALL or not changes_contents(call):
         return True
     return not files.called(_paths(sync)[0]).isdisjoint(files.called(_paths(call)[0]))
 

@@ -74,7 +74,11 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     }
     files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
     if explanation is not None:
-        why = [mail_text(explanation), ladder_text(explanation), sides_text(explanation)]
+        why = [
+            mail_text(explanation, str(finding.crash_point)),
+            ladder_text(explanation),
+            sides_text(explanation),
+        ]
         files[f"{EVIDENCE}/why.txt"] = "\n".join(filter(None, why))
         files[f"{EVIDENCE}/ladder.svg"] = str(ladder_svg(explanation))
     evidence = store.evidence(finding)

@@ -146,13 +146,25 @@ def read_explanation(layout: RunLayout, finding: str) -> Explanation | None:
         return None
 
 
-def mail_text(explanation: Explanation) -> str:
-    """The explanation as text that fits a mail; the last line is the command that shows the crash again."""
-    return "\n".join(_lines(explanation)) + "\n"
+def shown_at(explanation: Explanation) -> str:
+    """At which crash point it was explained, and how that was chosen: seldom the one that was asked for."""
+    fewest = "with the fewest writes lost" if explanation.minimal else "with the fewest that were tried"
+    return f"at {explanation.point}, which fails the same way {fewest}"
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def mail_text(explanation: Explanation, asked: str) -> str:
+    """The explanation as text that fits a mail; the last line is the command that shows the crash again.
+    `asked`: the crash point that is to be explained.
+    """
+    return "\n".join(_lines(explanation, asked)) + "\n"
+
+
+def _lines(explanation: Explanation, asked: str) -> Iterator[str]:
     yield from textwrap.wrap(one_line(explanation.headline), _WIDTH)
+    if explanation.point != asked:
+        yield from textwrap.wrap(
+            f"Asked for {asked}; explained {shown_at(explanation)}.", _WIDTH, break_on_hyphens=False
+        )
     if explanation.mechanism:
         yield from textwrap.wrap(one_line(explanation.mechanism), _WIDTH)
     for label in LABELS:

@@ -11,9 +11,10 @@ import msgspec
 
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
+from harness.model import CaseId
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.ladder import ladder_text
-from harness.report.lines import files_of, reproduce
+from harness.report.lines import commands, files_of, reproduce
 from harness.report.sides import sides_text
 from harness.report.words import (
     DeviceOf,
@@ -36,10 +37,10 @@ def write_findings(summary: Summary, store: RunStore, source: str) -> None:
     """Write the directory of every finding. `source`: see `lines.source_words`."""
     infos = {c.case: c.info for c in summary.cases}
     for finding in summary.findings:
-        _write(store, finding, infos[finding.case], source)
+        _write(store, finding, infos[finding.case], source, summary.packed)
 
 
-def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
+def _write(store: RunStore, f: Finding, info: CaseInfo, source: str, packed: CaseId | None) -> None:
     folder = store.finding_directory(f.id)
     evidence = store.evidence(f)
     files = {
@@ -52,6 +53,7 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
             source,
             read_explanation(store.layout, f.id),
             device_of(store.timeline(f.case)),
+            packed,
         ),
         "dmesg": printable(evidence.kernel_log) if evidence else _NO_EVIDENCE,
         "fsck.txt": printable(evidence.fsck) if evidence else _NO_EVIDENCE,
@@ -59,7 +61,8 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str) -> None:
     }
     for name, text in files.items():
         write_atomically(folder / name, text)
-    write_atomically(folder / "repro.sh", repro_script(f, files_of(store)), mode=0o755)
+    script = repro_script(f, files_of(store), str(store.path))
+    write_atomically(folder / "repro.sh", script, mode=0o755)
 
 
 def report_text(
@@ -70,9 +73,10 @@ def report_text(
     source: str,
     explanation: Explanation | None = None,
     device: DeviceOf = no_device,
+    packed: CaseId | None = None,
 ) -> str:
     """The full text of a finding; the last line is the command that reproduces it. `device`: see
-    `state_words`.
+    `state_words`; `packed`: `lines.commands`.
     """
     lines = [
         f"{f.case} {f.oracle}: {f.summary}",
@@ -97,9 +101,10 @@ def report_text(
     for name, text in sorted(evidence.notes.items()) if evidence else ():
         lines += ["", f"{name}:", *(f"  {line}" for line in text.splitlines())]
     if explanation:
-        lines += ["", *mail_text(explanation).splitlines()[:-1], "", *ladder_text(explanation).splitlines()]
+        text = mail_text(explanation, str(f.crash_point))
+        lines += ["", *text.splitlines()[:-1], "", *ladder_text(explanation).splitlines()]
         lines += ["", *sides_text(explanation).splitlines()]
-    lines += ["", f"reproduce: {reproduce(f.case, f.state, source)}"]
+    lines += ["", *commands(f, source, packed)[-1 if explanation else 0 :]]
     return "\n".join(map(one_line, lines)) + "\n"
 
 
@@ -126,12 +131,17 @@ def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -
     }
 
 
-def repro_script(f: Finding, kernel: Sequence[str]) -> str:
+def repro_script(f: Finding, kernel: Sequence[str], run: str) -> str:
     """A shell script that expects the run directory two levels above itself, so the run can be copied
-    anywhere. `kernel`: the options that name its kernel's files. Where no `powercut` is in PATH, the
-    interpreter that wrote the script does it.
+    anywhere. `kernel`: the options that name its kernel's files; those in the directory `run` go along. Where
+    no `powercut` is in PATH, the interpreter that wrote the script does it.
     """
-    files = "".join(f" {shlex.quote(word)}" for word in kernel)
+    files = "".join(
+        f' "$run"/{shlex.quote(inside)}'
+        if (inside := word.removeprefix(f"{run}/")) != word
+        else f" {shlex.quote(word)}"
+        for word in kernel
+    )
     command = reproduce(f.case, f.state, f'"$run"{files}').removeprefix("powercut ")
     module = __name__.partition(".")[0]
     return (

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from harness.cases import application
+from harness.model import CaseId
 from harness.report import words
 from harness.report.alike import Alike, alike
-from harness.report.explanation import LABELS, Explanation, read_explanation
+from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
 from harness.report.ladder import ladder_svg
-from harness.report.lines import can_be_shrunk, explain, reproduce, shrink
+from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
 from harness.report.pages import begun, sentence, template
 from harness.report.shrunk import shrunk_file
 from harness.report.sides import MARK_WORDS, byte_rows, side_words
@@ -41,6 +42,7 @@ _OF_A_FINDING = {
     "mark_words": MARK_WORDS,
     "explanation_labels": LABELS,
     "at_their_end": (application.CALLS,),
+    "shown_at": shown_at,
 }
 """What the template of a finding needs."""
 
@@ -49,12 +51,12 @@ _OF_A_FINDING = {
 class FindingView:
     """A finding as the page shows it. `follows`: it is seen at the state of the one in front of it. `state`:
     in words, if it is one by times. `shrink`: the command that makes the workload short, for the first
-    finding of a case. `shrunk`: the operations of the short one, if there is one already.
+    finding of a case. `shrunk`: the operations of the short one, if there is one already. `commands`: `why:
+    ...`, if nobody has explained it, and `reproduce: ...`.
     """
 
     finding: Finding
     where: str
-    reproduce: str
     open: bool
     history: Sequence[tuple[str, Step | None]]
     evidence: Evidence | None
@@ -68,6 +70,7 @@ class FindingView:
     shrink: str = ""
     state: str = ""
     shrunk: Sequence[str] = ()
+    commands: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +154,11 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
     )
     before = trends(store.path, summary.info.started, [c.case for c in summary.cases])
     cases = [
-        replace(_case(store, record, c, source), trend=before.get(c.case, ()))
+        replace(_case(store, record, c, source, summary.packed), trend=before.get(c.case, ()))
         for record, c in zip(store.cases(), summary.cases, strict=True)
     ]
     groups, cases = _together(cases)
-    not_explained = {g.example.id: explain(g.example.id, g.example.case, source) for g in groups if not g.why}
+    not_explained = {g.example.id: explain(g.example, source) for g in groups if not g.why}
     return page.render(
         summary=summary,
         info=summary.info,
@@ -166,6 +169,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         generated=any(c.case.is_generated for c in summary.cases),
         groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
+        word_meanings=tuple(words.MEANINGS.items()),
         exit_code=int(shell_code(summary)),
         exit_words=words.code_words(shell_code(summary), summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)
@@ -188,7 +192,7 @@ def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str)
         number=words.number,
     )
     return page.render(
-        view=_finding(store, c, finding, source, True),
+        view=_finding(store, c, finding, source, None, True),
         info=store.info,
         case=c.info,
         kernel=words.kernel_name(store.info),
@@ -226,14 +230,16 @@ def _verdict(summary: Summary) -> CaseVerdict:
     return CaseVerdict.PASS if seen is CaseVerdict.XFAIL else seen
 
 
-def _case(store: RunStore, record: CaseRecord, c: CaseSummary, source: str) -> CaseView:
+def _case(
+    store: RunStore, record: CaseRecord, c: CaseSummary, source: str, packed: CaseId | None
+) -> CaseView:
     # Hundreds of timelines of passing cases would make the page too large to open.
     drawn = c.verdict is not CaseVerdict.PASS or not c.case.is_generated
     return CaseView(
         summary=c,
         anchor=f"case-{c.case.filesystem}-{c.case.mode}-{c.case.workload}",
         timeline=_timeline(store, record, c) if drawn else None,
-        findings=_findings(store, c, source),
+        findings=_findings(store, c, source, packed),
         unknown=[
             (words.plural(r.states, "state"), r.reason, reproduce(c.case, r.example, source))
             for r in c.unknown_reasons
@@ -248,28 +254,30 @@ def _timeline(store: RunStore, record: CaseRecord, c: CaseSummary) -> Timeline |
     return draw(store.timeline(record.case), c.info.steps, verdicts, c.findings, c.info.calls)
 
 
-def _findings(store: RunStore, c: CaseSummary, source: str) -> list[FindingView]:
+def _findings(store: RunStore, c: CaseSummary, source: str, packed: CaseId | None) -> list[FindingView]:
     """Unexpected findings first. The first few are open; in a case that fails as expected, only the first."""
     ordered = sorted(c.findings, key=lambda f: f.expectation is not None)
     opened = _OPEN_FINDINGS if c.verdict is CaseVerdict.FAIL else 1
     views = []
     for i, group in enumerate(words.grouped(ordered)):
-        views += [_finding(store, c, f, source, i < opened and f is group[0]) for f in group]
+        views += [_finding(store, c, f, source, packed, i < opened and f is group[0]) for f in group]
     follows = {f.id for group in words.grouped(ordered) for f in group[1:]}
     views = [replace(view, follows=view.finding.id in follows) for view in views]
-    if views and views[0].finding.expectation is None and not views[0].shrunk and can_be_shrunk(c.info):
+    here = packed in (None, c.case) and not (views and views[0].shrunk)
+    if views and here and views[0].finding.expectation is None and can_be_shrunk(c.info):
         views[0] = replace(views[0], shrink=shrink(views[0].finding.crash_point, source))
     return views
 
 
-def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: bool) -> FindingView:
+def _finding(
+    store: RunStore, c: CaseSummary, f: Finding, source: str, packed: CaseId | None, opened: bool
+) -> FindingView:
     evidence = store.evidence(f)
     explanation = read_explanation(store.layout, f.id)
     shrunk = shrunk_file(store.layout, f)
     return FindingView(
         finding=f,
         where=words.where(f),
-        reproduce=reproduce(f.case, f.state, source),
         open=opened,
         history=tuple(words.history_around(c.info.steps, f.state.prefix)),
         evidence=evidence,
@@ -283,6 +291,7 @@ def _finding(store: RunStore, c: CaseSummary, f: Finding, source: str, opened: b
         if f.state.persisted
         else "",
         shrunk=shrunk.operations if shrunk else (),
+        commands=commands(f, source, packed)[-1 if explanation else 0 :],
     )
 
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from harness.host.text import one_line
 from harness.report.explanation import Explanation, Fate, Rung
 from harness.report.pages import template
+from harness.report.words import MEANINGS
 
 _LEFT, _MIDDLE = 30, 62
 _FATES = {
@@ -25,13 +26,19 @@ _FATES = {
 _ROW, _TOP = 22, 34
 _X_OPERATION, _X_WRITE, _X_ARROW, _X_PLATTER, _WIDTH = 46, 250, 700, 770, 880
 _MOST = 200
-_SHOWN = 66  # letters of a write's name that fit
+_SHOWN = 60  # letters of a write's name that fit in front of the arrows, of 7.3 units each
 
 
 def ladder_text(explanation: Explanation) -> str:
-    """The ladder for a terminal or a mail."""
+    """The ladder for a terminal or a mail, with what its words mean."""
     head = f"{'event':>6}  {'operation':{_LEFT}}  {'write':{_MIDDLE}}  {'covered by':>10}  platter"
-    return "\n".join([head, *map(_row, explanation.ladder)]) + "\n"
+    rows = [head, *map(_row, explanation.ladder)]
+    said = [
+        word
+        for word in ("event", "entry", "platter", "(?)")
+        if word != "(?)" or any("(?)" in r for r in rows)
+    ]
+    return "\n".join([*rows, "", *(f"{word}: {MEANINGS[word]}" for word in said)]) + "\n"
 
 
 def _row(rung: Rung) -> str:

@@ -58,7 +58,7 @@
       group.hidden = !left;
       if (narrow && left) group.open = true;
     });
-    said.textContent = shown === about.length ? "" : `${shown} of ${about.length} cases`;
+    said.textContent = shown === about.length ? "" : shown ? `${shown} of ${about.length} cases` : "Nothing matches; Escape shows all";
     return shown;
   };
   const remember = () => {
@@ -97,7 +97,7 @@
     const typing = event.target.closest?.("input, select, textarea");
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/" && !typing) { event.preventDefault(); text.focus(); }
-    else if (event.key === "Escape" && typing) { text.value = ""; filter(); remember(); text.blur(); }
+    else if (event.key === "Escape") { Object.values(fields).forEach((field) => { field.value = ""; }); filter(); remember(); if (typing) event.target.blur(); }
     else if (!typing && event.key === "j") step(1);
     else if (!typing && event.key === "k") step(-1);
   });

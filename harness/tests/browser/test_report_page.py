@@ -133,3 +133,12 @@ def test_on_a_phone_each_side_of_the_trees_says_which_it_is(chromium: Browser, p
     assert chromium.run(f"return {said}") == ['"expected: "', '"found: "']
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
     assert chromium.run(f"return {shown}") == "table-header-group"
+
+
+def test_a_search_that_nothing_matches_says_so_and_escape_ends_it(chromium: Browser, page: Path) -> None:
+    """All cases were gone, and "0 of 18 cases" was all that stood there."""
+    chromium.open(page, "#?text=nothing-is-called-so")
+    assert chromium.run(SHOWN) == []
+    assert "Nothing matches" in chromium.run("return document.querySelector('.search output').textContent")
+    chromium.keys(ESCAPE)
+    assert len(chromium.run(SHOWN)) > 2

@@ -11,11 +11,15 @@ import pytest
 from harness.cli import show
 from harness.errors import ExitCode
 from harness.kernels.find import Kernel
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
-from harness.report.explanation import Explanation, read_explanation
+from harness.report.explanation import Explanation, read_explanation, write_explanation
 from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
+from harness.workloads.load import contents_hash, pin_name, select_workloads
+from harness.workloads.start import make_workload
 
 
 @pytest.mark.parametrize("recorded_on", ["", "debian-6.12 with ext4.ko (sha256 06c4a93b69ae)"])
@@ -30,12 +34,87 @@ def test_what_another_build_explains_is_said_and_not_kept(
     shown = SimpleNamespace(recorded_on=recorded_on, kernel=kernel)
     monkeypatch.setattr(show, "repro_context", lambda *_: contextlib.nullcontext(shown))
     monkeypatch.setattr(show, "Explainer", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(show, "explain", lambda *_: Explanation(finding.id, "lost", "", {}, (), "X"))
+    point = str(finding.crash_point)
+    monkeypatch.setattr(show, "explain", lambda *_: Explanation(finding.id, "lost", "", {}, (), point))
     done = powercut("show", finding.id, "--from", store.path)
     assert done.exit_code == ExitCode.CONSISTENT, done.output
-    said = " ".join(done.stderr.split())
-    assert said == (f"recorded on {recorded_on}, explained on debian-6.12: not kept" if recorded_on else "")
+    said = f"recorded on {recorded_on}, explained on debian-6.12: not kept"
+    assert (said in " ".join(done.stderr.split())) is bool(recorded_on)
     assert (read_explanation(store.layout, finding.id) is None) is bool(recorded_on)
+
+
+def explained(store: RunStore, state: str = "@40-38") -> Finding:
+    """An expected finding of the demo, of which an explanation is kept: at another state than its own."""
+    store.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    finding = next(f for f in store.findings() if f.case.configuration == "ext4/nobarrier")
+    lines = {"reproduce": "powercut repro X --from /home/sender/reports/latest"}
+    at = f"{finding.case}{state}"
+    write_explanation(store.layout, Explanation(finding.id, "lost", "No flush.", lines, (), at))
+    return finding
+
+
+def test_the_state_that_is_explained_is_told_from_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    """The answer was of the minimal state, and nothing said so."""
+    with demo_run(tmp_path) as store:
+        finding = explained(store)
+    said = " ".join(powercut("show", finding.id, "--from", store.path).output.split())
+    least = f"{finding.case}@40-38"
+    assert said.startswith(
+        f"lost Asked for {finding.crash_point}; explained at {least}, which fails the same way with the "
+        "fewest writes lost. No flush."
+    )
+    with RunStore.open(store.path) as store:
+        finding = explained(store, str(finding.state))
+    assert "Asked for" not in powercut("show", finding.id, "--from", store.path).output
+
+
+def test_every_crash_point_of_a_finding_can_be_named(tmp_path: Path) -> None:
+    """Only the smallest was known: "the run has no finding ext4-nobarrier/append-fsync@41-40"."""
+    with demo_run(tmp_path) as store:
+        finding = explained(store)
+        points = [f"{finding.case}{state}" for state in store.violated(finding.case)]
+    assert len(points) > 1
+    for point in points:
+        done = powercut("show", point, "--from", store.path, "--no-ladder")
+        assert done.exit_code == ExitCode.CONSISTENT, done.output
+        assert point in done.output
+    done = powercut("show", f"{finding.case}@1", "--from", store.path)
+    assert done.exit_code == ExitCode.USAGE
+    assert f"no finding is shown at {finding.case}@1" in done.output
+
+
+def test_the_command_is_of_this_run_directory_and_not_of_a_link_that_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`reports/latest` is another run tomorrow; a package's text named the sender's path."""
+    with demo_run(tmp_path / "reports") as store:
+        finding = explained(store)
+    monkeypatch.chdir(tmp_path)
+    last = powercut("show", finding.id, "--no-ladder").output.splitlines()
+    assert f"reproduce:  powercut repro {finding.case}@40-38 --from {store.path}" in last
+
+
+def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> None:
+    """An application that was mended since was explained with the text of what it did before."""
+    app = make_workload(tmp_path / "my-db", "shell")
+    with RunStore.create(tmp_path, "test", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=[str(app)]))
+        case = CaseId("ext4", "ordered", "my-db-synced")
+        store.add_case(CaseInfo(case), CaseStatus.DONE)
+        gone = Judgement((Violation("program", "check", "gone", "0", "1", "gone"),))
+        store.put_judgements(case, [JudgedState(CrashState(9), "a", gone)])
+        (workload,) = (w for w in select_workloads([str(app)]) if w.name == case.workload)
+        store.put_pins({pin_name(workload.name): contents_hash(workload)})
+        (finding,) = store.findings()
+        write_explanation(store.layout, Explanation(finding.id, "lost", "", {}, (), str(finding.crash_point)))
+    same = powercut("show", finding.id, "--from", store.path, "-w", app)
+    assert same.stderr == ""
+    (app / "run").write_text("#!/bin/sh\n")
+    (app / "run").chmod(0o755)
+    other = powercut("show", finding.id, "--from", store.path, "-w", app)
+    assert other.exit_code == ExitCode.CONSISTENT, other.output
+    assert "is not what the run recorded" in " ".join(other.stderr.split())
+    assert "what follows was kept, and is of the one recorded" in " ".join(other.stderr.split())
 
 
 def test_a_run_without_findings_has_nothing_to_explain(tmp_path: Path) -> None:

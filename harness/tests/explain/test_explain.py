@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, entries_of, minimise
 from harness.explain.program import program_of
 from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
-from harness.report.explanation import Explanation, Fate, mail_text
+from harness.report.explanation import Explanation, Fate, Rung, mail_text
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.states.legal import LegalStates
 from harness.tests.states.recorder import Recorder, recorders
@@ -88,6 +89,28 @@ def test_where_nothing_is_lost_the_control_may_be_the_cut_before() -> None:
     assert minimal.lost == ()
     assert minimal.control == cuts[-2]
     assert minimal.without == (7,)
+
+
+def test_what_had_not_been_acknowledged_is_no_control_of_an_application() -> None:
+    """It was "an earlier cut": nothing had been promised there, and so nobody was accused."""
+    made = Recorder()
+    for n in (1, 2):
+        made.complete(made.submit(n))
+        made.complete(made.flush())
+        made.mark("app 1")
+    made.complete(made.submit(3))
+    legal = made.legal()
+    cuts = legal.cuts()
+    saved = legal.event(cuts[-1])
+
+    def fails(state: CrashState) -> bool:
+        return legal.position(state).app_acks > 0 and legal.event(state) < saved
+
+    start = next(c for c in cuts if fails(c))
+    assert minimise(legal, start, Visits(fails), always).without
+    minimal = minimise(legal, start, Visits(fails), always, acknowledged=True)
+    assert minimal.control == cuts[-1]
+    assert minimal.cleared
 
 
 def test_a_cut_before_the_promise_is_not_visited() -> None:
@@ -432,12 +455,72 @@ def test_a_program_is_not_accused_of_what_its_calls_do_not_show(app: Application
 
 def test_a_file_that_is_opened_again_was_not_created_again() -> None:
     """A shell's `>>` opens with O_CREAT each time: calls that change nothing were held against it."""
-    app = forgetful("openat(f, create)", "write(f, 1)", "openat(f, create)", "write(f, 1)")
-    found = app.found()
+    again = ("openat(f, create)", "write(f, 1)")
+    found = forgetful(*again, *again).found()
     assert found is not None
     assert found.sentence.endswith(
-        "for write(f, 1) (event 2) and write(f, 1) (event 6), and 1 more call before."
-    )
+        "for openat(f, create) (event 0) and write(f, 1) (event 2) and write(f, 1) (event 6)."
+    ), "of one that is left, its own words are no longer than to say so"
+    many = forgetful(*again, *again, *again).found()
+    assert many is not None
+    assert many.sentence.endswith("(event 6) and write(f, 1) (event 10), and 2 more calls before.")
+
+
+def with_all_there(app: Application, names: dict[int, tuple[BlockName, ...]] | None = None) -> Facts:
+    """The power fails when all that was sent is on the platter, and no state near it keeps the promise."""
+    facts = app.facts()
+    state = CrashState.parse(f"@t{app.records[-1]}")
+    return replace(facts, state=state, lost=(), cleared=(), names={**facts.names, **(names or {})})
+
+
+@pytest.mark.parametrize(
+    ("calls", "named"),
+    [
+        (["write(f, 5)"], "write(f, 5)"),
+        (["openat(f, create)", "write(f, 5)", "rename(f, g)", "fsync(.)"], "write(f, 5)"),
+    ],
+    ids=["nothing synced", "the directory synced and not the file"],
+)
+def test_a_program_is_told_of_what_was_never_sent(calls: list[str], named: str) -> None:
+    """Nothing was lost, and no later state brings it back: "missing: no write", and no cause."""
+    found = mechanism_of(with_all_there(forgetful(*calls)), made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_NEVER
+    assert f"without having called fsync, or the like, for {named} (event" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ["write(f, 5)", "fsync(f)"],
+        ["write(log, 5)", "write(f, 5)", "fsync(f)"],
+        ["openat(f, create|dsync)", "write(f, 5)", "write(log, 5)"],
+    ],
+    ids=["synced", "synced beside a log that is not", "O_DSYNC beside a log"],
+)
+def test_a_program_that_synced_a_part_is_not_accused_of_the_rest(calls: list[str]) -> None:
+    """What recovery dropped may be what was synced."""
+    assert told(with_all_there(forgetful(*calls))) is None
+
+
+@pytest.mark.parametrize("seen", [DATA, ()], ids=["data", "a block without a name"])
+def test_a_program_is_not_accused_where_what_it_wrote_was_sent(seen: tuple[BlockName, ...]) -> None:
+    app = Application()
+    app.call("write(f, 5)")
+    app.made.mark("app 1")
+    sent = app.made.write(4)
+    app.call("fsync(f)")
+    assert told(with_all_there(app, {sent: seen})) is None
+
+
+def test_what_was_changed_before_the_last_acknowledgement_is_not_the_latest() -> None:
+    """A log that is never synced was written before, and what was acknowledged last had changed nothing."""
+    app = Application()
+    app.call("write(log, 5)")
+    app.made.mark("app 1")
+    app.made.mark("app 2")
+    app.call("fsync(f)")
+    assert told(with_all_there(app)) is None
 
 
 @given(st.lists(st.sampled_from(["write(f, 1)", "write(g, 1)", "rename(f, g)", "fsync(f)", "unlink(g)"])))
@@ -516,9 +599,20 @@ def test_the_ladder_shows_the_lost_write_the_broken_promise_and_the_cut_in_order
 def test_no_text_ends_a_line_or_is_markup() -> None:
     """Names come from images, which come from anywhere."""
     drawn = explanation()
-    assert mail_text(drawn).splitlines()[-1] == "reproduce:  powercut repro X"
-    assert len([line for line in mail_text(drawn).splitlines() if line.startswith("reproduce")]) == 1
+    assert mail_text(drawn, "X").splitlines()[-1] == "reproduce:  powercut repro X"
+    assert len([line for line in mail_text(drawn, "X").splitlines() if line.startswith("reproduce")]) == 1
     svg = str(ladder_svg(drawn))
     assert "<b>" not in svg
     assert "&lt;b&gt;" in svg
     assert svg.startswith("<svg")
+
+
+def test_the_name_of_a_write_ends_in_front_of_the_column_of_flushes() -> None:
+    """The word "none" was drawn over the end of a long name."""
+    long = Rung("write", "w" * 200, event=1, completed=2, entry=3, fate=Fate.LOST)
+    svg = str(ladder_svg(Explanation("0" * 12, "", "", {}, (long,), "X")))
+    x, shown = next(
+        (int(x), text) for x, text in re.findall(r'x="(\d+)" y="\d+"><title>[^<]*</title>([^<]*)<', svg)
+    )
+    none = next(int(x) for x in re.findall(r'x="(\d+)" y="\d+">none<', svg))
+    assert x + len(shown) * 7.3 < none
