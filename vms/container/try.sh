@@ -55,7 +55,7 @@ mmdebstrap --unshare-helper unshare --mount --pid --fork sh -eu -c '
 	ln -s /proc/self/fd "$root/dev/fd"
 	cp /etc/resolv.conf /etc/hosts "$root/etc/"
 	chroot "$root" setpriv --reuid=powercut --regid=powercut --init-groups --no-new-privs --bounding-set=-all \
-		env HOME=/home/powercut POWERCUT_CACHE=/var/cache/powercut sh -euc "
+		env -u TMPDIR -u TMP -u TEMP HOME=/home/powercut POWERCUT_CACHE=/var/cache/powercut sh -euc "
 			cd
 			id
 			test ! -e /dev/kvm

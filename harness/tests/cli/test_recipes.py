@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,41 @@ def test_the_reports_that_a_recipe_publishes_are_written(recipe: Path, tmp_path:
     assert {"report.html", "junit.xml", "summary.md"} <= set(named)
     assert [name for name in named if not (tmp_path / "latest" / name).is_file()] == []
     assert "POWERCUT_CACHE: $" in text and ".powercut-cache" in text
+
+
+def report_steps(recipe: Path) -> str:
+    """What a recipe does after the run, as a shell script."""
+    text = recipe.read_text()
+    if found := re.search(r"name: Reports\n.*?run: \|\n((?: {10}.*\n)+)", text, re.DOTALL):
+        return textwrap.dedent(found[1])
+    found = re.search(r"after_script:\n((?: {4}.*\n)+)", text)
+    assert found is not None
+    steps = re.findall(r"^    - (.*)$", found[1], re.MULTILINE)
+    return "".join(f"{step[1:-1] if step.startswith(chr(39)) else step}\n" for step in steps)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_a_job_that_came_to_no_run_says_so(recipe: Path, tmp_path: Path) -> None:
+    """`cp: cannot stat 'reports/latest/report.html'` hid the error of the step before."""
+    done = subprocess.run(
+        ["sh", "-eu"],
+        input=report_steps(recipe),
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(tmp_path / "step")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "there is no run" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_of_the_image_takes_no_folder_of_the_host_along() -> None:
+    """TMPDIR named one that the image does not have, and nothing could be started."""
+    text = (VMS / "container" / "try.sh").read_text()
+    (started,) = re.findall(r"\benv (.*?) sh -euc", text)
+    assert {"TMPDIR", "TMP", "TEMP"} <= set(re.findall(r"-u (\w+)", started))
 
 
 def test_the_container_gets_the_packages_of_the_table(tmp_path: Path) -> None:
