@@ -1,6 +1,20 @@
-"""`python -m harness` is `powercut`."""
+"""`powercut`, and `python -m harness`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The command line. Interrupted while its modules are loaded, it ends as it does later."""
+    try:
+        from harness.cli import main as commands  # noqa: PLC0415 - it takes the better part of a second
+
+        commands()
+    except KeyboardInterrupt:
+        sys.stderr.write("powercut: interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":  # the workers of `--cluster local:N` import this module, and need no commands
-    from harness.cli import main
-
     main()

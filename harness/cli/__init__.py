@@ -32,6 +32,7 @@ from harness.cli.show import show_command
 from harness.cli.trace import trace_command
 from harness.cli.triage import triage_command
 from harness.cli.workload import new_command, try_command
+from harness.errors import ExitCode
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
@@ -68,6 +69,10 @@ COMMANDS: tuple[click.Command, ...] = (
 
 _RENAMED = {"dossier": "bugreport"}
 """Commands by their names of before, which are taken for a release and shown nowhere."""
+_NOT_NEEDED = {
+    "unpack": "nothing is to be unpacked: every command that takes a RUN takes a file of powercut pack"
+}
+"""What users look for, and what to do instead."""
 
 
 class _Group(click.Group):
@@ -77,12 +82,19 @@ class _Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, *rest = args
+        if name in _NOT_NEEDED:
+            ctx.fail(_NOT_NEEDED[name])
         return super().resolve_command(ctx, [_RENAMED.get(name, name), *rest])
 
     def invoke(self, ctx: click.Context) -> object:
-        """An error that lacks its command would not say whose help to look into."""
+        """An error that lacks its command would not say whose help to look into. An interrupt while options
+        are looked at (a package is unpacked, say) would be click's "Aborted!", with 1, which accuses.
+        """
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("powercut: interrupted", err=True)
+            ctx.exit(int(ExitCode.INTERRUPTED))
         except click.UsageError as e:
             name = ctx.invoked_subcommand
             if e.ctx is None and name is not None and name in self.commands:
@@ -106,6 +118,8 @@ def main() -> None:
     powercut run -c ext4/ordered -w all          test every crash state of every workload
     powercut new my-db                           a workload of your own to start from; powercut try runs it
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
+    powercut show ID                             why a finding failed
+    powercut pack reports/latest                 a run as one file; --from takes such a file as it is
     powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs
     powercut findings                            reproduce the bugs in reports/findings without Powercut

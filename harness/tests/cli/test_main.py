@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
-from harness.cli import main
+import harness
+from harness.cli import main, options
 from harness.errors import ExitCode
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
@@ -37,6 +41,45 @@ def test_a_renamed_command_keeps_its_old_name_and_hides_it() -> None:
     """`powercut dossier`, in scripts of before, was no command any more."""
     assert powercut("dossier", "--help").output == powercut("bugreport", "--help").output
     assert "dossier" not in powercut("--help").output
+
+
+def test_a_packed_run_needs_no_unpacking_and_whoever_looks_for_it_is_told() -> None:
+    """`unpack` was answered by "Did you mean pack?"."""
+    done = powercut("unpack", "run.tar.zst")
+    assert done.exit_code == ExitCode.USAGE
+    assert "every command that takes a RUN takes a file of powercut pack" in " ".join(done.output.split())
+    assert "--from takes such a file as it is" in powercut("--help").output
+
+
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback() -> None:
+    """In the first half second of `powercut pack` it was one of thirty lines."""
+    interrupted = (
+        "import runpy, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'harness.cli.pack': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('harness', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "powercut: interrupted\n")
+    project = msgspec.toml.decode((Path(harness.__file__).parent.parent / "pyproject.toml").read_bytes())
+    assert project["project"]["scripts"]["powercut"] == "harness.__main__:main"
+
+
+def test_ctrl_c_while_a_package_is_unpacked_does_not_accuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with "Aborted!" and 1, which is "inconsistent"."""
+
+    def interrupt(*_: object) -> Path:
+        raise KeyboardInterrupt
+
+    (tmp_path / "run.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    monkeypatch.setattr(options, "unbundle", interrupt)
+    done = powercut("report", tmp_path / "run.tar.zst")
+    assert done.exit_code == ExitCode.INTERRUPTED
+    assert "powercut: interrupted" in done.output
 
 
 @pytest.mark.parametrize("words", list(commands(main)), ids=" ".join)
