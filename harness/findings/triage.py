@@ -30,7 +30,7 @@ from harness.guests.disk import find_binary
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash, json_bytes, valid_text
-from harness.host.progress import Progress
+from harness.host.progress import Progress, time_left
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import plural, shown_path
@@ -343,10 +343,9 @@ def triage(
                         )
                     )
                     so_far = plural(len(by_cause([m for m in members if _shown_again(m)])), "cause")
-                    progress.say(
-                        f"{at} {_words(members[-1])}; {so_far} so far"
-                        f"{_left(time.monotonic() - begun, len(members), len(work))}"
-                    )
+                    left = time_left(time.monotonic() - begun, len(members) / len(work))
+                    said = [f"{at} {_words(members[-1])}", f"{so_far} so far", left]
+                    progress.say("; ".join(filter(None, said)))
                     progress.advance("findings", 1)
     except KeyboardInterrupt:
         if not members:
@@ -374,11 +373,6 @@ def _words(member: Member) -> str:
         return f"{what}: {member.reason}"
     shown = f"{member.operations} to {len(member.minimal)} operations, {member.recordings} recordings"
     return f"{what}: {shown}" + ("" if member.confirmed else "; only the judging machine shows it")
-
-
-def _left(seconds: float, done: int, of: int) -> str:
-    minutes = round(seconds / done * (of - done) / 60)
-    return f"; about {minutes} minute{'s' * (minutes != 1)} left" if minutes else ""
 
 
 def workload_of(cause: Cause) -> str:

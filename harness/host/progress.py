@@ -143,10 +143,17 @@ class Lines:
         work = [(self._done.get(w, 0), n) for w, n in self._totals.items() if n and w not in WITHIN_A_UNIT]
         share = math.prod(done / total for done, total in work)
         too_early = any(done < min(ETA_AFTER_UNITS, total / 2) for done, total in work)
-        if seconds < ETA_AFTER_S or too_early or not 0 < share < 1:
-            return ""
-        minutes = seconds * (1 - share) / share / 60
-        return "less than a minute left" if minutes < 1 else f"about {minutes:.0f} min left"
+        return "" if seconds < ETA_AFTER_S or too_early else time_left(seconds, share)
+
+
+def time_left(seconds: float, share: float) -> str:
+    """How long work will take of which a share took so many seconds, if it goes on as it went; empty where
+    none or all of it is done.
+    """
+    if not 0 < share < 1:
+        return ""
+    minutes = seconds * (1 - share) / share / 60
+    return "less than a minute left" if minutes < 1 else f"about {minutes:.0f} min left"
 
 
 def _indented(text: str) -> str:

@@ -314,22 +314,6 @@ def test_a_long_finding_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest
     assert re.search(r"\d+ to \d+ operations? so far, \d+ recordings? of \d+\.\d s each", said)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "done", "of", "left"),
-    [
-        (200, 5, 31, "; about 17 minutes left"),
-        (60, 1, 2, "; about 1 minute left"),
-        (10, 1, 2, ""),
-        (600, 5, 5, ""),
-    ],
-)
-def test_the_minutes_that_are_left_follow_from_those_that_it_took(
-    seconds: float, done: int, of: int, left: str
-) -> None:
-    """31 experiments in 200 s, and "findings 0/5"."""
-    assert module._left(seconds, done, of) == left
-
-
 def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:
     assert powercut("triage", tmp_path / "nothing").exit_code == ExitCode.USAGE
     assert powercut("triage").exit_code == ExitCode.USAGE

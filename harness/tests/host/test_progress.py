@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness.host import progress as progress_module
-from harness.host.progress import Bars, Lines
+from harness.host.progress import Bars, Lines, time_left
 
 
 @pytest.mark.parametrize("kind", [Bars, Lines])
@@ -18,6 +18,23 @@ def test_the_end_of_a_guests_console_cannot_pass_for_a_line_of_ours(kind: type[B
     with kind(Console(file=out, width=80)) as progress:
         progress.say("ext4-ordered/w: guest lost: \nPassed all 3 cases")
     assert "ext4-ordered/w: guest lost: \n    Passed all 3 cases\n" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "left"),
+    [
+        (200, 5 / 31, "about 17 min left"),
+        (60, 1 / 2, "about 1 min left"),
+        (10, 1 / 2, "less than a minute left"),
+        (600, 1, ""),
+        (600, 0, ""),
+    ],
+)
+def test_the_minutes_that_are_left_follow_from_those_that_it_took(
+    seconds: float, share: float, left: str
+) -> None:
+    """31 experiments in 200 s, and "findings 0/5"; of a triage and of a run they are told alike."""
+    assert time_left(seconds, share) == left
 
 
 @pytest.mark.parametrize(
