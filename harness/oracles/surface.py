@@ -269,9 +269,24 @@ def program(case: Case) -> Iterator[Violation | Undecided]:
                 f"operation {check.operation}",
                 f"`{command}` rejects what {case.timeline.describe(check.operation)} left",
                 "exit code 0",
-                f"exit code {result.exit_code}: {result.output.strip()[-400:]}",
+                f"exit code {result.exit_code}: {_told(result.output)}",
                 f"check {check.operation}: exit code {result.exit_code}",
             )
+
+
+def _told(output: str) -> str:
+    """Of a program's output, what it complains of; if it does not, the end. fio says which block it misses,
+    and then a page of statistics.
+    """
+    lines = output.strip().splitlines()
+    first = next((n for n, line in enumerate(lines) if _COMPLAINT.search(line)), None)
+    return output.strip()[-_TOLD:] if first is None else "\n".join(lines[first:])[:_TOLD].rstrip()
+
+
+_TOLD = 400
+_COMPLAINT = re.compile(
+    r"\b(bad|error|errors|failed|failure|mismatch|corrupt|corrupted|wrong)\b", re.IGNORECASE
+)
 
 
 def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:

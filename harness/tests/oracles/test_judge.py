@@ -322,6 +322,30 @@ def test_a_programs_check() -> None:
     assert program_verdict(CheckResult(0, 1, ""), acked=0) == (PASS, set())
 
 
+FIO = (
+    """\
+sequential: (g=0): rw=write, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=1
+fio-3.33
+Starting 1 process
+verify: bad magic header 0, wanted acca at file /mnt/sequential.0.0 offset 0, length 4096
+fio: pid=61, err=84/file:io_u.c:2151, func=io_u_queued_complete, error=Invalid or incomplete multibyte
+"""
+    + "     issued rwts: total=1,16,0,0 short=0,0,0,0 dropped=0,0,0,0\n" * 20
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "first"), [(FIO, "verify: bad magic header 0"), ("no\n" * 3, "no\n"), ("error", "error")]
+)
+def test_what_a_check_complains_of_is_told_and_not_its_statistics(said: str, first: str) -> None:
+    """fio's `found:` was "issued rwts: total=1,16,0,0": its error stands above a page of figures."""
+    one = Judge(ORDERED, history([RUN]), checks=(CHECK,), error_patterns=())
+    seen = good(tree=tree(file("x", written(9, 0, 8))), checks=(CheckResult(0, 1, said),))
+    (violation,) = one.judge(Position(1, 1), seen).violations
+    assert violation.found.startswith(f"exit code 1: {first}")
+    assert len(violation.found) <= len("exit code 1: ") + 400
+
+
 @pytest.mark.parametrize(
     ("told", "results", "expected"),
     [
