@@ -155,7 +155,7 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation], 
             f"{profile.name} takes a second device, or a repair before it is mounted",
             "the template knows neither: write reproduce.sh by hand",
         )
-    title = f"{profile.name}: {one_line(shown or finding.summary)}"
+    title = f"{profile.name}: {one_line(_titled(shown or finding.summary))}"
     fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]
     lines = [shell_line(op, i) for i, op in enumerate(operations)]
     used = {word for line in lines for word in ("xfs_io", "setfattr", "perl") if word in line}
@@ -211,11 +211,16 @@ def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding
     return "\n".join(map(one_line, lines)) + "\n"
 
 
+def _titled(summary: str) -> str:
+    """A summary without the numbers of operations, which nobody can look up in a title."""
+    return re.sub(r" \(operation \d+\)", "", summary)
+
+
 def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> str:
     pin = re.sub(r"^(debian-\d+\.\d+)\..*", r"\1", store.info.kernel.name)
     (module,) = [Path(path).name for path in store.info.kernel.replaced] or [""]
     subject = f"{profile.filesystem}, with {module} built anew" if module else profile.filesystem
-    title = one_line(f"{subject}: {shown or finding.summary}").replace("\\", "/").replace('"', "'")
+    title = one_line(f"{subject}: {_titled(shown or finding.summary)}").replace("\\", "/").replace('"', "'")
     modules = ", ".join(f'"{m}"' for m in profile.modules)
     head = f'title = "{title}"\nmodules = [{modules}]\n\n[[run]]\nkernel = "{pin}"\n'
     if module:
@@ -240,7 +245,7 @@ def _readme(
     first = finding.violations[0]
     before = " (Operations are numbered as before it was shrunk; so is the evidence.)" if shown else ""
     words = [
-        f"# {finding.case.configuration}: {shown or finding.summary}",
+        f"# {finding.case.configuration}: {_titled(shown or finding.summary)}",
         "TO DO: one paragraph: what goes wrong, and why it matters.",
         f"**Promise.** TO DO: where it is written down. Expected: {first.expected} Found: {first.found}"
         + before,

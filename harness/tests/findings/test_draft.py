@@ -205,6 +205,19 @@ def test_what_was_shrunk_from_another_finding_is_not_used(run: RunStore, tmp_pat
     assert "TO DO: `powercut shrink`" in readme
 
 
+def test_a_title_has_no_numbers_of_operations(run: RunStore, tmp_path: Path) -> None:
+    """They are those of the run's workload, and stood in the title of a shorter one."""
+    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    said = "`create f` (operation 0) is undone, although `fsync f` (operation 2) was acknowledged"
+    told = replace(finding, violations=(replace(finding.violations[0], summary=said),))
+    draft(run, told, tmp_path / "found")
+    title = "`create f` is undone, although `fsync f` was acknowledged"
+    assert load(tmp_path / "found").title == f"ext4: {title}"
+    assert f"# ext4/nobarrier: {title}\n" in (tmp_path / "found/README.md").read_text()
+    assert title in (tmp_path / "found/reproduce.sh").read_text()
+
+
 def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) -> None:
     """The folder said that Debian's kernel, which had loaded another ext4.ko, is broken."""
     module = tmp_path / "ext4.ko"
