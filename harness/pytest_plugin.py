@@ -39,7 +39,10 @@ MARKER = "crash_consistency"
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("powercut", "crash consistency of file systems")
     group.addoption(
-        "--powercut-kernel", default="debian-6.12", metavar="K", help="pin, version, bzImage or vmlinux"
+        "--powercut-kernel",
+        default="debian-6.12",
+        metavar="K",
+        help="a name of powercut list kernels, a version, bzImage or vmlinux",
     )
     group.addoption("--powercut-modules", default=None, metavar="DIR", help="modules of your own kernel")
     group.addoption(

@@ -64,7 +64,7 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int)
 @kernel_group.command("update")
 @guarded
 def kernel_update() -> None:
-    """Download new package lists of the suites that pins name, into Powercut's cache.
+    """Download new package lists of the suites that kernels/*.toml name, into Powercut's cache.
 
     Lists are downloaded on first use; this asks for newer ones. Those of your own apt sources are renewed by
     apt-get update. A suite that your mirror lacks is reported, and the others are renewed.

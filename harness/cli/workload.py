@@ -51,7 +51,7 @@ def new_command(name: str, kind: str) -> ExitCode:
 
     \b
     powercut try workloads/my-db               # once, without a power cut, with all output
-    powercut run -c ext4/ordered,ext4/nobarrier -w workloads/my-db
+    powercut run -c ext4/ordered,xfs/default -w workloads/my-db
     """
     place = make_workload(Path(name) if "/" in name else FOLDER / name, kind)
     shown = _as_argument(place)
@@ -61,8 +61,12 @@ def new_command(name: str, kind: str) -> ExitCode:
     else:
         console.say(shown)
     console.say(f"try it:   powercut try {shown}")
-    console.say(f"test it:  powercut run -c ext4/ordered,ext4/nobarrier -w {shown}")
-    if kind != OPERATIONS:
+    console.say(f"test it:  powercut run -c ext4/ordered,xfs/default -w {shown}")
+    if kind == OPERATIONS:
+        console.say(
+            f"see it fail, as it has to where no flush is sent:  powercut run -c ext4/nobarrier -w {shown}"
+        )
+    else:
         console.say(f"{place.name}-forgets passes `try`, which cuts no power, and has to fail under `run`,")
         console.say("in every mode: see that before you trust the check")
     return ExitCode.CONSISTENT

@@ -57,7 +57,7 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
     explanation = read_explanation(store.layout, finding.id)
-    title = shown or finding.summary
+    title = _titled(shown or finding.summary)
     files = {
         "README.md": _readme(store, finding, record.info, operations, shown),
         MAIL: mail(

@@ -208,7 +208,14 @@ def _own_kernel(name: str, kernel: Kernel) -> Kernel:
     """
     if kernel.machine == name or not kernel.package_version:
         return kernel
-    found = None if kernel.replaced else built_kernel(name, kernel.package_version)
+    if kernel.replaced:
+        raise KernelError(
+            f"no {profile_of(name).title} kernel loads {', '.join(p.name for p in kernel.replaced)}: it was "
+            f"built for {kernel.name}",
+            "leave the machine to powercut, which takes one that loads it; or build a kernel of the whole "
+            "source tree that the module is of: powercut kernel build TREE",
+        )
+    found = built_kernel(name, kernel.package_version)
     if found is None:
         ready = ", ".join(pin.name for pin in pins().values() if pin.machine == name)
         raise KernelError(

@@ -109,7 +109,10 @@ def look_up_kernel(
         )
     near = difflib.get_close_matches(spec, list(pins()), n=4)
     known = ", ".join(near or pins())
-    raise UsageError(f"no kernel {spec!r}: neither a file nor a pin of kernels/", f"try one of: {known}")
+    raise UsageError(
+        f"no kernel {spec!r}: neither a file nor a name that powercut list kernels shows",
+        f"try one of: {known}",
+    )
 
 
 def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:

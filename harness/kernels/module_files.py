@@ -42,6 +42,12 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
     """
     loaded = resolve_modules(kernel, wanted)
     for path in kernel.replaced:
+        if path not in loaded and kernel.machine:
+            raise UsageError(
+                f"{kernel.name} loads no module {_key(path)}: {path} would not be tested",
+                "name the kernel that it was built for, such as debian-6.12; or build one for this machine, "
+                "of the whole source tree that the module is of: powercut kernel build TREE",
+            )
         if path not in loaded:
             names = ", ".join(_key(p) for p in loaded) or "none: all that is needed is built in"
             raise UsageError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import EnvironmentLacks, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests import guest_specs
@@ -110,3 +110,13 @@ def test_why_there_is_no_kvm_is_not_said_by_each_run(monkeypatch: pytest.MonkeyP
     specs = make_specs(GuestChoice("qemu"), debian, [], [], tmp_path, tmp_path)
     assert specs.description == "QEMU (tcg)"
     assert specs.accel_reason == why
+
+
+def test_a_module_of_one_kernel_is_not_looked_for_in_another_machines(tmp_path: Path) -> None:
+    """`--machine uml --module ext4.ko` was told to build a kernel that would not load it either."""
+    debian = Kernel("debian-6.12", tmp_path / "k", None, "00", "6.12.1", replaced=(tmp_path / "ext4.ko",))
+    with pytest.raises(
+        KernelError, match=r"no UML kernel loads ext4\.ko: it was built for debian-6\.12"
+    ) as caught:
+        make_specs(GuestChoice("uml"), debian, [], [], tmp_path, tmp_path)
+    assert "leave the machine to powercut" in caught.value.next_step

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -346,3 +347,13 @@ def test_a_module_that_would_not_be_loaded_is_refused(tree: Path, tmp_path: Path
     for name in ("ext4.ko", "jbd2.ko", "crc32c-generic.ko"):
         need_replaced(kernel(tree, tmp_path / name), ["virtio_pci", "ext4"])
     need_replaced(kernel(None, tmp_path / "ext4.ko"), ["ext4"])
+
+
+def test_a_kernel_of_another_machine_that_loads_no_such_module_names_one_that_does(tmp_path: Path) -> None:
+    """`--kernel uml-6.1 --module ext4.ko`: "loaded are none: all that is needed is built in"."""
+    uml = replace(kernel(None, tmp_path / "ext4.ko"), modules=tmp_path, machine="uml")
+    (tmp_path / "modules.builtin").write_text("kernel/fs/ext4/ext4.ko\n")
+    with pytest.raises(UsageError, match="would not be tested") as caught:
+        need_replaced(uml, ["ext4"])
+    assert "such as debian-6.12" in caught.value.next_step
+    assert "powercut kernel build TREE" in caught.value.next_step
