@@ -47,6 +47,16 @@ def names_of_log(
     return {w.entry: tuple(_with_paths(name_write(form, w), paths)) for w in _writes(entries, contents)}
 
 
+def namer(
+    base: Path, log: WriteLog, contents: Path, *, second_bytes: int = 0, order: Iterable[int] = ()
+) -> Callable[[int, bytes], tuple[BlockName, ...]]:
+    """What names bytes that were read at a byte of the device, as `names_of_log` names those of the log."""
+    form = _format(Image(base), second_bytes)
+    for write in _writes(_ordered(log.entries, order), contents):
+        form.learn(write)
+    return lambda at, data: tuple(name_write(form, Write(-1, at, data)))
+
+
 def written_paths(operations: Sequence[Operation]) -> list[str]:
     """Of each operation, the file that it writes by its name at that time; a handle stands for the path that
     was opened.

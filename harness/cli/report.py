@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -14,12 +16,17 @@ from harness.cli.options import (
     REPORTS,
     NewFile,
     RunDirectory,
+    accel_option,
     asked_expectations,
     expect_option,
     is_typed,
+    named_here,
     open_run,
     out_option,
+    own_files_options,
+    with_options,
 )
+from harness.cli.serve import Server, Site
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import profiles
 from harness.findings.compare import Comparison, compare, same_recordings
@@ -42,9 +49,20 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 @click.command("report")
 @click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
 @expect_option("Apply these expectations instead of the run's own.")
+@with_options(own_files_options)
+@accel_option
+@click.option("--serve", is_flag=True, help="Serve the report on loopback, and open any crash state live.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
+              help="With --serve. Default: one that is free.")  # fmt: skip
 @guarded
-def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
+def report_command(
+    run: Path, expect: tuple[Path, ...], accel: str, serve: bool, port: int, **given: Any
+) -> ExitCode:
     """Rewrite the reports of RUN (default: reports/latest) and print its summary.
+
+    With --serve, the report is served to browsers of this host, until Ctrl-C: there each finding and each
+    state of a case has a link that recovers it in a guest, and shows what was on the disk, what recovery read
+    and what it wrote. Nothing of the run is changed by that.
 
     \b
     powercut report reports/latest --expect vms/filesystems/natural-faults.expected
@@ -58,6 +76,11 @@ def report_command(run: Path, expect: tuple[Path, ...]) -> ExitCode:
         summary = summarise(store)
         print_summary(summary, source_words(store, shown_path(store.path)), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
+        if serve:
+            with Server(Site(store, named_here(given), accel), port) as server:
+                console.say(f"serving {server.url} until Ctrl-C")
+                with contextlib.suppress(KeyboardInterrupt):
+                    server.serve_forever()
         return shell_code(summary)
 
 

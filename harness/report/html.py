@@ -134,8 +134,10 @@ class GroupView:
     cases: Sequence[tuple[CaseView, bool]]  # with whether it is open
 
 
-def report_html(summary: Summary, store: RunStore, source: str) -> str:
-    """The page. `source`: the run's path for reproduce commands."""
+def report_html(summary: Summary, store: RunStore, source: str, *, live: bool = False) -> str:
+    """The page. `source`: the run's path for reproduce commands. `live`: with links to every state, for
+    `powercut report --serve`.
+    """
     page = template(
         "report.html",
         {
@@ -179,6 +181,7 @@ def report_html(summary: Summary, store: RunStore, source: str) -> str:
         source=source,
         alike=groups,
         open_groups=_OPEN_GROUPS,
+        live=live,
         not_explained=not_explained,
         started=_time(summary.info.started),
     )
@@ -197,6 +200,7 @@ def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str)
         case=c.info,
         kernel=words.kernel_name(store.info),
         machine=words.machine_name(store.info),
+        live=False,
     )
 
 

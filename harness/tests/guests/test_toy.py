@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.serve import Site
 from harness.errors import ExitCode
 from harness.guests import disk as disk_module
 from harness.guests import machine
@@ -26,6 +27,8 @@ from harness.tests.cli.runner import powercut
 from harness.tests.guests.test_orphans import ended
 from harness.tests.guests.toy import TOML, Toy
 from harness.tests.needs import need_program, needed
+from harness.tests.report.test_html import Page
+from harness.trust import Named
 
 WORKLOAD = """
 summary = "Two directories, one of them durable"
@@ -144,6 +147,21 @@ def test_a_console_has_the_recovered_disk_beside_the_crashed_one(
     assert done.exit_code == ExitCode.CONSISTENT, done.output
     assert opened == [(True, 64 << 20)]
     assert "recovered: `mkdir a` (operation 0) is undone" in done.output
+
+
+def test_a_state_is_opened_live_with_what_recovery_read_and_wrote(tmp_path: Path) -> None:
+    """`powercut report --serve`, with a guest, a disk and a file system of its own."""
+    _, output, path = run(tmp_path, "forgetful")
+    found = re.search(r"powercut repro (\S+)", output)
+    assert found, output
+    named_here = Named(kernel=f"{tmp_path / 'forgetful'}", workloads=(f"{tmp_path / 'dirs.toml'}",))
+    with RunStore.open(path) as store:
+        page = Page(Site(store, named_here, "auto").page(f"/state/{found[1]}"))
+    said = [text for _, text in page.texts]
+    assert any("`mkdir a`" in text or "is undone" in text for text in said)
+    read = said[said.index("What recovery read, in order, and what the walk read behind it") :]
+    assert read[4] == "0"  # the block with its only sector
+    assert "Nothing." in read[read.index("What recovery and unmount wrote") :]
 
 
 def test_a_kernel_that_no_longer_boots_ends_the_run_undecided(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Pages that `powercut report --serve` makes on demand: one crash state as it was recovered just now, and the
+states of a case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import CaseId
+from harness.report import words
+from harness.report.explanation import Trees
+from harness.report.pages import template
+from harness.report.sides import MARK_WORDS, side_words
+from harness.store import RunStore
+from harness.store.records import StateVerdict
+
+STATES = 2_000
+"""Of a case, listed on one page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of the log, or of recovery. `how`: what became of it, or its flags."""
+
+    number: int
+    sector: int
+    sectors: int
+    text: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of 4 KiB that was read. `data`: only for the contents of files."""
+
+    number: int
+    text: str
+    data: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A crash state as it was recovered just now. `on_disk`: the last writes of the log before the cut.
+    `reads`: of recovery and of the walk, in order. `wrote`: by recovery; None: too much to be kept.
+    """
+
+    point: str
+    verdict: str
+    said: tuple[str, ...] = ()
+    on_disk: tuple[Write, ...] = ()
+    reads: tuple[Block, ...] = ()
+    wrote: tuple[Write, ...] | None = ()
+    kernel_log: tuple[str, ...] = ()
+    fsck: str = ""
+    trees: Trees | None = None
+
+
+def look_html(found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]]) -> str:
+    """The page of a state. `about`: the state in words; `near`: links to others, as (words, point)."""
+    page = template("live.html", {"side_words": side_words, "mark_words": MARK_WORDS}, number=words.number)
+    return page.render(
+        look=found, about=about, near=near, run=store.info.name, kernel=words.kernel_name(store.info)
+    )
+
+
+def states_html(case: CaseId, states: Iterable[StateVerdict], store: RunStore) -> str:
+    """The page with links to the states of a case."""
+    shown = list(states)
+    page = template("states.html", number=words.number)
+    return page.render(
+        case=case,
+        states=shown[:STATES],
+        more=len(shown[STATES:]),
+        run=store.info.name,
+        kernel=words.kernel_name(store.info),
+    )
+
+
+def neighbours(case: CaseId, states: Iterable[StateVerdict], point: str) -> Iterator[tuple[str, str]]:
+    """The judged states before and after a point, in the order of the run."""
+    names = [f"{case}{s.state}" for s in states]
+    if point in names:
+        at = names.index(point)
+        if at:
+            yield "the state before", names[at - 1]
+        if at + 1 < len(names):
+            yield "the state after", names[at + 1]
