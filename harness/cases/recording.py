@@ -163,7 +163,14 @@ def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
 
 def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
     """What is put on the disk for a mode."""
-    return Target(profile.fstype, profile.mount_options, base, log, profile.second_offset)
+    return Target(
+        profile.fstype,
+        profile.mount_options,
+        base,
+        log,
+        profile.second_offset,
+        read_only_first=profile.read_only_first,
+    )
 
 
 def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path:

@@ -195,6 +195,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
+    read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
     second: Second | None = None
 
 
@@ -206,7 +207,8 @@ class Profile:
     `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
     runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
     base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
-    look after it in Linux.
+    look after it in Linux. `read_only_first`: after a crash it is mounted read-only, as a boot does with its
+    root file system, and then remounted.
     """
 
     filesystem: str
@@ -228,6 +230,12 @@ class Profile:
     on_request: bool = False
     mounted_once: bool = False
     mailing_list: str = ""
+    read_only_first: bool = False
+
+    @property
+    def first_options(self) -> str:
+        """Options of the first mount after a crash."""
+        return ",".join(filter(None, ["ro" if self.read_only_first else "", self.mount_options]))
 
     @property
     def second_offset(self) -> int:
@@ -392,6 +400,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         on_request=mode.on_request,
         mounted_once=shared.mounted_once,
         mailing_list=shared.mailing_list,
+        read_only_first=mode.read_only_first,
     )
 
 

@@ -362,7 +362,7 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
             disk_socket=disk.socket,
             log=session.log_device,
             directory=session.directory,
-            shell_mount=f"{profile.fstype}:{profile.mount_options}",
+            shell_mount=f"{profile.fstype}:{profile.first_options}",
             shell_second=profile.second_offset,
             shell_recovered=recovered,
         )

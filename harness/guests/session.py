@@ -72,6 +72,7 @@ ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the h
 class Target:
     """What is shown on the disk, and how to mount it. `second_offset`: byte at which the second device
     begins, or 0. `order`: in which the disk applies the log's entries, if not in their own.
+    `read_only_first`: after a crash it is mounted read-only, then remounted.
     """
 
     fstype: str
@@ -80,10 +81,11 @@ class Target:
     log: Path | None
     second_offset: int = 0
     order: Order | None = None
+    read_only_first: bool = False
 
     @property
     def mount(self) -> wire.MountSpec:
-        return wire.MountSpec(self.fstype, self.mount_options, self.second_offset)
+        return wire.MountSpec(self.fstype, self.mount_options, self.second_offset, self.read_only_first)
 
 
 @dataclass(frozen=True, slots=True)

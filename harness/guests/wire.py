@@ -33,7 +33,7 @@ from harness.model import (
     OperationKind,
 )
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -113,6 +113,7 @@ class MountSpec(_Part):
     fstype: str
     options: str
     second_offset: U64 = 0
+    read_only_first: bool = False
 
 
 class CallError(_Part):

@@ -144,6 +144,23 @@ def test_the_script_is_whole(mode: str, oracle: str, run: RunStore) -> None:
     assert ("TO DO" in text) == (oracle == "durability")
 
 
+@pytest.mark.parametrize(
+    "mode", ["ext4/ordered", "ext4/fast_commit", "xfs/default", "btrfs/default", "f2fs/posix"]
+)
+def test_the_script_mounts_as_the_mode_does(mode: str, run: RunStore) -> None:
+    """A failure of a read-only mount is not shown by a script that mounts at once."""
+    filesystem, name = mode.split("/")
+    plain = profiles()[mode]
+    first = profiles()[f"{filesystem}/{'' if name != 'fast_commit' else 'fast_commit-'}read-only-first"]
+    finding = run.findings()[0]
+    remount = 'mount -o remount,rw "$DIR/mnt"'
+    (line,) = [line for line in script(first, finding, append_fsync()).splitlines() if remount in line]
+    assert line.startswith(f'if ! mount -t {filesystem} -o "loop,ro${{OPTIONS:+,$OPTIONS}}" ')
+    assert remount not in script(plain, finding, append_fsync())
+    assert first.first_options.split(",") == [*filter(None, ["ro", *plain.mount_options.split(",")])]
+    assert (plain.first_options, plain.contract) == (plain.mount_options, first.contract)
+
+
 def test_a_second_device_is_not_guessed_at(run: RunStore) -> None:
     with pytest.raises(UsageError, match="second device"):
         script(profiles()["ext4/external-journal"], run.findings()[0], append_fsync())

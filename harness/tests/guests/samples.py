@@ -25,7 +25,9 @@ UNIONS: dict[str, Any] = {
     "DiskReply": wire.DiskReply,
 }
 
-_MOUNT = wire.MountSpec(fstype="ext4", options="data=ordered,nodelalloc", second_offset=1 << 26)
+_MOUNT = wire.MountSpec(
+    fstype="ext4", options="data=ordered,nodelalloc", second_offset=1 << 26, read_only_first=True
+)
 _WRITE = wire.Operation(
     kind=OperationKind.WRITE,
     path="dir/ü",

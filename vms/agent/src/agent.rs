@@ -388,7 +388,7 @@ impl Agent {
         let clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
         let mounted = watch::during(Call::Mount, || {
-            mounts::mount_device(&device, mount, MountFlags::NOATIME)
+            mounts::mount_crashed(&device, mount, MountFlags::NOATIME)
         });
         match mounted {
             Ok(()) => {

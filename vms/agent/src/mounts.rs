@@ -7,7 +7,7 @@ use rustix::{
     fs::{open, Mode, OFlags},
     io::{self, Errno},
     ioctl::{self, opcode, Opcode},
-    mount::{mount, unmount, MountFlags, UnmountFlags},
+    mount::{mount, mount_remount, unmount, MountFlags, UnmountFlags},
 };
 
 use crate::processes;
@@ -32,8 +32,35 @@ const FLAG_OPTIONS: [(&str, MountFlags); 4] = [
     ("dirsync", MountFlags::DIRSYNC),
 ];
 
+/// Mount a disk after a power cut. One that is mounted read-only first is remounted with the same options, as
+/// mount(8) does. If that fails, it is unmounted again.
+pub fn mount_crashed(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
+    if !spec.read_only_first {
+        return mount_device(device, spec, flags);
+    }
+    mount_device(device, spec, flags | MountFlags::RDONLY)?;
+    let (flags, options) = split(spec, flags)?;
+    let remounted = mount_remount(MOUNT_POINT, flags, options.as_c_str());
+    if remounted.is_err() {
+        unmount_device();
+    }
+    remounted
+}
+
 /// Mount according to `spec`.
-pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io::Result<()> {
+pub fn mount_device(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
+    let (flags, options) = split(spec, flags)?;
+    mount(
+        device,
+        MOUNT_POINT,
+        &*spec.fstype,
+        flags,
+        options.as_c_str(),
+    )
+}
+
+/// The flags of mount(2), with those that are words in the options, and the words that are left.
+fn split(spec: &MountSpec, mut flags: MountFlags) -> io::Result<(MountFlags, CString)> {
     let mut words = Vec::new();
     for word in spec.options.split(',') {
         match FLAG_OPTIONS.iter().find(|(name, _)| *name == word) {
@@ -42,13 +69,7 @@ pub fn mount_device(device: &str, spec: &MountSpec, mut flags: MountFlags) -> io
         }
     }
     let options = CString::new(words.join(",")).map_err(|_| Errno::INVAL)?;
-    mount(
-        device,
-        MOUNT_POINT,
-        &*spec.fstype,
-        flags,
-        options.as_c_str(),
-    )
+    Ok((flags, options))
 }
 
 /// Unmount, killing programs that still hold the mount. If that fails, detach it so that the next

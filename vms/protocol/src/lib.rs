@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub struct MountSpec {
     pub options: String,
     /// Byte of the disk at which a second device begins, `/dev/second` in `options`. 0: there is none.
     pub second_offset: u64,
+    /// `Recover` mounts it read-only first, as a boot does with its root file system, and then remounts it.
+    pub read_only_first: bool,
 }
 
 /// The host's requests to the agent, which answers each with one [`AgentReply`].
