@@ -60,11 +60,52 @@ BY_HANDLE = frozenset(
 )
 
 
-class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The same operations `repeat` times; `{n}` in them is the number of the time, from 0."""
+_Choice = str | dict[str, str]
+_CHOSEN = re.compile(r"\{(\w+(?:\.\w+)?)\}")
 
-    repeat: int
+
+class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same operations `repeat` times, for every combination of the choices in `each`; `{n}` in them is
+    the number of the time, from 0.
+
+    `{word}` stands for the choice of that name, `{word.part}` for a part of it; a choice may hold such words
+    itself. With choices, an operation may be several, with `;` between them, or none.
+    """
+
     operations: list[str]
+    repeat: int = 1
+    each: dict[str, list[_Choice]] = {}
+
+    def lines(self) -> Iterator[str]:
+        """The operations one by one."""
+        n = 0
+        for _ in range(self.repeat):
+            for chosen in itertools.product(*self.each.values()):
+                words = {"n": str(n)}
+                for name, choice in zip(self.each, chosen, strict=True):
+                    words |= _words(name, choice)
+                n += 1
+                for line in self.operations:
+                    yield from self._expanded(line, words)
+
+    def _expanded(self, line: str, words: Mapping[str, str]) -> Iterator[str]:
+        if not self.each:
+            yield line.replace("{n}", words["n"])
+            return
+        whole = _CHOSEN.sub(lambda m: _chosen(words, m[1]), line)
+        for part in _CHOSEN.sub(lambda m: _chosen(words, m[1]), whole).split(";"):
+            if operation := part.strip():
+                yield operation
+
+
+def _words(name: str, choice: _Choice) -> dict[str, str]:
+    return {name: choice} if isinstance(choice, str) else {f"{name}.{p}": t for p, t in choice.items()}
+
+
+def _chosen(words: Mapping[str, str], word: str) -> str:
+    if word not in words:
+        raise UsageError(f"{{{word}}} is no choice", f"these are: {', '.join(words)}")
+    return words[word]
 
 
 class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,9 +117,8 @@ class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for entry in self.operations:
             if isinstance(entry, str):
                 yield entry
-                continue
-            for n in range(entry.repeat):
-                yield from (line.replace("{n}", str(n)) for line in entry.operations)
+            else:
+                yield from entry.lines()
 
 
 def parse_operation(text: str) -> Operation:
@@ -161,10 +201,10 @@ def _load_operations(path: Path) -> Workload:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: {e}", next_key(e, _OperationList)) from e
-    lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
-    if not 0 < len(lines) <= MAX_OPERATIONS:
-        raise UsageError(f"{path}: {len(lines)} operations; 1 to {MAX_OPERATIONS} are possible")
     try:
+        lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
+        if not 0 < len(lines) <= MAX_OPERATIONS:
+            raise UsageError(f"{len(lines)} operations", f"1 to {MAX_OPERATIONS} are possible")
         operations = tuple(map(parse_operation, lines))
         need_possible(operations)
     except UsageError as e:

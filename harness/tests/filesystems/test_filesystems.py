@@ -190,7 +190,7 @@ def test_what_any_kernel_says_stands_in_one_file() -> None:
     ],
 )
 def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) -> None:
-    names = [*(w.name for w in select_workloads(["all", "applications"])), *names_of("ace1")]
+    names = [*(w.name for w in select_workloads(["all", "oldtree", "applications"])), *names_of("ace1")]
     for expectation in read_expectations(resource(*path.split("/"))):
         assert any(
             expectation.applies_to(CaseId(p.filesystem, p.mode, name)) for p in ALL.values() for name in names

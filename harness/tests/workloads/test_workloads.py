@@ -183,11 +183,46 @@ def test_operations_repeat_with_a_number(tmp_path: Path) -> None:
     assert told == ["mkdir d", "create f0", "sync", "create f1", "sync"]
 
 
+def test_operations_are_done_with_every_combination_of_choices(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("""summary = "x"
+operations = [{ operations = ["{make.it}", "{then}", "fsync {n}"], each.make = [
+    { it = "create {n}" }, { it = "mkdir {n}; mkdir {n}/d" },
+], each.then = ["", "chmod {n} 700"] }]
+""")
+    told = [str(o) for o in load_workload(str(path)).operations]
+    assert told == [
+        *("create 0", "fsync 0", "create 1", "chmod 1 700", "fsync 1"),
+        *("mkdir 2", "mkdir 2/d", "fsync 2", "mkdir 3", "mkdir 3/d", "chmod 3 700", "fsync 3"),
+    ]
+
+
+def test_a_choice_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('summary = "x"\noperations = [{ operations = ["create {h}"], each.g = ["f"] }]\n')
+    with pytest.raises(UsageError, match=r"mine.toml: \{h\} is no choice") as e:
+        load_workload(str(path))
+    assert e.value.next_step == "these are: n, g"
+
+
 def test_too_many_repetitions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('summary = "x"\noperations = [{ repeat = 1000000000000, operations = ["sync"] }]\n')
     with pytest.raises(UsageError, match="65535 operations"):
         load_workload(str(path))
+
+
+@pytest.mark.parametrize("name", workload_sets()["oldtree"])
+def test_the_trees_of_oldtree_are_on_disk_before_anything_happens_to_them(name: str) -> None:
+    """All of each tree is used: a choice that was added without its tree would be refused, one that was taken
+    away would leave trees to which nothing happens.
+    """
+    operations = load_workload(name).operations
+    first = next(i for i, op in enumerate(operations) if op.persists)
+    assert operations[first].kind in (K.SYNC, K.REMOUNT)
+    made = {op.path for op in operations[:first] if op.kind is K.MKDIR and op.path.isdigit()}
+    used = {path.partition("/")[0] for op in operations[first:] for path in (op.path, op.target)}
+    assert made <= used
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
