@@ -77,9 +77,9 @@ def grown(corpus: Sequence[str]) -> Iterator[str]:
     steps = [n.rpartition(sequences.BETWEEN)[2] for n in corpus if n.startswith(sequences.PREFIX)]
     steps = list(dict.fromkeys(step.removeprefix(sequences.PREFIX) for step in steps))
     for number, name in enumerate(corpus):
-        if m := chance.NAME.fullmatch(name):
-            if int(m[3]) * 2 <= MAX_GROWN:
-                yield chance.name_of(int(m[2]), int(m[3]) * 2)
+        if chance.NAME.fullmatch(name):
+            if longer := chance.longer(name, MAX_GROWN):
+                yield longer
         elif name.count(sequences.BETWEEN) + 1 < MAX_STEPS:
             turned = steps[number % len(steps) :] + steps[: number % len(steps)]
             yield from itertools.islice(_longer(name, turned), STEPS_EACH)

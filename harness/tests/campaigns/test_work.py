@@ -288,7 +288,7 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
             "the write log's own order (prefix)".replace("'", "&#39;" if shown_there is page else "'")
             in shown_there
         )
-    assert cause.reproduce.startswith("powercut repro ext4-fast_commit/random1-")
+    assert cause.reproduce.startswith("powercut repro ext4-fast_commit/random2-")
     assert [str(op) for op in load_workload(cause.file).operations] == ["tmpfile foo 0", "sync"]
     assert "polyline" in page
     assert made.data and made.data["findings"] == len(ledger.found)

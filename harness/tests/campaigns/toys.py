@@ -109,9 +109,9 @@ class ToyTries:
 
 
 def plan_of(*generators: str, batch: int = 4, keep: bool = False) -> CampaignPlan:
-    """A plan of small batches of short workloads."""
+    """A plan of small batches of short workloads. From this seed on, most of them make a nameless file."""
     run = Plan(configurations=[MODE], workloads=[], argv=["campaign"])
-    return CampaignPlan(run=run, generators=generators, batch=batch, length=6, keep=keep)
+    return CampaignPlan(run=run, generators=generators, batch=batch, length=6, seed=33, keep=keep)
 
 
 def carried_out(

@@ -76,6 +76,6 @@ def test_a_campaign_killed_twice_goes_on_and_judges_nothing_twice(tmp_path: Path
     assert {n: after.done[n] for n in done} == done, "what was done is not done again"
     assert set(recorded) <= set(judged(path))
     names = [name for b in after.chosen.values() for name in b.workloads]
-    assert names == [f"random1-{seed}-4" for seed in range(1, len(names) + 1)]
+    assert names == [f"random2-{seed}-4" for seed in range(1, len(names) + 1)]
     assert len(after.started) == 3
     assert (path / "report.html").is_file()

@@ -303,6 +303,55 @@ STEPS: Mapping[str, StepKind] = {
 }
 
 
+# --- what only workloads by chance do --------------------------------------------------------
+
+
+def _exchange(world: World, paths: Sequence[str]) -> Operation:
+    _needs(world.file(paths[0]) is not world.file(paths[1]), "both are names of one file")
+    world.exchange(paths[0], paths[1])
+    return Operation(K.EXCHANGE, paths[0], paths[1])
+
+
+def _exchange_directories(world: World, paths: Sequence[str]) -> Operation:
+    for path in paths:
+        world.directory(path)
+    world.exchange(paths[0], paths[1])
+    return Operation(K.EXCHANGE, paths[0], paths[1])
+
+
+def _chmod(file: File, path: str) -> Operation:
+    return Operation(K.CHMOD, path, length=0o600)
+
+
+def _chown(file: File, path: str) -> Operation:
+    return Operation(K.CHOWN, path, offset=1000, length=100)
+
+
+def _write_back(file: File, path: str) -> Operation:
+    _needs(file.size > 0, "there is nothing to write")
+    return Operation(K.SYNC_FILE_RANGE, path, length=file.size, flags=("async",))
+
+
+MORE_STEPS: Mapping[str, StepKind] = {
+    step.name: step
+    for step in (
+        *STEPS.values(),
+        StepKind("exchange", _TWO_FILES, _exchange),
+        StepKind("exchange-dirs", [("A", "B")], _exchange_directories, moves=True),
+        StepKind("chmod", _FILE, _on_file(_chmod)),
+        StepKind("chown", _FILE, _on_file(_chown)),
+        StepKind("sync-file-range", _FILE, _on_file(_write_back)),
+        StepKind("write-sync", _FILE, _write(_start, K.WRITE, "sync")),
+        StepKind("write-dsync", _FILE, _write(_overlap, K.WRITE, "dsync")),
+        StepKind("append-sync", _FILE, _write(_end, K.APPEND, "sync")),
+        StepKind("append-dsync", _FILE, _write(_end, K.APPEND, "dsync")),
+        StepKind("direct-sync", _FILE, _write(_start, K.WRITE, "direct", "sync")),
+        StepKind("direct-dsync", _FILE, _write(_next_block, K.WRITE, "direct", "dsync")),
+    )
+}
+"""Those of sequences, and more: each of these would make thousands of sequences of two."""
+
+
 @dataclass(frozen=True, slots=True)
 class Persistence:
     """How an operation is made durable: `kind` is fsync or fdatasync of `path`, sync, msync or none."""

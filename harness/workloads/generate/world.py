@@ -131,6 +131,14 @@ class World:
         self.now.update(dict.fromkeys(moved))
         self.now.update(things)
 
+    def exchange(self, path: str, target: str) -> None:
+        """Exchange two names, each with everything below it."""
+        changed: dict[str, Thing | None] = {}
+        for old, new in ((path, target), (target, path)):
+            moved = [p for p in self.now if p == old or p.startswith(f"{old}/")]
+            changed = dict.fromkeys(moved) | changed | {new + p.removeprefix(old): self.now[p] for p in moved}
+        self.now.update(changed)
+
     # --- what must have been there ---
 
     def setup(self) -> list[Operation]:
