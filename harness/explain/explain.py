@@ -545,31 +545,25 @@ def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:
             log.seek(logged.data_offset)
             lost = log.read(logged.sectors * SECTOR_BYTES)
         there = explainer.platter(facts.state, logged.sector, logged.sectors)
-        if (at := first_difference(there, lost)) is not None:
-            on_platter, written = hex_lines(there[at:], lost[at:])
+        if differing := hex_lines(there, lost):
+            at = differing[0][0]
             yield Difference(
                 f"sector {logged.sector + at // SECTOR_BYTES}, byte {at % SECTOR_BYTES} of it",
                 _holder(explainer, facts, logged.sector + at // SECTOR_BYTES),
-                on_platter,
+                "\n".join(here for _, here, _ in differing),
                 facts.name(entry),
-                written,
+                "\n".join(other for _, _, other in differing),
+                tuple(offset - at for offset, _, _ in differing),
             )
 
 
-def first_difference(one: bytes, other: bytes) -> int | None:
-    """The first of 16 bytes that differ."""
-    lines = range(0, len(other), _HEX_BYTES)
-    return next((n for n in lines if one[n : n + _HEX_BYTES] != other[n : n + _HEX_BYTES]), None)
-
-
-def hex_lines(one: bytes, other: bytes) -> tuple[str, str]:
-    """Of both, a line for every 16 bytes: those from the beginning that differ, and a few at most."""
-    lines = [
-        (one[n : n + _HEX_BYTES].hex(" "), other[n : n + _HEX_BYTES].hex(" "))
-        for n in range(0, min(len(other), _HEX_LINES * _HEX_BYTES), _HEX_BYTES)
-    ]
-    differ = list(itertools.takewhile(lambda pair: pair[0] != pair[1], lines))
-    return "\n".join(a for a, _ in differ), "\n".join(b for _, b in differ)
+def hex_lines(one: bytes, other: bytes) -> list[tuple[int, str, str]]:
+    """Where the second has other bytes than the first: the first few lines of 16, each with its offset."""
+    lines = (
+        (n, one[n : n + _HEX_BYTES], other[n : n + _HEX_BYTES]) for n in range(0, len(other), _HEX_BYTES)
+    )
+    differ = ((n, here.hex(" "), there.hex(" ")) for n, here, there in lines if here != there)
+    return list(itertools.islice(differ, _HEX_LINES))
 
 
 def _holder(explainer: Explainer, facts: Facts, sector: int) -> str:

@@ -14,6 +14,7 @@ from harness.explain.facts import Facts, Flush
 from harness.explain.program import Program, changes_contents
 from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
+from harness.writelog.times import TimedWrite
 
 
 class Mechanism(enum.StrEnum):
@@ -138,10 +139,23 @@ def _ahead(lost: set[Kind], ahead: set[Kind], words: str, *, unpromised: bool = 
             unordered = first.submitted < write.submitted < facts.legal.durable(first.entry)
             if unordered and write.entry not in facts.lost and facts.kinds(write.entry) & ahead:
                 name = facts.name(write.entry)
-                return words.format(it=name[:1].upper() + name[1:], lost=first.entry, sent=write.submitted)
+                said = words.format(it=name[:1].upper() + name[1:], lost=first.entry, sent=write.submitted)
+                return f"{said}{_not_waited_for(first, write)}"
         return ""
 
     return sentence
+
+
+def _not_waited_for(first: TimedWrite, then: TimedWrite) -> str:
+    """That a write had not completed when another was sent: so a flush that comes with that does not cover
+    it.
+    """
+    if first.completed < then.submitted:
+        return ""
+    return (
+        f" Entry {first.entry} was still in flight then (it completed at {first.completed}): nobody waited "
+        "for it, and no flush sent by then covers it."
+    )
 
 
 def _torn(facts: Facts) -> str:

@@ -55,8 +55,9 @@ class Rung(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where a place on the platter first differs from the write that was lost there. `platter_hex`,
-    `lost_hex`: a line for every 16 bytes from there on, as far as they differ.
+    """Where a place on the platter differs from the write that was lost there, from `place` on.
+    `platter_hex`, `lost_hex`: lines of 16 bytes that differ; `offsets`: where each begins, in bytes from the
+    first.
     """
 
     place: str
@@ -64,6 +65,7 @@ class Difference(msgspec.Struct, frozen=True):
     platter_hex: str
     lost: str
     lost_hex: str
+    offsets: tuple[int, ...] = ()
 
 
 class Mark(enum.StrEnum):

@@ -52,8 +52,11 @@ def _whole(side: TreeSide) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """16 bytes of both sides: each byte in hex with whether the other side's is another, and as letters."""
+    """16 bytes of both sides: each byte in hex with whether the other side's is another, and as letters.
+    `at`: `+64`, in bytes from the first line.
+    """
 
+    at: str
     platter: Sequence[tuple[str, bool]]
     platter_text: str
     lost: Sequence[tuple[str, bool]]
@@ -62,12 +65,13 @@ class Bytes:
 
 def byte_rows(difference: Difference) -> Iterator[Bytes]:
     """The lines of a difference. What is no hex, in somebody else's file, has no letters."""
-    for here, there in zip(
-        difference.platter_hex.splitlines(), difference.lost_hex.splitlines(), strict=False
-    ):
+    pairs = zip(difference.platter_hex.splitlines(), difference.lost_hex.splitlines(), strict=False)
+    offsets = difference.offsets
+    for n, (here, there) in enumerate(pairs):
         one, other = here.split(), there.split()
         differ = [a != b for a, b in zip(one, other, strict=False)]
         yield Bytes(
+            f"+{offsets[n] if n < len(offsets) else n * 16}",
             [*zip(one, differ, strict=False)],
             _letters(one),
             [*zip(other, differ, strict=False)],
@@ -88,8 +92,8 @@ def _bytes_lines(difference: Difference) -> Iterator[str]:
     yield f"  lost: {difference.lost}"
     for row in byte_rows(difference):
         for label, digits, letters in (
-            ("platter", row.platter, row.platter_text),
-            ("lost", row.lost, row.lost_text),
+            (f"{row.at:7}platter", row.platter, row.platter_text),
+            (f"{'':7}lost", row.lost, row.lost_text),
         ):
             shown = " ".join(digit for digit, _ in digits)
-            yield f"    {label:{_LABEL}}{shown:{_BYTES_WIDTH}}  {letters}"
+            yield f"    {label:{_LABEL + 7}}{shown:{_BYTES_WIDTH}}  {letters}"

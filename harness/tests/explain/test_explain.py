@@ -250,6 +250,26 @@ def test_a_record_ahead_of_its_blocks() -> None:
     assert told(facts_of(made, names, (block,), 1)) is Mechanism.RECORD_AHEAD
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_record_that_did_not_wait_for_its_blocks_is_told_so(waits: bool) -> None:
+    """GFS2's header carries PREFLUSH: "before a flush" sounded as if that were missing. It is the wait."""
+    made = Recorder()
+    block = made.submit(1)
+    if waits:
+        made.complete(block)
+    record = made.submit(2, fua=True)
+    made.complete(record)
+    if not waits:
+        made.complete(block)
+    made.mark("ack 1")
+    names = {block: name(Kind.LOG, "copy"), record: name(Kind.RECORD, "commit record")}
+    facts = facts_of(made, names, (block,), 1)
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.RECORD_AHEAD
+    assert ("still in flight" in found.sentence) is not waits
+
+
 def test_a_record_that_waited_for_a_flush_is_not_ahead() -> None:
     made = Recorder()
     block = made.submit(1)

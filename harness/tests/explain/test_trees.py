@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.explain.explain import first_difference, hex_lines
+from harness.explain.explain import hex_lines
 from harness.explain.trees import trees_of
 from harness.filesystems.profiles import profiles
 from harness.model import (
@@ -147,12 +147,12 @@ def test_programs_are_not_followed() -> None:
     assert trees_of(opaque, 1, Outcome(), ()) is None
 
 
-def test_hex_shows_the_lines_that_differ_and_a_few_at_most() -> None:
-    one, other = bytes(512), bytes(100) + b"\1" * 20 + bytes(392)
-    at = first_difference(one, other)
-    assert at == 96
-    platter, lost = hex_lines(one[at:], other[at:])
-    assert [len(text.splitlines()) for text in (platter, lost)] == [2, 2]
-    assert lost.splitlines()[0].startswith("00 00 00 00 01")
-    assert len(hex_lines(bytes(512), b"\1" * 512)[0].splitlines()) == 4
-    assert first_difference(one, one) is None
+def test_hex_shows_the_lines_that_differ_wherever_they_are_and_a_few_at_most() -> None:
+    """Of a superblock that was lost, only the checksum was shown, and not the pointer that mattered."""
+    one, other = bytes(512), bytes(100) + b"\1" * 20 + bytes(200) + b"\2" + bytes(191)
+    found = hex_lines(one, other)
+    assert [at for at, _, _ in found] == [96, 112, 320]
+    assert found[0][2].startswith("00 00 00 00 01")
+    assert {here for _, here, _ in found} == {"00" + " 00" * 15}
+    assert len(hex_lines(bytes(512), b"\1" * 512)) == 4
+    assert hex_lines(one, one) == []

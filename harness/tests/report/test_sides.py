@@ -23,7 +23,12 @@ from harness.tests.report.conftest import SOURCE
 from harness.tests.report.test_html import Page
 
 LOST = Difference(
-    "sector 8, byte 0 of it", "entry 3, data of f", "41 42\n00 01", "entry 5, data of f", "41 43\n00 02"
+    "sector 8, byte 0 of it",
+    "entry 3, data of f",
+    "41 42\n00 01",
+    "entry 5, data of f",
+    "41 43\n00 02",
+    (0, 352),
 )
 TREES = Trees(
     "after `fsync f` (operation 2)",
@@ -46,8 +51,9 @@ def test_the_text_shows_both_sides_of_what_differs() -> None:
     assert "  f: broken\n    expected  file, 4096 bytes: operation 1\n    found     file, 0 bytes\n" in text
     assert "    found     nothing\n" in text
     assert "  7 more names\n" in text
-    assert "    platter   41 42" in text
-    assert "    lost      41 43" in text
+    assert "    +0     platter   41 42" in text
+    assert "           lost      41 43" in text
+    assert "    +352   platter   00 01" in text
     assert not any(line.startswith("reproduce") for line in text.splitlines())
     assert sides_text(explanation()) == ""
 
@@ -57,6 +63,7 @@ def test_each_byte_that_differs_is_marked() -> None:
     assert list(first.lost) == [("41", False), ("43", True)]
     assert (first.platter_text, first.lost_text) == ("AB", "AC")
     assert (second.platter_text, second.lost_text) == ("..", "..")
+    assert (first.at, second.at) == ("+0", "+352")
     (foreign,) = byte_rows(msgspec.structs.replace(LOST, platter_hex="zz", lost_hex="<b>"))
     assert (list(foreign.lost), foreign.lost_text) == ([("<b>", True)], "")
 
