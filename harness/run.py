@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import os
 import platform
 import secrets
 import shutil
@@ -364,9 +365,24 @@ def _keep_modules(store: RunStore) -> None:
     """
     for path, sha256 in store.info.kernel.replaced.items():
         kept, data = store.layout.module(Path(path).name), Path(path).read_bytes()
-        if hashlib.sha256(data).hexdigest() == sha256 and not kept.exists():
-            kept.parent.mkdir(exist_ok=True)
+        if hashlib.sha256(data).hexdigest() != sha256 or kept.exists():
+            continue
+        kept.parent.mkdir(exist_ok=True)
+        if not _linked(kept, sha256):
             write_atomically(kept, data)
+
+
+def _linked(kept: Path, sha256: str) -> bool:
+    """Make it one file with the copy of the last run beside this one that has the same: a series has many
+    runs with a module of some megabytes.
+    """
+    beside = kept.parent.parent.parent.glob(f"*/{kept.parent.name}/{kept.name}")
+    last = max((p for p in beside if not p.is_symlink()), key=lambda p: p.stat().st_mtime, default=None)
+    if last is None or file_hash(last) != sha256:
+        return False
+    with contextlib.suppress(OSError):
+        os.link(last, kept)
+    return kept.exists()
 
 
 def _git_head() -> str:

@@ -170,7 +170,7 @@ def _named(store: RunStore, text: str) -> tuple[Finding, str]:
         ids = ", ".join(f.id for f in known[:6]) or "none"
         raise UsageError(f"no finding is shown at {point}", f"the run {store.path.name} has: {ids}")
     if others := ", ".join(f.id for f in there[1:]):
-        errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, and there are {others}")
+        errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, beside {others}")
     return there[0], str(point)
 
 

@@ -71,3 +71,17 @@ def test_readme_tells_of_planted_faults_what_the_table_does() -> None:
     assert told and states
     assert f"**{told[1]} planted faults that matter, {told[2]} %**" in readme
     assert f"In {states[1]} cases and {states[2]} states the unmodified kernel" in readme
+
+
+def test_the_headers_for_a_module_are_found_on_both_releases_of_debian() -> None:
+    """README named those of Debian 12, and the kernel in the image is Debian 13's."""
+    found = re.search(r"apt-cache search --names-only '(.*?)'", (ROOT / "README.md").read_text())
+    assert found is not None
+    for name, fits in (
+        ("linux-headers-6.12.117+deb12-amd64", True),
+        ("linux-headers-6.12.107+deb13-amd64", True),
+        ("linux-headers-6.12.117+deb12-rt-amd64", False),
+        ("linux-headers-6.12.117+deb12-common", False),
+        ("linux-headers-6.1.0-56-amd64", False),
+    ):
+        assert bool(re.search(found[1], name)) is fits, name

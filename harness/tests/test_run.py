@@ -207,3 +207,15 @@ def test_a_module_is_kept_with_the_run_as_it_was(tmp_path: Path) -> None:
         run._keep_modules(store)
         assert kept.read_bytes() == b"\x7fELF one build"
         assert [p.name for p in kept.parent.iterdir()] == ["ext4.ko"]
+    with RunStore.create(tmp_path / "reports", "next", run_info()) as after:
+        after.update_info(replace(after.info, kernel=begun))
+        run._keep_modules(after)
+        again = after.layout.module("ext4.ko")
+        assert again.samefile(kept), "a campaign kept it anew in each of its runs"
+    module.write_bytes(b"\x7fELF another build")
+    with RunStore.create(tmp_path / "reports", "last", run_info()) as last:
+        other = run.kernel_info(Kernel("debian-6.12", tmp_path / "k", None, "00", replaced=(module,)))
+        last.update_info(replace(last.info, kernel=other))
+        run._keep_modules(last)
+        assert last.layout.module("ext4.ko").read_bytes() == b"\x7fELF another build"
+    assert kept.read_bytes() == b"\x7fELF one build"

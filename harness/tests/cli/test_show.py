@@ -117,6 +117,25 @@ def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> 
     assert "what follows was kept, and is of the one recorded" in " ".join(other.stderr.split())
 
 
+def test_a_long_explanation_tells_how_far_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An application's took most of a minute without a word."""
+    with demo_run(tmp_path) as store:
+        finding = store.findings()[0]
+    now = [0.0]
+    monkeypatch.setattr(show, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    tell = show._telling(finding)
+    for visited, at in ((1, 20.0), (2, 21.0), (9, 26.0)):
+        now[0] = at
+        tell(visited)
+    assert capsys.readouterr().err.splitlines() == [
+        f"{finding.id}: booting a guest",
+        f"{finding.id}: 20 s, 1 state recovered (at most 120)",
+        f"{finding.id}: 26 s, 9 states recovered (at most 120)",
+    ]
+
+
 def test_a_run_without_findings_has_nothing_to_explain(tmp_path: Path) -> None:
     """`show --all` answered that no finding had been named, and to name --all."""
     with RunStore.create(tmp_path, "test", run_info()) as store:

@@ -59,6 +59,15 @@ def test_what_new_made_is_found_by_its_plain_name(
     assert f"named by its path: {made}" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("kind", ["shell", "python", "operations"])
+def test_new_proposes_modes_in_which_what_it_made_holds(kind: str, tmp_path: Path) -> None:
+    """It proposed ext4/nobarrier beside, on which the correct variant is red as well."""
+    said = powercut("new", tmp_path / "my-db", "--kind", kind).stdout.splitlines()
+    (test_it,) = (line for line in said if line.startswith("test it:"))
+    assert "nobarrier" not in test_it
+    assert any("fail" in line for line in said if line != test_it)
+
+
 def test_another_kind_is_a_usage_error() -> None:
     done = powercut("new", "my-db", "--kind", "perl")
     assert done.exit_code == ExitCode.USAGE
