@@ -169,7 +169,7 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation], 
         "SIZE": str(profile.size_bytes),
         "MKFS": shlex.join([profile.mkfs.program, *profile.mkfs.arguments, *profile.mkfs_arguments]),
         "FSTYPE": profile.fstype,
-        "FIRST": ",ro" if profile.read_only_first else "",
+        "FIRST": "ro" if profile.read_only_first else "rw",
         "THEN": ' || ! mount -o remount,rw "$DIR/mnt"' if profile.read_only_first else "",
         "OPERATIONS": "\n".join(f"{line}\nmark done-{i}" for i, line in enumerate(lines)),
         "IF_UNMOUNTABLE": unmountable

@@ -114,7 +114,8 @@ echo "Linux $(uname -r), @FSTYPE@ ${OPTIONS:-(no options)}. The log of writes, f
 walk show "$([ "$CUT" = 0 ] && echo begun || echo "done-$((CUT - 1))")" | head -n 24
 cp --sparse=always "$DIR/base" "$DIR/after"
 walk replay "done-$CUT"
-if ! mount -t @FSTYPE@ -o "loop@FIRST@${OPTIONS:+,$OPTIONS}" "$DIR/after" "$DIR/mnt"@THEN@; then
+AFTER=$(losetup -f --show "$DIR/after") || fail "no loop device"
+if ! mount -t @FSTYPE@ -o "@FIRST@${OPTIONS:+,$OPTIONS}" "$AFTER" "$DIR/mnt"@THEN@; then
 	@IF_UNMOUNTABLE@
 fi
 ls -lRA "$DIR/mnt"

@@ -87,7 +87,7 @@ def test_a_workload_is_made_short_among_those_that_are_possible(seed: int, lengt
         replay(ORDERED, history([operations[i] for i in part]))  # would raise
         return target in [operations[i] for i in part]
 
-    left = ddmin(tuple(range(length)), holds, pruned)
+    left = ddmin(tuple(range(len(operations))), holds, pruned)
     assert holds(left)
     assert not any(w and holds(w) for w in (pruned((*left[:i], *left[i + 1 :])) for i in range(len(left))))
 

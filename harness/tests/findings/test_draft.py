@@ -155,7 +155,7 @@ def test_the_script_mounts_as_the_mode_does(mode: str, run: RunStore) -> None:
     finding = run.findings()[0]
     remount = 'mount -o remount,rw "$DIR/mnt"'
     (line,) = [line for line in script(first, finding, append_fsync()).splitlines() if remount in line]
-    assert line.startswith(f'if ! mount -t {filesystem} -o "loop,ro${{OPTIONS:+,$OPTIONS}}" ')
+    assert line.startswith(f'if ! mount -t {filesystem} -o "ro${{OPTIONS:+,$OPTIONS}}" "$AFTER" ')
     assert remount not in script(plain, finding, append_fsync())
     assert first.first_options.split(",") == [*filter(None, ["ro", *plain.mount_options.split(",")])]
     assert (plain.first_options, plain.contract) == (plain.mount_options, first.contract)
