@@ -120,8 +120,8 @@ def test_only_general_sets_are_run(tmp_path: Path, ran: list[str]) -> None:
         with pytest.raises(UsageError, match="is no general set"):
             create(msgspec.structs.replace(PLAN, workloads=workloads), tmp_path)
     generated = "ace-rename-over.A_foo.B_foo+fsync.B_foo"
-    path = create(msgspec.structs.replace(PLAN, workloads=("ace1", generated)), tmp_path)
-    assert load_plan(path).workloads == ("ace1", generated)
+    path = create(msgspec.structs.replace(PLAN, workloads=("ace1", "oldtree", generated)), tmp_path)
+    assert load_plan(path).workloads == ("ace1", "oldtree", generated)
     raw = json.loads((path / "plan.json").read_text())
     (path / "plan.json").write_text(json.dumps({**raw, "workloads": ["/etc/evil"]}))
     with pytest.raises(StoreError, match="is no general set"):
