@@ -11,7 +11,7 @@ from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
-from harness.errors import UsageError
+from harness.errors import GuestError, UsageError
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, mechanism_of
 from harness.explain.minimise import Minimal, Visits, minimise
@@ -165,6 +165,8 @@ class Explainer:
         if state.persisted is None:
             state = self._by_times(state)
         shown = self.same(finding, state)
+        if isinstance(outcome := self.outcome(state), Unobserved):
+            raise GuestError(f"{finding.crash_point} could not be observed: {outcome.reason}")
         if shown is None:
             raise UsageError(
                 f"{finding.crash_point} does not show it again: {finding.summary}",

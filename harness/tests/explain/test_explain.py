@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.blocks.fields import BlockName, Kind
-from harness.errors import UsageError
-from harness.explain.explain import ladder
+from harness.cases.attempts import Unobserved
+from harness.errors import GuestError, UsageError
+from harness.explain.explain import Explainer, ladder
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, entries_of, minimise
 from harness.explain.program import program_of
-from harness.model import CrashState, History, HistoryStep, Operation, OperationKind
+from harness.model import CaseId, CrashState, History, HistoryStep, Operation, OperationKind, Violation
 from harness.report.explanation import Explanation, Fate, Rung, mail_text
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.states.legal import LegalStates
+from harness.store.records import Finding
 from harness.tests.states.recorder import Recorder, recorders
 from harness.writelog.calls import ProgramCall, ProgramCalls
 
@@ -636,3 +638,17 @@ def test_the_name_of_a_write_ends_in_front_of_the_column_of_flushes() -> None:
     )
     none = next(int(x) for x in re.findall(r'x="(\d+)" y="\d+">none<', svg))
     assert x + len(shown) * 7.3 < none
+
+
+def test_a_state_that_could_not_be_observed_is_not_said_to_be_fine() -> None:
+    """An agent of another version: "does not show it again", said show, of a bug that is there every time."""
+    legal = three_writes()
+    state = legal.losing(legal.cuts()[0], ())
+    explainer = object.__new__(Explainer)
+    explainer.legal = legal
+    explainer._symptom = None
+    explainer._outcomes = {state: Unobserved("the agent speaks protocol 5")}
+    violation = Violation("durability", "f", "f: missing", "", "", "f: missing")
+    finding = Finding(CaseId("ext4", "x", "y"), "durability", "f: missing", state, (violation,), 1)
+    with pytest.raises(GuestError, match="could not be observed: the agent speaks protocol 5"):
+        explainer.start(finding)
