@@ -28,6 +28,7 @@ from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
+from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
@@ -288,11 +289,13 @@ def _note_why_not(store: RunStore, asked: Asked) -> None:
 
 
 @contextlib.contextmanager
-def new_run(plan: Plan, reports: Path, name: str) -> Iterator[RunStore]:
+def new_run(
+    plan: Plan, reports: Path, name: str, expectations: Sequence[Expectation] = ()
+) -> Iterator[RunStore]:
     """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
     having come up, say, the directory goes again: nobody could resume or read it.
     """
-    with create_run(plan, reports, name) as store:
+    with create_run(plan, reports, name, expectations) as store:
         try:
             yield store
         except BaseException:
@@ -301,8 +304,9 @@ def new_run(plan: Plan, reports: Path, name: str) -> Iterator[RunStore]:
             raise
 
 
-def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
-    """Create a run directory with its plan. Names are looked up first, so a typo leaves nothing behind.
+def create_run(plan: Plan, reports: Path, name: str, expectations: Sequence[Expectation] = ()) -> RunStore:
+    """Create a run directory with its plan. Names are looked up first, so a typo leaves nothing behind. A run
+    that is killed meanwhile has no plan, so nobody resumes it without its known failures.
 
     Raises UsageError, KernelError or StoreError for a plan that cannot be run.
     """
@@ -326,6 +330,7 @@ def create_run(plan: Plan, reports: Path, name: str) -> RunStore:
         require_all=plan.require_all,
     )
     store = RunStore.create(reports, name, info)
+    store.set_expectations(expectations)
     store.put_plan(plan)
     return store
 

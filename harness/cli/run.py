@@ -310,8 +310,7 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
     known = asked_expectations(given["expect"])
-    with new_run(plan, given["out"], given["name"]) as store:
-        store.set_expectations(known)
+    with new_run(plan, given["out"], given["name"], known) as store:
         return _execute(plan, store, given["events"])
 
 

@@ -86,7 +86,7 @@ def linked(program: bytes) -> Linked:
         loader = next((_segment(program, h).rstrip(b"\0").decode() for h in _all(program, _PT_INTERP)), "")
         tags = [pair for h in _all(program, _PT_DYNAMIC) for pair in _pairs(_segment(program, h))]
         texts = {kind: _texts(program, tags, kind) for kind in (_DT_NEEDED, _DT_RPATH, _DT_RUNPATH)}
-    except (struct.error, IndexError) as e:
+    except (struct.error, IndexError, OverflowError) as e:  # OverflowError: places beyond any file
         raise ValueError(str(e)) from e
     paths = texts[_DT_RUNPATH] or texts[_DT_RPATH]
     folders = tuple(folder for path in paths for folder in path.split(":") if folder)

@@ -317,14 +317,15 @@ class Work(Generic[DoneT]):
         if there.exists():
             try:
                 with _opened(there) as store:
+                    if not store.expectations():  # it was killed before they were there
+                        store.set_expectations(expectations)
                     expectations = expectations or store.expectations()
                     return self._executed(item, plan, store)
             except RunChanged as e:
                 anew = e.what
             self.progress.say(f"{item.name}: its run is begun anew: {anew}")
         shutil.rmtree(folder, ignore_errors=True)
-        with create_run(plan, folder, "run") as store:
-            store.set_expectations(expectations)
+        with create_run(plan, folder, "run", expectations) as store:
             return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
 
     def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:

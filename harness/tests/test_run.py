@@ -17,6 +17,7 @@ from rich.console import Console
 from harness import run
 from harness.cases.listing import group_by_content
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
+from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
@@ -75,6 +76,25 @@ def test_a_plan_is_kept_and_loaded(tmp_path: Path) -> None:
     (path / "plan.json").write_bytes(msgspec.json.encode({"configurations": [], "gone": 1}))
     with RunStore.open(path) as store, pytest.raises(StoreError):
         store.plan()
+
+
+def test_a_run_that_can_be_resumed_has_its_known_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between its plan and its known failures, a run was resumed without them: a false alarm."""
+    known = [Expectation("ext4/*", "*", "durability", "a reason", "known:1")]
+    seen: list[object] = []
+    put = RunStore.put_plan
+
+    def put_plan(store: RunStore, plan: Plan) -> None:
+        seen.append(store.expectations())
+        put(store, plan)
+
+    monkeypatch.setattr(RunStore, "put_plan", put_plan)
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with new_run(plan, tmp_path, "test", known) as store:
+        assert store.expectations() == tuple(known)
+    assert seen == [tuple(known)]
 
 
 def test_a_typing_error_leaves_no_run_directory(tmp_path: Path) -> None:

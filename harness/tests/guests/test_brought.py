@@ -83,6 +83,14 @@ def test_a_library_is_a_library(name: str, tmp_path: Path) -> None:
         libraries([tmp_path / "theirs"])
 
 
+def test_a_table_beyond_any_file_is_a_value_error() -> None:
+    """A program whose headers were said to begin at 2^63 and more was an unforeseen OverflowError."""
+    whole = bytearray(elf_with("libmine.so.1"))
+    whole[32:40] = b"\xff" * 8
+    with pytest.raises(ValueError, match="too large"):
+        linked(bytes(whole))
+
+
 @given(st.data())
 def test_a_damaged_program_is_a_value_error(data: st.DataObject) -> None:
     whole = bytearray(elf_with("libmine.so.1", "$ORIGIN:/opt/lib"))
