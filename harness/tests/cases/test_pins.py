@@ -172,6 +172,21 @@ def test_the_source_is_what_verdicts_depend_on(tmp_path: Path, monkeypatch: pyte
     assert source_hash() != before
 
 
+def test_no_room_that_judges_nothing_is_imported_by_one_that_does_and_each_is_known() -> None:
+    """A run was refused as another version's since its explanations had been changed."""
+    rooms = {path.parent.name for path in module._PACKAGE.glob("*/__init__.py")}
+    imported = {"cases"}
+    while new := {r for i in imported for r in _imported_by(i)} & rooms - imported:
+        imported |= new
+    assert not imported & set(module._NOT_JUDGING)
+    assert rooms - imported - {"cluster"} == set(module._NOT_JUDGING)
+
+
+def _imported_by(room: str) -> set[str]:
+    files = (module._PACKAGE / room).rglob("*.py")
+    return {found for file in files for found in re.findall(r"from harness\.(\w+)", file.read_text())}
+
+
 def test_a_machine_with_a_kernel_of_its_own_needs_no_module_of_the_kernel_that_was_named(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
