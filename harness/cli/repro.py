@@ -157,7 +157,7 @@ def _as_json(seen: Reproduction) -> dict[str, object]:
 
 def _print(seen: Reproduction) -> None:
     verdict = seen.judgement.verdict
-    console.say(f"{seen.point} on {seen.kernel.name}: {verdict.name}")
+    console.say(f"{seen.point} on {kernel_words(seen.kernel)}: {verdict.name}")
     console.say(f"  {state_words(seen.point.state, device_of(seen.entries))}")
     if seen.recorded_on:
         console.say(f"  recorded on {seen.recorded_on}, recovered on {kernel_words(seen.kernel)}:")

@@ -31,11 +31,12 @@ from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import GuestChoice, Plan
-from harness.report.lines import resume, run_again
+from harness.report.lines import full, resume, run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
-from harness.trust import Named, chosen_kernel, kept_module, plan_here, vouched_workload
+from harness.trust import Named, chosen_kernel, kept_module, may_hold, plan_here, vouched_workload
 from harness.workloads.applications import SHELL
+from harness.workloads.load import is_installed
 from harness.writelog.log import changes, devices_of
 
 _SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
@@ -170,10 +171,16 @@ def repro_context(
             specs.judge,
             directory,
             recorder_words(store) if other else "",
-            run_again(_asked_of(plan, found, machine), case.configuration, case.workload),
+            run_again(_asked_of(plan, found, machine), case.configuration, _as_named(named, case.workload)),
             rebuilt(store, found.replaced),
             recorder_files(store),
         )
+
+
+def _as_named(named: Named, workload: str) -> str:
+    """A workload for `-w`: the file or folder that has it, if this command line names one."""
+    own = (full(w) for w in named.workloads if not is_installed(w) and may_hold(w, workload))
+    return next(own, workload)
 
 
 def same_modules(store: RunStore, kernel: Kernel) -> bool:

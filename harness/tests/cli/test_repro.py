@@ -12,7 +12,14 @@ import pytest
 
 from harness.cli import repro
 from harness.errors import ExitCode
-from harness.findings.repro import Reproduction, rebuilt, recorder_files, recorder_words, same_modules
+from harness.findings.repro import (
+    Reproduction,
+    _as_named,
+    rebuilt,
+    recorder_files,
+    recorder_words,
+    same_modules,
+)
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
@@ -21,6 +28,7 @@ from harness.store import RunStore
 from harness.store.records import KernelInfo
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
+from harness.trust import Named
 
 
 def test_no_run_there_says_where_it_looked(tmp_path: Path) -> None:
@@ -63,6 +71,25 @@ def test_on_another_kernel_it_says_which_half_is_tested(
     lines = told(monkeypatch, tmp_path, reproduction("debian-6.12.117", "powercut run -c X"))
     assert lines[2] == "  recorded on debian-6.12.117, recovered on /mine/bzImage:"
     assert lines[3].endswith("not what it writes; for that: powercut run -c X")
+
+
+def test_the_verdict_names_the_module_that_was_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`on debian-6.12.117: FAIL` accused Debian's kernel of what a module of the user's own did."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"mine")
+    seen = reproduction()
+    kernel = replace(seen.kernel, name="debian-6.12.117", replaced=(module,))
+    head = told(monkeypatch, tmp_path, replace(seen, kernel=kernel))[0]
+    assert head.startswith("ext4-ordered/append-fsync@7 on debian-6.12.117 with ext4.ko (sha256 ")
+    assert head.endswith("): PASS")
+
+
+def test_what_to_record_anew_is_named_by_its_place(tmp_path: Path) -> None:
+    """`-w kv-early` was printed for a workload of the user's own, and nobody knew that name."""
+    (tmp_path / "mine.toml").write_text('operations = ["create f", "fsync f"]\n')
+    given = str(tmp_path / "mine.toml")
+    assert _as_named(Named(workloads=(given,)), "mine") == given
+    assert _as_named(Named(workloads=(given,)), "append-fsync") == "append-fsync"
 
 
 def test_a_module_that_was_rebuilt_is_named_with_what_to_do(
