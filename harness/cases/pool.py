@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.remote import AnySession, RemoteSession, Sessions, StationProcess
+from harness.guests import session as guest_sessions
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Session
 from harness.host.processes import keep_to, kill_children, processors_for
@@ -114,7 +115,7 @@ class Pool:
 def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
     """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
-    processors = processors_for(plan.jobs)
+    processors, idle_s = processors_for(plan.jobs), guest_sessions.IDLE_S
 
     def station(number: int) -> Station:
         make = functools.partial(
@@ -126,6 +127,7 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
             plan.completions,
             notes=bool(plan.again),
             processor=processors[number],
+            idle_s=idle_s,
         )
         process = StationProcess(make, scratch / f"station-{number}")
         recorder = RemoteSession(process, "recorder", specs.recorder)
@@ -143,17 +145,19 @@ def sessions_of(
     *,
     notes: bool,
     processor: int | None = None,
+    idle_s: float = guest_sessions.IDLE_S,
 ) -> Sessions:
     """The sessions of a station, made in its process, which keeps to `processor` with all that it starts."""
     keep_to(processor)
 
-    def session(spec: GuestSpec, name: str) -> Session:
-        return Session(spec, scratch / f"{name}-{number}", log_bytes, completions, notes=notes)
+    def made(spec: GuestSpec, name: str) -> Session:
+        folder = scratch / f"{name}-{number}"
+        return Session(spec, folder, log_bytes, completions, notes=notes, idle_s=idle_s)
 
-    judge = session(specs.judge, "judge")
+    judge = made(specs.judge, "judge")
     if specs.recorder is specs.judge and not judge.boots_anew_to_record:
         return {"recorder": judge, "judge": judge}
-    return {"recorder": session(specs.recorder, "recorder"), "judge": judge}
+    return {"recorder": made(specs.recorder, "recorder"), "judge": judge}
 
 
 class Interrupted(BaseException):

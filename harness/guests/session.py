@@ -131,7 +131,7 @@ class Session:
     while it records. `outputs`: what each operation of the last recording printed; `log`: its log, which is
     on the log device, or beside it if it was merged from those of two devices. `notes`: what recovery writes
     may be asked for; then its guests reach the disk by requests, since shared memory keeps only the last
-    contents.
+    contents. `idle_s`: see IDLE_S.
     """
 
     def __init__(
@@ -142,8 +142,10 @@ class Session:
         completions: Completions = Completions.HOLD,
         *,
         notes: bool = False,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._spec = spec
+        self._idle_s = idle_s
         self._completions = completions
         self.directory = directory
         self._log_bytes = log_bytes
@@ -338,7 +340,7 @@ class Session:
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             guest = self.guest()
-            disk.hold_completions(IDLE_S if self._completions is Completions.HOLD else None)
+            disk.hold_completions(self._idle_s if self._completions is Completions.HOLD else None)
             if "log-writes" not in guest.hello.dm_targets:
                 raise KernelError(
                     f"this kernel ({guest.hello.release}) has no dm-log-writes target",

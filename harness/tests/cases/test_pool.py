@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from harness.cases.pool import Callback, Interrupted, Pool, Station, Task, pool_of
 from harness.cases.remote import RemoteSession
 from harness.errors import PowercutError
+from harness.guests import session as guest_sessions
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import Target
 from harness.host import processes
@@ -144,3 +145,17 @@ def test_a_station_keeps_to_its_processor(
     finally:
         pool.close()
     assert seen == [{own} if stations == 2 else all_of_them]
+
+
+def test_how_long_a_guest_is_waited_for_reaches_the_stations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set in the run, it was not known in the stations' processes, and a busy host let a recording fail."""
+    monkeypatch.setattr(guest_sessions, "IDLE_S", 0.3)
+    spec, several = toy_spec(Kernel(), tmp_path), len(os.sched_getaffinity(0)) + 1
+    plan = Plan(configurations=[], workloads=[], jobs=several)
+    pool = pool_of(GuestSpecs(spec, spec, "toys"), tmp_path, plan)
+    monkeypatch.undo()
+    made = cast(RemoteSession, pool._make(0).judge)._process._make()
+    pool.close()
+    assert {session._idle_s for session in made.values()} == {0.3}
