@@ -6,6 +6,6 @@ place that the superblock fixes) is a sure name; what follows from other blocks,
 in, is a name with `sure` False and is shown with a question mark.
 """
 
-from harness.blocks.naming import describe, namer, names_of_log, written_paths
+from harness.blocks.naming import NamedLog, describe, named_log, names_of_log, written_paths
 
-__all__ = ["describe", "namer", "names_of_log", "written_paths"]
+__all__ = ["NamedLog", "describe", "named_log", "names_of_log", "written_paths"]

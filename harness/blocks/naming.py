@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.blocks import btrfs, ext4, f2fs, gfs2, nilfs2, words, xfs
@@ -24,7 +24,22 @@ FORMATS: Sequence[Callable[[Image, int], Format | None]] = (
 """Each reads a format from the base image; None if that holds another one."""
 
 
-def names_of_log(
+@dataclass(frozen=True, slots=True)
+class NamedLog:
+    """A log whose blocks have names. `writes`: of what each write wrote, by entry, from its first byte to its
+    last.
+    """
+
+    writes: dict[int, tuple[BlockName, ...]]
+    _form: Format
+    _paths: Sequence[str]
+
+    def block(self, at: int, data: bytes) -> tuple[BlockName, ...]:
+        """The names of bytes that were read at a byte of the device."""
+        return tuple(_with_paths(name_write(self._form, Write(-1, at, data)), self._paths))
+
+
+def named_log(
     base: Path,
     log: WriteLog,
     contents: Path,
@@ -32,8 +47,8 @@ def names_of_log(
     second_bytes: int = 0,
     paths: Sequence[str] = (),
     order: Iterable[int] = (),
-) -> dict[int, tuple[BlockName, ...]]:
-    """The names of what each write of the log wrote, by entry, from its first byte to its last.
+) -> NamedLog:
+    """Names for a log.
 
     `base`: the plain image on which the log begins; one that is gone leaves the data its names. `contents`:
     the plain file of the log. `second_bytes`: where on the device a second one, for a journal or log, begins;
@@ -44,17 +59,21 @@ def names_of_log(
     entries = _ordered(log.entries, order)
     for write in _writes(entries, contents):
         form.learn(write)
-    return {w.entry: tuple(_with_paths(name_write(form, w), paths)) for w in _writes(entries, contents)}
+    names = {w.entry: tuple(_with_paths(name_write(form, w), paths)) for w in _writes(entries, contents)}
+    return NamedLog(names, form, paths)
 
 
-def namer(
-    base: Path, log: WriteLog, contents: Path, *, second_bytes: int = 0, order: Iterable[int] = ()
-) -> Callable[[int, bytes], tuple[BlockName, ...]]:
-    """What names bytes that were read at a byte of the device, as `names_of_log` names those of the log."""
-    form = _format(Image(base), second_bytes)
-    for write in _writes(_ordered(log.entries, order), contents):
-        form.learn(write)
-    return lambda at, data: tuple(name_write(form, Write(-1, at, data)))
+def names_of_log(
+    base: Path,
+    log: WriteLog,
+    contents: Path,
+    *,
+    second_bytes: int = 0,
+    paths: Sequence[str] = (),
+    order: Iterable[int] = (),
+) -> dict[int, tuple[BlockName, ...]]:
+    """The names of what each write of the log wrote, by entry; see `named_log`."""
+    return named_log(base, log, contents, second_bytes=second_bytes, paths=paths, order=order).writes
 
 
 def written_paths(operations: Sequence[Operation]) -> list[str]:

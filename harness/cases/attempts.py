@@ -178,8 +178,8 @@ class Attempts:
         repair = self._recording.profile.repair
         if repair is not None:
             target, shown = repaired(session, target, shown, repair), UNTOUCHED
-        cut_again = len(state.again) < self._again and repair is None
-        recovery = session.recover(target, shown, ask, note=cut_again)
+        noted = len(state.again) < self._again
+        recovery = session.recover(target, shown, ask, note=noted)
         _need_no_stall(recovery.outcome.kernel_log)
         fsck = self._check(session, state)
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
@@ -195,7 +195,7 @@ class Attempts:
         return Visited(
             dataclasses.replace(outcome, usable=used.result),
             self._reads(session, fsck, used.blocks),
-            self._recovery_of(session, state, target) if cut_again else None,
+            self._recovery_of(session, state, target) if noted and repair is None else None,
         )
 
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:

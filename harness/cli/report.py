@@ -77,7 +77,7 @@ def report_command(
         print_summary(summary, source_words(store, shown_path(store.path)), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         if serve:
-            with Server(Site(store, named_here(given), accel), port) as server:
+            with Site(store, named_here(given), accel) as site, Server(site, port) as server:
                 console.say(f"serving {server.url} until Ctrl-C")
                 with contextlib.suppress(KeyboardInterrupt):
                     server.serve_forever()

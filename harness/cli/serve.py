@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import cast
 
 from harness.errors import PowercutError, UsageError
-from harness.explain.look import look
-from harness.findings.repro import find_point, repro_context
+from harness.explain.look import CaseNames, look
+from harness.findings.repro import ReproContext, find_point, repro_context
 from harness.model import CaseId, CrashPoint
 from harness.report import shown_path, source_words
 from harness.report.html import report_html
+from harness.report.lines import reproduce
 from harness.report.live import look_html, neighbours, states_html
 from harness.report.words import device_of, state_words
 from harness.store import RunStore
@@ -30,12 +33,35 @@ _HEADERS = {
 """A page loads nothing, whatever a run directory has put into it."""
 
 
+_CASES = 4
+"""Cases that are kept unpacked: each takes the room of its base image and log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A case as it was unpacked for its first state, what its log's blocks are called, and what ends it."""
+
+    shown: ReproContext
+    names: CaseNames
+    end: Callable[[], None]
+
+
 class Site:
-    """The pages of one run. A state is recovered when it is asked for, one at a time, and kept."""
+    """The pages of one run. A state is recovered when it is asked for, one at a time, and kept; so are the
+    cases that were looked at last. A context manager.
+    """
 
     def __init__(self, store: RunStore, named: Named, accel: str) -> None:
         self._store, self._named, self._accel = store, named, accel
         self._looked: dict[str, str] = {}
+        self._cases: dict[CaseId, _Case] = {}
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._cases:
+            self._cases.popitem()[1].end()
 
     def page(self, path: str) -> str:
         """The page at a path of the site. Raises UsageError for one that is not there, PowercutError where a
@@ -67,11 +93,25 @@ class Site:
         return self._looked[text]
 
     def _look(self, point: CrashPoint) -> str:
-        with repro_context(self._store, point, self._named, self._accel) as shown:
-            found = look(shown)
+        case = self._case_of(point)
+        found = look(case.shown.at(point), case.names)
         about = state_words(point.state, device_of(self._store.timeline(point.case)))
         near = neighbours(point.case, self._store.iter_verdicts(point.case), str(point))
-        return look_html(found, self._store, about, [*near, ("all states", f"/case/{point.case}")])
+        again = reproduce(point.case, point.state, source_words(self._store, shown_path(self._store.path)))
+        links = [*near, ("all states", f"/case/{point.case}")]
+        return look_html(found, self._store, about, links, again)
+
+    def _case_of(self, point: CrashPoint) -> _Case:
+        """The case of a crash point, unpacked; the last one that was asked for is kept longest."""
+        known = self._cases.pop(point.case, None)
+        if known is None:
+            while len(self._cases) >= _CASES:
+                self._cases.pop(next(iter(self._cases))).end()
+            with contextlib.ExitStack() as opened:
+                shown = opened.enter_context(repro_context(self._store, point, self._named, self._accel))
+                known = _Case(shown, CaseNames(), opened.pop_all().close)
+        self._cases[point.case] = known
+        return known
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,138 +1,170 @@
-"""One crash state, looked at live: what was on the disk, what recovery read, and what it wrote."""
+"""One crash state, looked at live: what was on the disk, what recovery read, and what it wrote.
+
+It is recovered and judged as `powercut repro` does it, by the same function: a page never says anything else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from harness.blocks import describe, namer, names_of_log, written_paths
-from harness.cases.recording import UNTOUCHED, Recording
-from harness.cases.repair import repaired
-from harness.errors import GuestLost, UsageError
+from harness.blocks import NamedLog, describe, named_log, written_paths
+from harness.blocks.fields import BlockName
+from harness.cases.attempts import Unobserved
+from harness.cases.recording import Recording
 from harness.explain.trees import trees_of
-from harness.findings.repro import ReproContext
+from harness.findings.repro import ReproContext, recover_and_judge
 from harness.guests.disk import Reads
 from harness.guests.session import Session
-from harness.model import BLOCK_BYTES, CrashState, EntryFlag, Outcome
-from harness.oracles import Judge
+from harness.model import BLOCK_BYTES, CrashState, EntryFlag, Judgement, LogEntry, Outcome
+from harness.oracles.replay import replay
 from harness.report.live import Block, Look, Write
+from harness.states.legal import LegalStates
 from harness.writelog import read_log
 from harness.writelog.log import changes
 
-_WRITES = 60  # of the log, before the cut
+_WRITES = 60  # of a log, before the cut
+Names = Mapping[int, Sequence[BlockName]]
 
 
-def look(shown: ReproContext) -> Look:
-    """Recover the state in a guest of its own. Raises GuestLost, GuestError, DiskError, and UsageError for a
-    state that is a cut in a recovery.
+class CaseNames:
+    """What the blocks of a case's log are called: the whole log is read for that, so it is kept from one
+    state to the next.
     """
-    state, recording = shown.point.state, shown.recording
-    if state.again:
-        raise UsageError(f"{shown.point} is a cut in a recovery", "powercut repro shows it")
-    profile = recording.profile
-    target, on_disk = recording.shown(state)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], NamedLog] = {}
+
+    def of(self, recording: Recording) -> NamedLog:
+        """For a recording of the case, as it is looked at for a state."""
+        order = recording.legal.order if recording.legal is not None else ()
+        if order not in self._known:
+            self._known[order] = named_log(
+                recording.base,
+                recording.write_log,
+                recording.log,
+                second_bytes=recording.profile.second_offset,
+                paths=written_paths(recording.workload.operations),
+                order=order,
+            )
+        return self._known[order]
+
+
+def look(shown: ReproContext, names: CaseNames) -> Look:
+    """Recover the state in a guest of its own, and judge it. Raises DiskError, and as a boot does.
+
+    What was read and written is not known where the guest was lost: its disk went with it.
+    """
     with Session(shown.spec, shown.directory / "look", notes=True) as session:
-        if profile.repair is not None:
-            target, on_disk = repaired(session, target, on_disk, profile.repair), UNTOUCHED
-        try:
-            outcome = session.recover(target, on_disk, note=True).outcome
-        except GuestLost as e:
-            return Look(str(shown.point), "unknown", (e.what,), kernel_log=tuple(e.console.splitlines()))
+        outcome, judgement = recover_and_judge(shown, session, notes=True)
+        found = _judged(shown, outcome, judgement, names.of(shown.recording))
+        if not session.is_up:
+            return replace(found, wrote=(), lost=True)
         reads = session.disk.reads()
         wrote = _recovery(session, shown)
-        session.disk.image(session.image)
-        fsck = profile.check_filesystem(session.image) if profile.fsck else None
-        outcome = replace(outcome, fsck=fsck)
-        session.show(target).switch(on_disk)
+        session.disk.switch(shown.recording.shown(shown.point.state)[1])
         before = session.directory / "before.img"
         session.disk.image(before)
-        return _told(shown, outcome, list(_blocks(recording, reads, before.read_bytes())), wrote)
+        blocks = tuple(_blocks(names.of(shown.recording), reads, before.read_bytes()))
+        return replace(found, reads=blocks, wrote=wrote)
 
 
-def _told(shown: ReproContext, outcome: Outcome, reads: list[Block], wrote: list[Write] | None) -> Look:
+def _judged(
+    shown: ReproContext, outcome: Outcome | Unobserved, judgement: Judgement, names: NamedLog
+) -> Look:
+    """What was said of the state, with what is known of it without its disk."""
     recording, state = shown.recording, shown.point.state
-    profile = recording.profile
-    judge = Judge(
-        profile.contract,
-        recording.history,
-        checks=(),
-        error_patterns=tuple(profile.console.errors),
-    )
-    position = recording.position(state)
-    judged = judge.judge(position, outcome)
-    return Look(
+    found = Look(
         str(shown.point),
-        judged.verdict.value,
-        tuple(v.summary for v in judged.violations) + judged.unknown,
-        tuple(_on_disk(recording, state)),
-        tuple(reads),
-        None if wrote is None else tuple(wrote),
-        outcome.kernel_log,
-        outcome.fsck.output if outcome.fsck else "",
-        trees_of(judge.timeline, position.acked, outcome, judged.violations, profile.contract.made_by_mkfs),
+        judgement.verdict.value,
+        judgement.violations,
+        judgement.unknown,
+        on_disk=tuple(_on_disk(recording, state.first, names.writes)),
+        cut_again=tuple(_cut_again(recording, state)),
+    )
+    if isinstance(outcome, Unobserved):
+        return found
+    contract, usable = recording.profile.contract, outcome.usable
+    timeline, acked = replay(contract, recording.history), recording.position(state).acked
+    log = outcome.lost.splitlines() if outcome.lost else outcome.kernel_log
+    return replace(
+        found,
+        kernel_log=tuple(log),
+        use_log=(tuple(usable.lost.splitlines()) or usable.kernel_log) if usable else (),
+        fsck=outcome.fsck.output if outcome.fsck else "",
+        trees=trees_of(timeline, acked, outcome, judgement.violations, contract.made_by_mkfs),
     )
 
 
-def _on_disk(recording: Recording, state: CrashState) -> Iterator[Write]:
+def _on_disk(recording: Recording, state: CrashState, names: Names) -> Iterator[Write]:
     """The last writes of the log that were sent before the cut, with what had become of each."""
-    legal = recording.legal
-    if legal is not None:
-        shown = legal.on_disk(state)
-        kept = set(range(shown.prefix)) - set(shown.dropped)
-        there = {legal.chunks[n].entry for n in kept}
-        gone = {legal.chunks[n].entry for n in legal.lost(state)}
-        sent = dict.fromkeys(chunk.entry for chunk in legal.chunks[: shown.prefix])
-        fates = {
-            e: "lost" if e not in there else "part lost" if e in gone else "on the platter" for e in sent
-        }
+    entries = recording.write_log.entries
+    if recording.legal is not None:
+        fates = _fates(recording.legal, state)
     else:
-        cut = recording.write_log.entries[: state.prefix]
-        fates = {e.index: "lost" if e.index in state.dropped else "on the platter" for e in cut if changes(e)}
-    names = names_of_log(
-        recording.base,
-        recording.write_log,
-        recording.log,
-        second_bytes=recording.profile.second_offset,
-        paths=written_paths(recording.workload.operations),
-        order=legal.order if legal is not None else (),
-    )
+        cut = (e for e in entries[: state.prefix] if changes(e))
+        fates = {e.index: "lost" if e.index in state.dropped else "on the platter" for e in cut}
+    yield from _last(fates, entries, names)
+
+
+def _cut_again(recording: Recording, state: CrashState) -> Iterator[tuple[Write, ...]]:
+    """Of each recovery that was cut, first the last one: what it had written before, with what had become of
+    that.
+    """
+    while state.again:
+        recovery, cut = recording.recoveries[state.recovered], state.again[-1]
+        entries, names = _own_writes(recording, recovery.log, recovery.state_entries)
+        yield tuple(_last(_fates(recovery.legal, cut), entries, names))
+        state = state.recovered
+
+
+def _own_writes(recording: Recording, log: Path, state_entries: int) -> tuple[list[LogEntry], Names]:
+    """The entries of a recovery's log behind those that are the state, counted from 0, and their names."""
+    whole = read_log(log)
+    named = named_log(recording.base, whole, log, second_bytes=recording.profile.second_offset)
+    own = [replace(e, index=n) for n, e in enumerate(whole.entries[state_entries:])]
+    return own, {e.index: named.writes.get(state_entries + e.index, ()) for e in own}
+
+
+def _fates(legal: LegalStates, state: CrashState) -> dict[int, str]:
+    """What had become of each write that was sent before the cut."""
+    shown = legal.on_disk(state)
+    kept = set(range(shown.prefix)) - set(shown.dropped)
+    there = {legal.chunks[n].entry for n in kept}
+    gone = {legal.chunks[n].entry for n in legal.lost(state)}
+    sent = dict.fromkeys(chunk.entry for chunk in legal.chunks[: shown.prefix])
+    return {e: "lost" if e not in there else "part lost" if e in gone else "on the platter" for e in sent}
+
+
+def _last(fates: Mapping[int, str], entries: Sequence[LogEntry], names: Names) -> Iterator[Write]:
     for entry, fate in list(fates.items())[-_WRITES:]:
-        logged = recording.write_log.entries[entry]
-        text = describe(names.get(entry, ()), 3) or "?"
+        logged = entries[entry]
+        text = describe(names.get(entry, ()), 3) or _flags(logged.flags)
         yield Write(entry, logged.sector, logged.sectors, text, fate)
 
 
-def _blocks(recording: Recording, reads: Reads, before: bytes) -> Iterator[Block]:
+def _blocks(names: NamedLog, reads: Reads, before: bytes) -> Iterator[Block]:
     """What recovery, and the walk behind it, read of the crashed disk, in order."""
-    name = namer(
-        recording.base,
-        recording.write_log,
-        recording.log,
-        second_bytes=recording.profile.second_offset,
-        order=recording.legal.order if recording.legal is not None else (),
-    )
     data = set(reads.data)
     for block in reads.blocks:
         at = block * BLOCK_BYTES
-        text = describe(name(at, before[at : at + BLOCK_BYTES]), 3)
+        text = describe(names.block(at, before[at : at + BLOCK_BYTES]), 3)
         yield Block(block, text or "?", block in data)
 
 
-def _recovery(session: Session, shown: ReproContext) -> list[Write] | None:
+def _recovery(session: Session, shown: ReproContext) -> tuple[Write, ...] | None:
     """What recovery wrote, in order; None if that is more than a disk keeps."""
-    recording = shown.recording
     file = shown.directory / "wrote.log"
     told = session.disk.log_writes(file)
     if not told.complete:
         return None
-    whole = read_log(file)
-    own = replace(whole, entries=whole.entries[told.state :])  # those before are the state itself
-    names = names_of_log(recording.base, own, file, second_bytes=recording.profile.second_offset)
-    return [
-        Write(n, e.sector, e.sectors, describe(names.get(e.index, ()), 3) or _flags(e.flags), _flags(e.flags))
-        for n, e in enumerate(own.entries)
-        if changes(e) or EntryFlag.FLUSH in e.flags
-    ]
+    entries, names = _own_writes(shown.recording, file, told.state)
+    return tuple(
+        Write(e.index, e.sector, e.sectors, describe(names.get(e.index, ()), 3) or how, how)
+        for e in entries
+        if (how := _flags(e.flags)) and (changes(e) or EntryFlag.FLUSH in e.flags)
+    )
 
 
 def _flags(flags: EntryFlag) -> str:

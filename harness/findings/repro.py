@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from harness.cases.attempts import Unobserved
-from harness.cases.examine import Examiner, Observation
+from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.cases.recoveries import load
 from harness.errors import DiskError, EnvironmentLacks, StoreError, UsageError
@@ -63,12 +63,16 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class ReproContext:
-    """A crash point of a run with all that is needed to show it; `repro_context` makes it. `spec`: the guest
-    that recorded; `judge`: the one that judges such runs here.
+    """A crash point of a run with all that is needed to show it; `repro_context` makes it. `loaded`: the
+    recording as it was kept; `recording`: as it is looked at for this point. `spec`: the guest that recorded;
+    `judge`: the one that judges such runs here.
     """
 
     point: CrashPoint
     recording: Recording
+    loaded: Recording
+    store: RunStore
+    plan: Plan
     kernel: Kernel
     spec: GuestSpec
     judge: GuestSpec
@@ -77,6 +81,10 @@ class ReproContext:
     record_anew: str = ""
     rebuilt: str = ""
     recorder_files: str = ""
+
+    def at(self, point: CrashPoint) -> ReproContext:
+        """Another crash point of the same case. Raises as `repro_context`."""
+        return replace(self, point=point, recording=_looked_at(self.store, self.plan, self.loaded, point))
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
@@ -154,18 +162,17 @@ def repro_context(
     with OwnedFolder("powercut-repro-") as folder:
         directory = folder.path
         known = _files(store, case)
-        recording = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
-        if point.state.persisted is not None:
-            recording = _by_times(point, recording, plan)
-        else:
-            need_possible(point, recording.write_log.entries)
-        _stack(store, point, recording, plan)
+        loaded = load_recording(case, profile, workload, store.layout, directory, plan.log_bytes, known)
+        recording = _looked_at(store, plan, loaded, point)
         asked = GuestChoice(machine, accel, plan.log_bytes)
         carrying = replace(workload, programs=(*workload.programs, *tools))
         specs = make_specs(asked, found, [profile], [carrying], recording.base, directory)
         yield ReproContext(
             point,
             recording,
+            loaded,
+            store,
+            plan,
             found,
             specs.recorder,
             specs.judge,
@@ -252,6 +259,19 @@ def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
     return record.info.files if record else {}
 
 
+def _looked_at(store: RunStore, plan: Plan, loaded: Recording, point: CrashPoint) -> Recording:
+    """A recording as it is looked at for a crash point, with the recoveries that are cut there. Raises
+    UsageError for a state that cannot be, StoreError for recoveries that were not kept.
+    """
+    if point.state.persisted is not None:
+        recording = _by_times(point, loaded, plan)
+    else:
+        recording = loaded
+        need_possible(point, recording.write_log.entries)
+    _stack(store, point, recording, plan)
+    return recording
+
+
 def _by_times(point: CrashPoint, recording: Recording, plan: Plan) -> Recording:
     """The recording for a state by times. Raises UsageError where it has no times, or no such state."""
     parts = point.state.persisted.parts if point.state.persisted else ()
@@ -270,8 +290,10 @@ def _stack(store: RunStore, point: CrashPoint, recording: Recording, plan: Plan)
     state, kept = point.state, store.layout.case(point.case)
     for depth in range(len(state.again)):
         earlier = replace(state, again=state.again[:depth])
+        if earlier in recording.recoveries:
+            continue
         shown, _ = recording.shown(earlier)
-        log = recording.log.with_name(f"{recording.log.name}.again-{depth}")
+        log = recording.log.with_name(f"{recording.log.name}.kept-{len(recording.recoveries)}")
         unit = plan.unit_sectors or BLOCK_SECTORS
         recording.recoveries[earlier] = load(earlier, shown, kept.recovery(earlier), log, unit)
     target, on_disk = recording.shown(state)
@@ -314,14 +336,13 @@ def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) 
 
 def reproduce(shown: ReproContext) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
-    examiner = Examiner(shown.recording, sample_rate=1.0)  # every look that the sample has
     with Session(shown.spec, shown.directory / "session") as session:
-        observation = _visit(shown, examiner, session)
+        outcome, judgement = recover_and_judge(shown, session)
     return Reproduction(
         shown.point,
         shown.kernel,
-        observation.outcome,
-        examiner.judge(shown.point.state, observation),
+        outcome,
+        judgement,
         shown.recorded_on,
         shown.record_anew,
         shown.rebuilt,
@@ -330,13 +351,21 @@ def reproduce(shown: ReproContext) -> Reproduction:
     )
 
 
-def _visit(shown: ReproContext, examiner: Examiner, session: Session) -> Observation:
-    """Recover the crash point, and before it the whole state if it is a cut in that one's recovery."""
+def recover_and_judge(
+    shown: ReproContext, session: Session, *, notes: bool = False
+) -> tuple[Outcome | Unobserved, Judgement]:
+    """Recover the crash point, and before it the whole state if it is a cut in that one's recovery, and judge
+    it as a run does. The session's disk then shows what recovery left. `notes`: what recovery writes may be
+    asked of that disk; the session must have been made for it.
+    """
     state = shown.point.state
+    depth = len(state.again) + 1 if notes else 0
+    examiner = Examiner(shown.recording, sample_rate=1.0, again=depth)  # every look that the sample has
     if state.again:
         whole = examiner.visit(session, [state.first], threading.Event())
         examiner.adopt(shown.recording.recoveries[state.first], whole)
-    return examiner.visit(session, [state], threading.Event())
+    seen = examiner.visit(session, [state], threading.Event())
+    return seen.outcome, examiner.judge(state, seen)
 
 
 def export(shown: ReproContext, file: Path) -> None:
@@ -378,10 +407,8 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
 
 def _recovered(shown: ReproContext, file: Path, say: Callable[[str], None]) -> bool:
     """Write the disk as recovery leaves it into a file. Says what came of it; False if nothing did."""
-    examiner = Examiner(shown.recording)
     with Session(shown.spec, shown.directory / "recovered") as session:
-        seen = _visit(shown, examiner, session)
-        judged = examiner.judge(shown.point.state, seen)
+        _, judged = recover_and_judge(shown, session)
         said = [v.summary for v in judged.violations] or [*judged.unknown, "it keeps every promise"]
         say(f"recovered: {said[0]}")
         image = session.directory / "beside.img"

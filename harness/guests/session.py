@@ -222,6 +222,11 @@ class Session:
         return self._spec.machine.name
 
     @property
+    def is_up(self) -> bool:
+        """Whether it has a guest, with its disk: a request that went wrong has ended both."""
+        return self._guest is not None
+
+    @property
     def guest_pid(self) -> int | None:
         """For tests that kill the guest."""
         return self._guest.process.pid if self._guest else None

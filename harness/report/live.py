@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.model import CaseId
+from harness.model import CaseId, Violation
 from harness.report import words
 from harness.report.explanation import Trees
 from harness.report.pages import template
@@ -41,26 +41,45 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A crash state as it was recovered just now. `on_disk`: the last writes of the log before the cut.
-    `reads`: of recovery and of the walk, in order. `wrote`: by recovery; None: too much to be kept.
+    """A crash state as it was recovered and judged just now. `on_disk`: the last writes of the log before the
+    cut; `cut_again`: of each recovery that was cut, from the last one on. `reads`: of recovery and of the
+    walk, in order. `wrote`: by recovery; None: too much to be kept. `lost`: its guest was, and with it what
+    was read and written. `use_log`: the kernel's, when what recovery had left was written to.
     """
 
     point: str
     verdict: str
-    said: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    undecided: tuple[str, ...] = ()
     on_disk: tuple[Write, ...] = ()
+    cut_again: tuple[tuple[Write, ...], ...] = ()
     reads: tuple[Block, ...] = ()
     wrote: tuple[Write, ...] | None = ()
+    lost: bool = False
     kernel_log: tuple[str, ...] = ()
+    use_log: tuple[str, ...] = ()
     fsck: str = ""
     trees: Trees | None = None
 
+    @property
+    def headline(self) -> str:
+        """What is wrong first; `it keeps every promise` only of a state that was judged."""
+        said = [*(v.summary for v in self.violations), *self.undecided]
+        return said[0] if said else "it keeps every promise"
 
-def look_html(found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]]) -> str:
-    """The page of a state. `about`: the state in words; `near`: links to others, as (words, point)."""
+
+def look_html(found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]], again: str) -> str:
+    """The page of a state. `about`: the state in words; `near`: links to others, as (words, point). `again`:
+    the command that shows it in a terminal.
+    """
     page = template("live.html", {"side_words": side_words, "mark_words": MARK_WORDS}, number=words.number)
     return page.render(
-        look=found, about=about, near=near, run=store.info.name, kernel=words.kernel_name(store.info)
+        look=found,
+        about=about,
+        near=near,
+        again=again,
+        run=store.info.name,
+        kernel=words.kernel_name(store.info),
     )
 
 

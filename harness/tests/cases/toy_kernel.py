@@ -146,7 +146,8 @@ def _do_nothing() -> None: ...
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
-    `program`: what recovery does. `comes_up`: whether it boots.
+    `program`: what recovery does. `comes_up`: whether it boots. `refuses`: its tree has a file with the word
+    that was read, and programs exit with 1 where that is `at`.
     """
 
     kind: Kind = Kind.FINE
@@ -155,6 +156,7 @@ class Kernel:
     meanwhile: Callable[[], None] = _do_nothing
     program: Program = ()
     comes_up: bool = True
+    refuses: bool = False
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -205,8 +207,11 @@ class ToyGuest:
                 return self._recover()
             case wire.Use():
                 return self._use()
+            case wire.PutFile():
+                return wire.Done()
             case wire.RunProgram(argv=argv):
-                return wire.ProgramDone(0, f"toy: {' '.join(argv)}".encode())
+                refused = self._kernel.refuses and self._kernel.visits[-1] == self._kernel.at
+                return wire.ProgramDone(int(refused), f"toy: {' '.join(argv)}".encode())
             case wire.Unmount():
                 return wire.Unmounted(0, [], True)
         raise AssertionError(f"a toy is not asked to {message}")
@@ -228,6 +233,9 @@ class ToyGuest:
         if kind is Kind.NOT_MOUNTED:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
         good.entries[0] = msgspec.structs.replace(good.entries[0], links=self._run_program())
+        if kernel.refuses:
+            file = {"kind": FileKind.FILE, "inode": 12, "links": 1, "size": 0, "digest": word}
+            good.entries.append(msgspec.structs.replace(_directory(b"word", 0), **file))
         self._disk.write(REPLAYED * SECTORS, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},

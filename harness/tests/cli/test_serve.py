@@ -12,6 +12,8 @@ import pytest
 from harness.cli import serve
 from harness.cli.serve import HOST, Server, Site
 from harness.errors import GuestLost, UsageError
+from harness.explain.look import CaseNames
+from harness.model import CrashPoint, Violation
 from harness.report.live import Block, Look, Write
 from harness.store import RunStore
 from harness.tests.report.demo import demo_run
@@ -34,29 +36,48 @@ def site(run: RunStore) -> Site:
 
 def looked(monkeypatch: pytest.MonkeyPatch, found: Look) -> list[str]:
     """Every look finds this; returns the points that were looked at."""
+    return opened(monkeypatch, found)[1]
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, found: Look) -> tuple[list[str], list[str]]:
+    """As `looked`; returns what became of cases, and the points that were looked at."""
+    cases: list[str] = []
     asked: list[str] = []
 
     class Shown:
-        def __init__(self, _: RunStore, point: object, *__: object) -> None:
-            asked.append(str(point))
+        def __init__(self, _: RunStore, point: CrashPoint, *__: object) -> None:
+            self.case, self.point = point.case, point
+            cases.append(f"unpacked {point.case}")
 
-        def __enter__(self) -> None: ...
+        def at(self, point: CrashPoint) -> CrashPoint:
+            return point
 
-        def __exit__(self, *_: object) -> None: ...
+        def __enter__(self) -> Shown:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            cases.append(f"removed {self.case}")
+
+    def look(shown: CrashPoint, _: CaseNames) -> Look:
+        asked.append(str(shown))
+        return found
 
     monkeypatch.setattr(serve, "repro_context", Shown)
-    monkeypatch.setattr(serve, "look", lambda _: found)
-    return asked
+    monkeypatch.setattr(serve, "look", look)
+    return cases, asked
 
 
 FOUND = Look(
     "ext4-nobarrier/append-fsync@33-31",
     "fail",
-    ("a: <b>lost</b>",),
+    (Violation("contents", "a", "a: <b>lost</b>", "32 bytes", "nothing", "lost"),),
+    (),
     (Write(31, 8, 16, "data of a", "lost"),),
+    ((Write(0, 24, 8, "bitmap", "lost"),),),
     (Block(7, "superblock", False), Block(9, "data of a", True)),
     (Write(0, 64, 8, "journal superblock", "write"),),
-    ("EXT4-fs: recovery complete",),
+    kernel_log=("EXT4-fs: recovery complete",),
+    use_log=("EXT4-fs: no room",),
 )
 
 
@@ -91,6 +112,52 @@ def test_a_state_is_recovered_once_and_shown_with_its_neighbours(
     assert "<b>" not in text
     near = {words for tag, words in page.texts if tag == "a"}
     assert {"the state before", "the state after", "all states"} <= near
+
+
+def test_a_case_is_unpacked_once_for_its_states_and_removed_at_the_end(
+    site: Site, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each state unpacked its recording anew, and named every block of its log."""
+    cases, asked = opened(monkeypatch, FOUND)
+    case = run.findings()[0].case
+    states = [v.state for v in run.iter_verdicts(case)][:3]
+    with site:
+        for state in states:
+            site.page(f"/state/{case}{state}")
+        assert cases == [f"unpacked {case}"]
+    assert cases == [f"unpacked {case}", f"removed {case}"]
+    assert asked == [f"{case}{state}" for state in states]
+
+
+def test_of_many_cases_the_last_few_are_kept(
+    site: Site, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases, _ = opened(monkeypatch, FOUND)
+    monkeypatch.setattr(serve, "_CASES", 1)
+    first, second, *_ = [record.case for record in run.cases() if [*run.iter_verdicts(record.case)]]
+    for case in (first, second, first):
+        state = next(v.state for v in run.iter_verdicts(case))
+        site._looked.clear()
+        site.page(f"/state/{case}{state}")
+    assert cases == [
+        f"unpacked {first}",
+        f"removed {first}",
+        f"unpacked {second}",
+        f"removed {second}",
+        f"unpacked {first}",
+    ]
+
+
+def test_what_is_broken_the_page_says_with_what_was_expected_and_how_to_see_it_again(
+    site: Site, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked(monkeypatch, FOUND)
+    point = str(run.findings()[0].crash_point)
+    said = [words for _, words in Page(site.page(f"/state/{point}")).texts]
+    assert {"contents", "32 bytes", "nothing"} <= set(said)
+    assert any(words.startswith(f"powercut repro {point} --from ") for words in said)
+    assert any("had written when it was cut" in words for words in said)
+    assert any("EXT4-fs: no room" in words for words in said)
 
 
 @pytest.mark.parametrize("path", ["/state/../../etc/passwd", "/etc/passwd", "/state/nothing", "/state/"])
