@@ -2,7 +2,9 @@
 
 Alike are findings of one file system and one oracle that broke by the same mechanism. Only some findings are
 explained: one that is not has the mechanism of an explained one of its mode and symptom; where there is none,
-those of one symptom are alike. That is probably one cause, and proves none: see `harness.findings.causes`.
+those of one symptom are alike. What a workload's own check says is alike within that workload alone: exit
+code 1 is all that many of them say. That is probably one cause, and proves none: see
+`harness.findings.causes`.
 """
 
 from __future__ import annotations
@@ -40,18 +42,23 @@ def alike(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -> 
     """The groups: first those that nobody expected, first of these the explained ones, and those with the
     most findings. `explained`: by the id of the finding.
     """
-    mechanisms: dict[tuple[str, Symptom], str] = {}
+    mechanisms: dict[tuple[str, str, Symptom], str] = {}
     for f in findings:
         if (known := explained.get(f.id)) is not None and known.mechanism_name:
-            mechanisms.setdefault((f.case.configuration, f.symptom), known.mechanism_name)
+            mechanisms.setdefault((f.case.configuration, _own(f), f.symptom), known.mechanism_name)
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
         own = explained.get(f.id)
-        name = own.mechanism_name if own else mechanisms.get((f.case.configuration, f.symptom), "")
-        key = (f.expectation is not None, f.case.filesystem, f.oracle, name or f.symptom)
+        name = own.mechanism_name if own else mechanisms.get((f.case.configuration, _own(f), f.symptom), "")
+        key = (f.expectation is not None, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
         groups.setdefault(key, []).append(f)
     found = [_group(together, explained) for together in groups.values()]
     return sorted(found, key=lambda g: (g.expected, not g.why, -len(g.findings)))
+
+
+def _own(finding: Finding) -> str:
+    """The workload whose own check failed; empty where an oracle of ours judged."""
+    return finding.case.workload if finding.oracle == "program" else ""
 
 
 def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> Alike:

@@ -133,3 +133,16 @@ def test_what_is_explained_and_what_is_frequent_comes_first() -> None:
     often = [finding(f"ext4-a/{n}", "missing") for n in range(3)]
     groups = alike([rare, *often, told], {told.id: because(told, "No flush at all. X.")})
     assert [g.example.id for g in groups] == [told.id, often[0].id, rare.id]
+
+
+def test_what_two_programs_checks_say_is_not_one_cause() -> None:
+    """`the program acknowledged without fsync` was said of another program, whose rename was not synced."""
+    early, rename = (
+        finding("ext4-a/early", "exit 1", "program"),
+        finding("ext4-a/rename", "exit 1", "program"),
+    )
+    explained = {early.id: because(early, "The program acknowledged without fsync. early did.")}
+    assert [(g.findings, bool(g.why)) for g in alike([early, rename], explained)] == [
+        ((early,), True),
+        ((rename,), False),
+    ]
