@@ -13,8 +13,8 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, UsageError
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, mechanism_of
-from harness.explain.minimise import Minimal, Visits, minimise
+from harness.explain.mechanism import Mechanism, data_of, mechanism_of, wanted_sync
+from harness.explain.minimise import Minimal, Visits, always, minimise
 from harness.explain.program import Program, program_of, shown_calls
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
@@ -134,6 +134,13 @@ class Explainer:
         """The violation with a finding's symptom that a state shows."""
         return self._like(finding, self.violations(self.outcome(state), self.legal.position(state)))
 
+    def is_accepted(self, state: CrashState) -> bool:
+        """Whether a workload's own checks say yes to a state: one that they refuse for another reason differs
+        in their words alone.
+        """
+        found = self.violations(self.outcome(state), self.legal.position(state))
+        return all(v.oracle != "program" for v in found)
+
     def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
         def is_wanted(v: Violation) -> bool:
             symptom = symptom_of(v.oracle, v.signature, self._paths)
@@ -233,7 +240,8 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         return promise is None or explainer.legal.position(cut).acked > promise
 
     acknowledged = finding.oracle == "program"
-    minimal = minimise(explainer.legal, state, visits, promised, acknowledged=acknowledged)
+    keeps = explainer.is_accepted if acknowledged else always
+    minimal = minimise(explainer.legal, state, visits, promised, acknowledged=acknowledged, keeps=keeps)
     violation = explainer.same(finding, minimal.state)
     if violation is None:
         raise UsageError(f"{finding.crash_point}: its minimal state does not show it twice", "try again")
@@ -284,7 +292,9 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Progra
     if finding.oracle != "program" or not any(c.application for c in recording.workload.checks):
         return None
     cut = explainer.legal.event(minimal.state)
-    return program_of(recording.workload.name, recording.calls, explainer.times, cut)
+    contract = recording.profile.contract
+    in_order = contract.namespace == "prefix" or contract.persists != "inode"
+    return program_of(recording.workload.name, recording.calls, explainer.times, cut, in_order=in_order)
 
 
 # --- the lines ------------------------------------------------------------------------------------
@@ -295,7 +305,7 @@ def _lines(
 ) -> dict[str, str]:
     return {
         "promised": _promised(facts),
-        "written": _written(facts),
+        "written": _written(facts, mechanism),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal),
@@ -327,11 +337,15 @@ def _acknowledged(program: Program) -> str:
     return f"{said}; before that it had called {last.text} (events {last.began} to {last.returned})"
 
 
-def _written(facts: Facts) -> str:
+def _written(facts: Facts, mechanism: Mechanism | None) -> str:
     """When what matters was first on its way to the disk."""
     writes, data, by = facts.writes, facts.data_of_subject(), facts.promised_at
     in_time = [w for w in data if by is None or w.submitted < by]
     chosen = [writes[e] for e in facts.lost] or (in_time or data)[-1:]
+    if mechanism is Mechanism.PROGRAM_REPLACED and facts.program and (gone := facts.program.replacement):
+        chosen = data_of(facts, gone)[:1]
+        if not chosen:
+            return f"{gone.unsynced[-1].text}, at event {gone.unsynced[-1].began}: no write of it is known"
     if not chosen:
         last = [w for w in facts.submitted() if facts.on_platter(w.entry)][-1:]
         return f"last of what is there: {facts.name(last[0].entry)}" if last else "nothing yet"
@@ -386,11 +400,16 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
     if mechanism is Mechanism.PROGRAM_EARLY and program.pending is not None:
         return f"the return of {program.pending.text} before event {program.at}"
     if mechanism is Mechanism.PROGRAM_NEVER:
-        after = program.unsynced[-1].returned
-        return f"an fsync, or the like, called after event {after} and done before event {program.at}"
+        return _wanted(program.unsynced, program.at)
+    if mechanism is Mechanism.PROGRAM_REPLACED and (gone := program.replacement) is not None:
+        return f"{_wanted(gone.unsynced, gone.removal.began)}, {gone.removal.text}"
     if not program.known:
         return f"not told: look whether {program.name} had called fsync before it acknowledged"
     return ""
+
+
+def _wanted(calls: Sequence[ProgramCall], by: int) -> str:
+    return f"an {wanted_sync(calls)}, called after event {calls[-1].returned} and done before event {by}"
 
 
 def _missing(facts: Facts, minimal: Minimal) -> str:

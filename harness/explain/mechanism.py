@@ -6,12 +6,19 @@ Each has a function that says it in a sentence where it fits; where none does, n
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import Program, changes_contents
+from harness.explain.program import (
+    Program,
+    Replacement,
+    changes_contents,
+    changes_names,
+    directory_of,
+    renamed_to,
+)
 from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
@@ -27,6 +34,7 @@ class Mechanism(enum.StrEnum):
     NO_COMMIT = "acknowledged without a commit"
     PROGRAM_EARLY = "the program acknowledged before fsync had returned"
     PROGRAM_NEVER = "the program acknowledged without fsync"
+    PROGRAM_REPLACED = "the program removed the old before the new was durable"
     RECORD_AHEAD = "record ahead of its blocks"
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
@@ -75,8 +83,12 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
     """Where its calls explain all that is missing: it was sent after the program had acknowledged, or had
     never been asked for. Not where an fsync of it sent nothing: that is the kernel's.
     """
-    idle = any(_sent_nothing(facts, sync) for sync in program.synced)
-    if idle or not program.unsynced or not _explained(facts, program):
+    if any(_sent_nothing(facts, sync) for sync in program.synced):
+        return None
+    gone = program.replacement
+    if gone is not None and _is_what_replaces(facts, gone):
+        return Diagnosis(Mechanism.PROGRAM_REPLACED, _replaced(program, gone))
+    if not program.unsynced or not _explained(facts, program):
         return None
     last, before = first_few(program.unsynced[::-1], 2)
     changed = " and ".join(f"{c.text} (event {c.began})" for c in last[::-1])
@@ -86,8 +98,59 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
-    sentence = f"{said} without having called fsync, or the like, for {changed}{also}."
+    sentence = f"{said} without having called {wanted_sync(program.unsynced)}, for {changed}{also}."
     return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
+
+
+def wanted_sync(calls: Sequence[ProgramCall]) -> str:
+    """The sync that these calls want: that of the directory, where they only gave or took names."""
+    if not all(map(changes_names, calls)):
+        return "fsync, or the like"
+    directory = directory_of(renamed_to(calls[-1]))
+    where = "their directory" if len(calls) > 1 else f"the directory `{directory}`"
+    return f"fsync of {where}, or the like"
+
+
+def _replaced(program: Program, gone: Replacement) -> str:
+    last, before = first_few(gone.unsynced[::-1], 2)
+    made = " and ".join(f"{c.text} (event {c.began})" for c in last[::-1])
+    also = f", and {before} more calls before" if before else ""
+    return (
+        f"{program.name} called {gone.removal.text} at event {gone.removal.began}, which takes away what it "
+        f"had acknowledged, without having called {wanted_sync(gone.unsynced)}, for {made}{also}."
+    )
+
+
+def _is_what_replaces(facts: Facts, gone: Replacement) -> bool:
+    """Whether what replaces it is what is missing: of its contents nothing is on the platter, and all else
+    that was lost was sent later.
+    """
+    data = data_of(facts, gone)
+    if any(facts.on_platter(w.entry) for w in data):
+        return False
+    late = gone.removal.began
+    own = {w.entry for w in data}
+    return all(e in own or facts.writes[e].submitted > late for e in facts.lost if e in facts.writes)
+
+
+def data_of(facts: Facts, gone: Replacement) -> list[TimedWrite]:
+    """The writes that may have the contents of what replaces something: none that is called another file's,
+    or was sent while another file was synced and has no name.
+    """
+
+    def may_be(write: TimedWrite) -> bool:
+        names = [n for n in facts.names.get(write.entry, ()) if n.kind in (Kind.DATA, Kind.UNKNOWN)]
+        files = {n.text.partition("(")[2].partition(")")[0] for n in names}
+        if any(not f for f in files) and not any(_ran(s, write.submitted) for s in gone.elsewhere):
+            return True
+        return not files.isdisjoint({*gone.paths, *(path.rpartition("/")[2] for path in gone.paths)})
+
+    begun = gone.unsynced[0].began
+    return [w for w in facts.times.writes if gone.paths and w.submitted > begun and may_be(w)]
+
+
+def _ran(sync: ProgramCall, at: int) -> bool:
+    return sync.returned is not None and sync.began < at < sync.returned
 
 
 def _sent_nothing(facts: Facts, sync: ProgramCall) -> bool:

@@ -38,6 +38,11 @@ class Minimal:
     complete: bool
 
 
+def always(_: CrashState) -> bool:
+    """Of every state."""
+    return True
+
+
 class OutOfVisits(Exception):
     """The search has used up its visits."""
 
@@ -69,10 +74,12 @@ def minimise(
     promised: Callable[[CrashState], bool],
     *,
     acknowledged: bool = False,
+    keeps: Callable[[CrashState], bool] = always,
 ) -> Minimal:
     """`state` has to fail. `promised`: whether a crash time is late enough for the broken promise: earlier
     ones are not visited. `acknowledged`: an application gave it, so that what comes before its last
-    acknowledgement is no control: it keeps what nobody had promised.
+    acknowledgement is no control: it keeps what nobody had promised. `keeps`: what a control has to do beside
+    not failing the same way; it is asked of visited states.
     """
 
     def has_promised(cut: CrashState) -> bool:
@@ -86,7 +93,8 @@ def minimise(
         complete = False
     control: CrashState | None = None
     try:
-        control = _control(legal, best, visits, lambda cut: promised(cut) and has_promised(cut))
+        candidates = _controls(legal, best, lambda cut: promised(cut) and has_promised(cut))
+        control = next((c for c in candidates if not visits.fails(c) and keeps(c)), None)
     except OutOfVisits:
         complete = False
     lost = entries_of(legal, legal.lost(best))
@@ -142,29 +150,32 @@ def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], visits: V
 def _earliest(
     legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
 ) -> CrashState:
-    """The first crash time at which the same losses fail the same way."""
+    """The first crash time at which the same losses fail the same way. What had not been sent then is lost as
+    well, and nobody has to lose it.
+    """
     lost, at = legal.lost(state), legal.event(state)
-    earlier = (
-        cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut) and lost <= legal.losable(cut)
-    )
-    for cut in itertools.islice(earlier, _EARLIER):
-        if _fails(legal, cut, lost, visits):
-            return legal.losing(cut, lost)
+    earlier = (cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut))
+    left = ((cut, _left(legal, cut, lost)) for cut in earlier)
+    possible = ((cut, gone) for cut, gone in left if gone is not None)
+    for cut, gone in itertools.islice(possible, _EARLIER):
+        if _fails(legal, cut, gone, visits):
+            return legal.losing(cut, gone)
     return state
 
 
-def _control(
-    legal: LegalStates, state: CrashState, visits: Visits, promised: Callable[[CrashState], bool]
-) -> CrashState | None:
-    """The same cut with one of the lost writes present; where nothing is lost, the crash time before, or the
-    next one at which all that was sent is enough.
-    """
-    return next((c for c in _controls(legal, state, promised) if not visits.fails(c)), None)
+def _left(legal: LegalStates, cut: CrashState, lost: frozenset[int]) -> frozenset[int] | None:
+    """What a cache has to lose at a crash time for all of `lost` not to be there; None if it cannot."""
+    at, losable = legal.event(cut), legal.losable(cut)
+    unsent = {n for n in lost if legal.submitted(legal.chunks[n].entry) >= at}
+    return lost - unsent if lost - unsent <= losable else None
 
 
 def _controls(
     legal: LegalStates, state: CrashState, promised: Callable[[CrashState], bool]
 ) -> Iterator[CrashState]:
+    """What may be the control, the most similar first: the same cut with one of the lost writes present;
+    where nothing is lost, the crash time before, or the next one at which all that was sent is enough.
+    """
     lost = legal.lost(state)
     for n in sorted(lost):
         candidate = legal.losing(state, lost - {n})

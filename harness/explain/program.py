@@ -22,7 +22,23 @@ _PAIRS = ("rename", "renameat", "renameat2", "link", "linkat")
 _NAMES = (*_PAIRS, "creat", "symlink", "symlinkat", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir")
 _OPENS = ("open", "openat", "openat2")
 _UNREAD = ("io_submit", "io_uring_enter")
+_SHRINKS = ("ftruncate", "truncate", "unlink", "unlinkat")
+_RENAMES = ("rename", "renameat", "renameat2")
 _ACK = "app "
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What an application had acknowledged was taken away by `removal`: a file was cut, removed, or replaced
+    by a rename. `unsynced`: calls that made what is there instead, which no fsync or the like had covered
+    when the power failed. `paths`: of the files with those contents; empty if they only changed names.
+    `elsewhere`: each fsync of another file.
+    """
+
+    removal: ProgramCall
+    unsynced: tuple[ProgramCall, ...]
+    paths: frozenset[str] = frozenset()
+    elsewhere: tuple[ProgramCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,7 @@ class Program:
     synced: tuple[ProgramCall, ...] = ()
     latest: tuple[ProgramCall, ...] = ()
     kept: tuple[ProgramCall, ...] = ()
+    replacement: Replacement | None = None
     known: bool = False
 
     @property
@@ -51,9 +68,12 @@ class Program:
         return any(map(changes_contents, self.unsynced))
 
 
-def program_of(name: str, noted: ProgramCalls, times: Times, cut: int) -> Program | None:
+def program_of(
+    name: str, noted: ProgramCalls, times: Times, cut: int, *, in_order: bool = True
+) -> Program | None:
     """The application `name` when the power fails just before the event `cut`; None if it had acknowledged
-    nothing.
+    nothing. `in_order`: names become durable in their order, so that each fsync covers all names before it;
+    else it covers one inode and the name used, or the names in a directory.
     """
     ack = last_ack(times, cut)
     if ack is None:
@@ -62,7 +82,7 @@ def program_of(name: str, noted: ProgramCalls, times: Times, cut: int) -> Progra
     known = noted.more == 0 and not any(_word(call) in _UNREAD for call in noted.calls)
     if not known:
         return Program(name, ack.text.removeprefix(_ACK), ack.at)
-    files = _Files(noted.calls)
+    files = _Files(noted.calls, in_order)
     changes = [call for call in before if _changes(call, files)]
     done = [call for call in before if _syncs(call) and _is_done(call, ack.at)]
     unsynced = [call for call in changes if not any(_covers(s, call, files) for s in done)]
@@ -80,8 +100,59 @@ def program_of(name: str, noted: ProgramCalls, times: Times, cut: int) -> Progra
         tuple(synced),
         latest=tuple(c for c in since if c in unsynced),
         kept=tuple(c for c in since if c not in unsynced),
+        replacement=_replacement([c for c in noted.calls if c.began < cut], files, ack.at, cut),
         known=True,
     )
+
+
+def _replacement(calls: Sequence[ProgramCall], files: _Files, ack: int, cut: int) -> Replacement | None:
+    """The first call that took away what had been acknowledged, with something that replaces it and is not
+    durable when the power fails: contents of another file or, where these do not become durable in their
+    order, names that were changed since what is gone was changed last.
+    """
+    done = [call for call in calls if _syncs(call) and _is_done(call, cut)]
+    for removal in calls:
+        victim = _taken_away(removal)
+        own = [c for c in calls if c.began < removal.began and _is_of(c, victim) and _alters(c, files)]
+        if not victim or not any(_was_kept(c, done, ack, files) for c in own):
+            continue
+        made = [
+            c
+            for c in calls
+            if own[-1].began < c.began < removal.began
+            and not _is_of(c, victim)
+            and _changes(c, files)
+            and not any(_covers(s, c, files) for s in done)
+        ]
+        contents = [c for c in made if changes_contents(c)]
+        renames = [c for c in made if _word(c) in _PAIRS and not files.in_order]
+        if contents or renames:
+            paths = {name for c in contents for name in files.called(_paths(c)[0])} - {victim}
+            elsewhere = [s for s in done if _word(s) in _FILE and _paths(s)[0] not in paths]
+            return Replacement(removal, tuple(contents or renames), frozenset(paths), tuple(elsewhere))
+    return None
+
+
+def _was_kept(call: ProgramCall, done: Sequence[ProgramCall], ack: int, files: _Files) -> bool:
+    """Whether what a call changed was durable when the program acknowledged something."""
+    by_then = (s for s in done if s.returned is not None and s.returned < ack)
+    return call.began < ack and (not _changes(call, files) or any(_covers(s, call, files) for s in by_then))
+
+
+def _taken_away(call: ProgramCall) -> str:
+    """The path whose contents or name a call took away; empty if it did nothing of that kind."""
+    word, (path, rest) = _word(call), _paths(call)
+    if call.returned is None or call.result < 0:
+        return ""
+    if word in _RENAMES and "exchange" not in call.text:
+        return rest
+    return path if word in _SHRINKS or (word in _OPENS and "truncate" in rest) else ""
+
+
+def _is_of(call: ProgramCall, path: str) -> bool:
+    """Whether a call was made to that path, or gave a file that name."""
+    first, rest = _paths(call)
+    return path in ((first, rest) if _word(call) in _PAIRS else (first,))
 
 
 def last_ack(times: Times, cut: int) -> TimedMark | None:
@@ -92,10 +163,11 @@ def last_ack(times: Times, cut: int) -> TimedMark | None:
 class _Files:
     """Which paths may be of one file: a call names it as it was called then. `durable`: those that were
     opened so that each write is durable when it returns. `first`: when a path was first named: what an open
-    finds there later it does not create.
+    finds there later it does not create. `in_order`: see `program_of`.
     """
 
-    def __init__(self, calls: Sequence[ProgramCall]) -> None:
+    def __init__(self, calls: Sequence[ProgramCall], in_order: bool) -> None:
+        self.in_order = in_order
         self._same: dict[str, set[str]] = {}
         self.durable: set[str] = set()
         self.first: dict[str, int] = {}
@@ -154,14 +226,36 @@ def _is_done(call: ProgramCall, by: int) -> bool:
 
 
 def _covers(sync: ProgramCall, call: ProgramCall, files: _Files) -> bool:
-    """Whether a sync, begun after a call had returned, may make it durable: of a name, any sync may, since
-    journals commit as a whole; of contents, one of that file.
+    """Whether a sync, begun after a call had returned, may make it durable: of contents, one of that file; of
+    a name, any where names become durable in their order, else one of that file or of its directory.
     """
     if call.returned is None or sync.began < call.returned:
         return False
-    if _word(sync) in _ALL or not changes_contents(call):
+    if _word(sync) in _ALL:
         return True
-    return not files.called(_paths(sync)[0]).isdisjoint(files.called(_paths(call)[0]))
+    if not changes_contents(call) and files.in_order:
+        return True
+    first, rest = _paths(call)
+    named = [first, rest] if _word(call) in _PAIRS else [first]
+    covered = set[str]().union(*map(files.called, named))
+    if not changes_contents(call):
+        covered.update(directory_of(name) for name in named)
+    return not files.called(_paths(sync)[0]).isdisjoint(covered)
+
+
+def directory_of(path: str) -> str:
+    """The directory of a name, as a call names it."""
+    return path.rpartition("/")[0] or "."
+
+
+def changes_names(call: ProgramCall) -> bool:
+    """Whether a call changed a name that was there or is now, and no contents."""
+    return _word(call) in _NAMES
+
+
+def renamed_to(call: ProgramCall) -> str:
+    """The name that a call gave; empty for one that gave none."""
+    return _paths(call)[1] if _word(call) in _PAIRS else ""
 
 
 def shown_calls(
@@ -171,6 +265,8 @@ def shown_calls(
     failed. With whether it is one that matters.
     """
     matter = {*program.unsynced[-3:], *([program.pending] if program.pending else [])}
+    if (gone := program.replacement) is not None:
+        matter = {*gone.unsynced[-3:], gone.removal}
     late = next((c.began for c in calls if _syncs(c) and c.began >= cut), cut)
     for call in calls:
         if call.began <= late and (_syncs(call) or _word(call) in (*_DATA, *_SIZE, *_NAMES, *_UNREAD)):

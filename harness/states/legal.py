@@ -294,6 +294,10 @@ class LegalStates:
         """The event that makes a write durable; NEVER if none does."""
         return self._of[entry].durable if entry in self._of else NEVER
 
+    def submitted(self, entry: int) -> int:
+        """The event with which a write was sent."""
+        return self._of[entry].write.submitted
+
     def _losable(self, at: int) -> tuple[set[int], set[int]]:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""
         losable, buried, prefix = set(_numbers(self._volatile(at))), set[int](), self._prefix(at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.explain import Explainer, ladder
+from harness.explain.explain import Explainer, _missing_of, _written, ladder
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
-from harness.explain.minimise import OutOfVisits, Visits, entries_of, minimise
+from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import program_of
 from harness.model import CaseId, CrashState, History, HistoryStep, Operation, OperationKind, Violation
 from harness.report.explanation import Explanation, Fate, Rung, mail_text
@@ -25,10 +25,6 @@ from harness.states.legal import LegalStates
 from harness.store.records import Finding
 from harness.tests.states.recorder import Recorder, recorders
 from harness.writelog.calls import ProgramCall, ProgramCalls
-
-
-def always(_: CrashState) -> bool:
-    return True
 
 
 def losing_any(legal: LegalStates, entries: set[int]) -> Callable[[CrashState], bool]:
@@ -399,7 +395,7 @@ class Application:
         """The diagnosis when power fails before the last commit is on the platter."""
         return mechanism_of(self.facts(), made_up=False)
 
-    def facts(self) -> Facts:
+    def facts(self, *, in_order: bool = True) -> Facts:
         last = self.records[-1]
         names = {e: name(Kind.RECORD, "commit record") for e in self.records}
         facts = facts_of(self.made, names, (), None)
@@ -409,6 +405,7 @@ class Application:
             ProgramCalls(tuple(self.calls), self.more),
             facts.times,
             facts.legal.event(CrashState.parse(f"@t{last}")),
+            in_order=in_order,
         )
         return replace(facts, state=state, lost=(last,), program=program)
 
@@ -425,8 +422,8 @@ def test_a_program_that_acknowledges_without_fsync_is_told_so() -> None:
     assert found is not None
     assert found.mechanism is Mechanism.PROGRAM_NEVER
     assert (
-        "my-db acknowledged `1` at event 8 without having called fsync, or the like, for rename("
-        in found.sentence
+        "my-db acknowledged `1` at event 8 without having called fsync of the directory `.`, or the like, "
+        "for rename(new, value) (event 6)" in found.sentence
     )
 
 
@@ -548,6 +545,187 @@ def test_what_was_changed_before_the_last_acknowledgement_is_not_the_latest() ->
 @given(st.lists(st.sampled_from(["write(f, 1)", "write(g, 1)", "rename(f, g)", "fsync(f)", "unlink(g)"])))
 def test_a_program_that_syncs_all_before_it_acknowledges_is_never_accused(texts: list[str]) -> None:
     assert forgetful(*texts, "sync()").found() is None
+
+
+COMPACTS = ("write(db.tmp, 21)", "rename(db.tmp, db)", "fsync(.)", "ftruncate(wal, 0)", "fsync(wal)")
+
+
+def compacting(*calls: str) -> Application:
+    """A log is synced and acknowledged; these calls make it a table; then another line is acknowledged."""
+    app = Application()
+    for text in ("write(wal, 11)", "fsync(wal)"):
+        app.call(text)
+    app.made.mark("app 1")
+    for text in calls:
+        app.call(text)
+    app.call("write(wal, 11)")
+    app.call("fsync(wal)")
+    return app
+
+
+def test_a_program_that_empties_its_log_before_the_table_is_synced_is_told_so() -> None:
+    """It gave no cause, and "missing: a flush sent after" the journal's last commit."""
+    app = compacting(*COMPACTS)
+    late = app.made.write(9)
+    names = {late: (BlockName(0, 4096, "data of inode 13 (db), block 0", Kind.DATA, sure=False),)}
+    facts = app.facts()
+    facts = replace(facts, names={**facts.names, **names})
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_REPLACED
+    assert (
+        "my-db called ftruncate(wal, 0) at event 15, which takes away what it had acknowledged, without "
+        "having called fsync, or the like, for write(db.tmp, 21) (event 7)." in found.sentence
+    )
+    assert _missing_of(facts.program, found.mechanism) == (
+        "an fsync, or the like, called after event 8 and done before event 15, ftruncate(wal, 0)"
+    )
+    assert f"entry {late}, data of inode 13 (db), block 0 (?): sent at event" in _written(
+        facts, found.mechanism
+    )
+    shown = {r.text for r in ladder(facts, app.calls) if r.kind == "call" and r.accent}
+    assert {text.partition(" =")[0] for text in shown} == {"write(db.tmp, 21)", "ftruncate(wal, 0)"}
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ("write(db.tmp, 21)", "fsync(db.tmp)", *COMPACTS[1:]),
+        ("write(db.tmp, 21)", "rename(db.tmp, db)", "fsync(db)", *COMPACTS[2:]),
+        ("write(db.tmp, 21)", "rename(db.tmp, db)", "sync()", *COMPACTS[3:]),
+        ("openat(db.tmp, create|dsync)", *COMPACTS),
+        ("ftruncate(wal, 0)", "fsync(wal)"),
+        ("unlink(other)", "fsync(.)"),
+    ],
+    ids=["synced", "synced by its new name", "sync", "O_DSYNC", "nothing replaces it", "never acknowledged"],
+)
+def test_a_program_that_syncs_first_what_replaces_its_log_is_not_accused(calls: Sequence[str]) -> None:
+    assert compacting(*calls).found() is None
+
+
+@pytest.mark.parametrize("fate", ["persisted", "lost"])
+def test_a_table_whose_data_is_on_the_platter_is_not_what_is_missing(fate: str) -> None:
+    """The kernel had written it back by itself: then somebody else lost what is gone."""
+    app = compacting()
+    for text in COMPACTS[:2]:
+        app.call(text)
+    data = app.made.write(9)
+    for text in COMPACTS[2:]:
+        app.call(text)
+    names = {data: (BlockName(0, 4096, "data of inode 13 (db), block 0", Kind.DATA, sure=False),)}
+    facts = app.facts()
+    facts = replace(facts, names={**facts.names, **names})
+    if fate == "lost":
+        facts = replace(facts, lost=(*facts.lost, data))
+    found = told(facts)
+    assert (found is Mechanism.PROGRAM_REPLACED) is (fate == "lost")
+
+
+def test_what_was_lost_from_before_the_log_was_emptied_is_the_kernels() -> None:
+    """barrier=0 loses what was synced: the program is not accused of it, whatever it forgot later."""
+    app = compacting(*COMPACTS)
+    facts = app.facts()
+    assert told(facts) is Mechanism.PROGRAM_REPLACED
+    assert told(replace(facts, lost=(app.records[0], *facts.lost))) is not Mechanism.PROGRAM_REPLACED
+
+
+RENAMES = ("write(db.tmp, 21)", "fsync(db.tmp)", "rename(db.tmp, db)", "ftruncate(wal, 0)", "fsync(wal)")
+
+
+def test_a_rename_that_is_not_synced_before_the_log_is_emptied_is_told_so() -> None:
+    """Where fsync of one file does not make another's name durable, as on btrfs and F2FS."""
+    facts = compacting(*RENAMES).facts(in_order=False)
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_REPLACED
+    assert (
+        "without having called fsync of the directory `.`, or the like, for rename(db.tmp, db) (event"
+        in found.sentence
+    )
+    assert _missing_of(facts.program, found.mechanism).startswith("an fsync of the directory `.`, or the")
+
+
+@pytest.mark.parametrize(
+    ("calls", "in_order"),
+    [
+        (RENAMES, True),
+        ((*RENAMES[:3], "fsync(.)", *RENAMES[3:]), False),
+        ((*RENAMES[:3], "fsync(db)", *RENAMES[3:]), False),
+    ],
+    ids=["a journal has it", "its directory", "the file itself"],
+)
+def test_a_rename_that_a_mode_makes_durable_is_no_cause(calls: Sequence[str], in_order: bool) -> None:
+    assert told(compacting(*calls).facts(in_order=in_order)) is not Mechanism.PROGRAM_REPLACED
+
+
+def test_a_rename_that_is_acknowledged_wants_its_directory_synced_and_no_other_file() -> None:
+    """An fsync of the log counted as one of the rename, which btrfs promises nowhere."""
+    app = Application()
+    for text in ("write(new, 5)", "fsync(new)", "rename(new, value)", "write(log, 5)", "fsync(log)"):
+        app.call(text)
+    app.made.mark("app 1")
+    app.call("fsync(.)")
+    assert told(app.facts()) is None
+    found = mechanism_of(app.facts(in_order=False), made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_NEVER
+    assert "fsync of the directory `.`, or the like, for rename(new, value)" in found.sentence
+
+
+@given(
+    st.lists(
+        st.sampled_from(["write(f, 1)", "write(g, 1)", "rename(f, g)", "fsync(f)", "unlink(g)", "fsync(.)"])
+    ),
+    st.booleans(),
+)
+def test_a_program_that_syncs_all_before_it_takes_anything_away_is_never_accused(
+    texts: list[str], in_order: bool
+) -> None:
+    app = Application()
+    app.call("write(g, 1)")
+    app.call("sync()")
+    app.made.mark("app 0")
+    for text in texts:
+        app.call("sync()")
+        app.call(text)
+    app.call("sync()")
+    app.made.mark("app 1")
+    app.call("fsync(f)")
+    assert told(app.facts(in_order=in_order)) is None
+
+
+def test_a_state_that_another_of_its_own_checks_words_refuses_is_no_control() -> None:
+    """The control of "apple was acknowledged" was a state in which pear was gone instead."""
+    legal = three_writes()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 3)
+    start = legal.losing(cut, legal.losable(cut))
+    end = legal.cuts()[-1]
+    visits = Visits(losing_any(legal, {1, 2}))
+    assert minimise(legal, start, visits, always).control != end
+    assert minimise(legal, start, visits, always, keeps=lambda c: c == end).control == end
+
+
+def test_what_had_not_been_sent_need_not_be_lost() -> None:
+    """The state of a program's finding had lost a commit that was sent long after the promise was broken."""
+    made = Recorder()
+    made.mark("begin 0")
+    made.complete(made.submit(1))
+    made.mark("ack 0")
+    made.mark("begin 1")
+    late = made.submit(2)
+    made.complete(late)
+    legal = made.legal()
+    end = legal.cuts()[-1]
+    chunks = [n for n, c in enumerate(legal.chunks) if c.entry == late]
+
+    def fails(state: CrashState) -> bool:
+        shown = legal.on_disk(state)
+        there = set(range(shown.prefix)) - set(shown.dropped)
+        return legal.position(state).acked > 0 and there.isdisjoint(chunks)
+
+    minimal = minimise(legal, legal.losing(end, chunks), Visits(fails), always)
+    assert minimal.lost == ()
+    assert legal.event(minimal.state) <= legal.submitted(late)
 
 
 def test_the_ladder_of_an_application_has_its_calls() -> None:
