@@ -348,13 +348,14 @@ class Disk:
         """
         return tuple(self._ask(wire.Rewind(), wire.Rewound).blocks)
 
-    def hold_completions(self, idle_s: float | None) -> None:
+    def hold_completions(self, idle_s: float | None, guest: int | None = None) -> None:
         """From now on, report the guest's writes as completed as late as it allows, as a slow disk may, and
-        the newest first: when it asks for a flush, its queue is nearly full, or it has asked for nothing for
-        `idle_s`. None: report all that are held, and from now on each at once.
+        the newest first: when it asks for a flush, its queue is nearly full, or all threads of its machine,
+        the process `guest`, sleep. Where that cannot be seen: when it has asked for nothing for `idle_s`.
+        None: report all that are held, and from now on each at once.
         """
         hold_us = None if idle_s is None else round(idle_s * 1e6)
-        self._ask(wire.Completions(hold_us=hold_us), wire.Noted)
+        self._ask(wire.Completions(hold_us=hold_us, guest=guest), wire.Noted)
 
     def stats(self) -> wire.Counted:
         """Counters since the last `switch` or `open`."""

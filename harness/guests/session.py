@@ -61,9 +61,10 @@ PROGRAM_TIMEOUT_S = 120
 BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
 PUT_BYTES = 2048  # of a file, for the same reason
 IDLE_S = 0.005
-"""A guest that asks its disk for nothing for so long counts as waiting for a write. An emulated one must be
-able to return from a system call that does not wait, and to begin the next: 1 ms caught F2FS's fsync that
-does not wait in 5 of 10 recordings on a busy host, 2 ms in 10 of 10.
+"""Where the host does not tell whether the guest sleeps, one that asks its disk for nothing for so long
+counts as waiting for a write. An emulated one must be able to return from a system call that does not wait,
+and to begin the next: 1 ms caught F2FS's fsync that does not wait in 5 of 10 recordings on a busy host, 2 ms
+in 10 of 10.
 """
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
@@ -345,7 +346,8 @@ class Session:
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             guest = self.guest()
-            disk.hold_completions(self._idle_s if self._completions is Completions.HOLD else None)
+            holds = self._completions is Completions.HOLD
+            disk.hold_completions(self._idle_s if holds else None, guest.process.pid)
             if "log-writes" not in guest.hello.dm_targets:
                 raise KernelError(
                     f"this kernel ({guest.hello.release}) has no dm-log-writes target",

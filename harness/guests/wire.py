@@ -33,7 +33,7 @@ from harness.model import (
     OperationKind,
 )
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -383,6 +383,7 @@ class Compare(_Message, tag="compare"):
 
 class Completions(_Message, tag="completions"):
     hold_us: U64 | None
+    guest: U32 | None
 
 
 class Stats(_Message, tag="stats"):

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -55,6 +56,8 @@ BASE = bytes([ord(".")]) * BLOCK_BYTES
 FLAGS = (0, 1, 2)
 UNREAD, REPLAYED, SCRATCH = 4, 5, 6
 """Blocks: that no visit reads; that recovery writes; that is written to afterwards."""
+NOBODY = 1 << 30
+"""No process has this number: nobody can see whether a toy sleeps."""
 PANIC = "Kernel panic - not syncing: toy"
 
 
@@ -177,6 +180,7 @@ class ToyGuest:
         self._kernel, self._log, self._end_disk = kernel, boot.log, end_disk
         self._disk = Frontend(boot.disk_socket).start()
         self._said = "toy: up"
+        self.process = SimpleNamespace(pid=NOBODY)
         self._tape = Tape(self._disk)
         (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
 

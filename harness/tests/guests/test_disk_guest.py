@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -315,6 +320,35 @@ def test_a_guest_that_waits_gets_its_writes(disk: Disk) -> None:
         disk.hold_completions(0.001)
         guest.submit_writes([_write(0)])
         assert guest.completed(1) == [0]
+
+
+@contextlib.contextmanager
+def _process(script: str) -> Iterator[int]:
+    """A process in the place of a machine's. Yields its number."""
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_guest_whose_machine_sleeps_gets_its_writes_before_the_time_is_up(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest, _process("import time; time.sleep(600)") as machine:
+        disk.hold_completions(LONG_S, machine)
+        guest.submit_writes([_write(0)])
+        assert guest.completed(1) == [0]
+
+
+def test_a_guest_whose_machine_works_is_not_taken_for_one_that_waits(disk: Disk) -> None:
+    """A guest that a busy host did not let run for some milliseconds got its writes, and so did not send its
+    flush before they had completed.
+    """
+    with Frontend(disk.socket) as guest, _process("while True: pass") as machine:
+        disk.hold_completions(0.2, machine)
+        guest.submit_writes([_write(0)])
+        time.sleep(0.5)
+        assert guest.used() == 0
 
 
 def test_a_queue_that_is_nearly_full_is_released(disk: Disk) -> None:

@@ -62,7 +62,7 @@ class PlayedDisk:
 
     def open(self, base: Path, log: Path | None, order: object = None) -> None: ...
     def switch(self, state: CrashState) -> None: ...
-    def hold_completions(self, idle_s: float | None) -> None: ...
+    def hold_completions(self, idle_s: float | None, guest: int | None) -> None: ...
     def close(self) -> None: ...
 
     def stats(self) -> wire.Counted:
@@ -85,6 +85,8 @@ class PlayedGuest:
     """Answers every `Recover` in the same way, and every `Use`."""
 
     unmounted = wire.Unmounted(0, ["unmounted"], True)
+
+    process = SimpleNamespace(pid=4711)
 
     def __init__(self, answer: wire.Recovered, used: wire.Used, hello: wire.Hello) -> None:
         self._answer, self._used = answer, used

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from harness.cases.recording import read_events_of
-from harness.guests import session
 from harness.host.packed import unpack
 from harness.model import CaseId
 from harness.plan import LOG_BYTES, Completions, Plan
@@ -21,21 +20,15 @@ from harness.writelog.times import Times
 WORKLOAD = "append-fsync"
 DURABLE = (2, 5, 8, 9, 10)
 """The operations of WORKLOAD that are durable when they return."""
-HELD_S = 0.3
-"""How long a guest asks for nothing until its writes are completed."""
 MODES = ("ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix")
 
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> RunLayout:
-    """Recordings with held completions, which is the default. They are held for longer: a guest that the host
-    did not let run for some milliseconds was taken for one that waits, and F2FS's test failed.
-    """
+    """Recordings with held completions, which is the default."""
     plan = Plan(configurations=list(MODES), workloads=[WORKLOAD], jobs=2)
     assert plan.completions is Completions.HOLD
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(session, "IDLE_S", HELD_S)
-        return RunLayout(run_plan(plan, tmp_path_factory.mktemp("held"))[1])
+    return RunLayout(run_plan(plan, tmp_path_factory.mktemp("held"))[1])
 
 
 def recorded(run: RunLayout, mode: str, scratch: Path) -> tuple[WriteLog, Times | None, str]:

@@ -42,8 +42,8 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         });
         return open(shared, &base, log.as_deref(), order, keep_memo);
     }
-    if let DiskRequest::Completions { hold_us } = request {
-        shared.hold.set(hold_us.map(Duration::from_micros));
+    if let DiskRequest::Completions { hold_us, guest } = request {
+        shared.hold.set(hold_us.map(Duration::from_micros), guest);
         return Ok(DiskReply::Noted {});
     }
     let mut guard = shared.device();
@@ -182,8 +182,8 @@ fn open(
             });
         }
     }
-    if let Some(old) = guard.take().filter(|_| keep_memo) {
-        device.inherit(old);
+    if let Some(old) = guard.take() {
+        device.inherit(old, keep_memo);
     }
     if let Some(window) = shared.window().as_mut() {
         window.open(&device, Path::new(base), log.map(Path::new))?;

@@ -52,9 +52,15 @@ impl Device {
         })
     }
 
-    /// Go on with what was remembered on another device, if it has the same base image and holds for any log.
-    pub fn inherit(&mut self, other: Device) {
-        if other.view.base_identity() == self.view.base_identity() && !other.memo.is_local() {
+    /// Go on with the files of another device, if it has the same base image, and with what it remembered, if that
+    /// is wanted and holds for any log.
+    pub fn inherit(&mut self, other: Device, keep_memo: bool) {
+        if other.view.base_identity() != self.view.base_identity() {
+            return;
+        }
+        self.images
+            .inherit(other.images, &other.view.changed_blocks());
+        if keep_memo && !other.memo.is_local() {
             self.memo = other.memo;
         }
     }
@@ -405,6 +411,19 @@ pub mod tests {
     }
 
     #[test]
+    fn a_file_is_not_written_whole_for_each_log_on_one_base() {
+        let (mut first, files) = device(&[Step::Write(1, &[b'X'; 1024])]);
+        let target = Scratch::new(b"");
+        first.image(&target.0).unwrap();
+        let log = Scratch::new(&log_bytes(&[Step::Write(19, &[b'Z'; 512])]));
+        let mut second = Device::open(&files[0].0, Some(&log.0), None).unwrap();
+        second.inherit(first, false);
+        second.switch(&prefix(1)).unwrap();
+        // the block that the first log may have changed, and that of the second at the device's end
+        assert_eq!(second.image(&target.0).unwrap(), 4096 + 2048);
+    }
+
+    #[test]
     fn an_image_that_somebody_replaced_is_copied_whole() {
         let (mut device, _files) = device(&[]);
         let target = Scratch::new(b"");
@@ -479,14 +498,14 @@ pub mod tests {
         let (in_place, elsewhere) = (log(8), log(16));
         let next = |log: &Scratch| Device::open(&files[0].0, Some(&log.0), None).unwrap();
         let mut second = next(&in_place);
-        second.inherit(first);
+        second.inherit(first, true);
         let recalled = |device: &Device| [0, 1].map(|p| device.recall(&prefix(p)).unwrap());
         assert_eq!(recalled(&second), [Some(7), None]);
         let mut third = next(&elsewhere);
-        third.inherit(second);
+        third.inherit(second, true);
         assert_eq!(recalled(&third), [Some(7), Some(7)]);
         let mut foreign = other;
-        foreign.inherit(third);
+        foreign.inherit(third, true);
         assert_eq!(foreign.recall(&prefix(0)).unwrap(), None);
     }
 

@@ -7,6 +7,10 @@
 //! So while a recording is made, writes are carried out at once but reported as completed as late as the guest
 //! allows, the newest first: when it asks for a flush, when the queue is nearly full, or when it has asked for
 //! nothing for a while, and so seems to wait. Reads and flushes are never held.
+//!
+//! Where the host tells whether the guest's machine sleeps, that decides, not the clock: it waits if it is asleep at two
+//! looks between which it asked for nothing. A guest that works, or that a busy host does not let run, gets
+//! [`PATIENCE`] times as long.
 
 use std::{
     io,
@@ -18,6 +22,13 @@ use std::{
 use vhost_user_backend::{VringRwLock, VringT};
 use virtio_queue::QueueT;
 
+use crate::asleep;
+
+/// How long a guest asks for nothing until it is looked at, and between two looks. A guest that sleeps for so long sleeps
+/// until something happens, or for a tick of its clock, which is longer than any hold.
+const LOOK: Duration = Duration::from_micros(400);
+/// By how much longer a guest is waited for that can be seen to work.
+const PATIENCE: u32 = 20;
 /// How often the thread that watches sees whether it is still needed.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -32,6 +43,8 @@ struct Held {
 struct State {
     /// How long a guest asks for nothing until it counts as waiting; none: hold nothing.
     idle: Option<Duration>,
+    /// The process of the guest's machine, if it is known.
+    guest: Option<u32>,
     held: Vec<Held>,
     /// When the guest asked for something last.
     asked: Option<Instant>,
@@ -58,11 +71,12 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Hold from now on, until the guest has asked for nothing for `idle`; None: release everything and hold no
-    /// more.
-    pub fn set(&self, idle: Option<Duration>) {
+    /// Hold from now on, until the guest, whose machine is the process `guest`, sleeps, or has asked for nothing for
+    /// `idle` if that cannot be seen; None: release everything and hold no more.
+    pub fn set(&self, idle: Option<Duration>, guest: Option<u32>) {
         let mut state = self.lock();
         state.idle = idle;
+        state.guest = guest;
         if idle.is_none() {
             release(&mut state);
         }
@@ -124,22 +138,84 @@ fn release(state: &mut State) {
     }
 }
 
-/// Release what is held whenever the guest has been idle for long enough; until `hold` is gone.
+/// Release what is held whenever the guest waits; until `hold` is gone.
 fn watch(hold: &Weak<Hold>) {
+    let mut seen = Asleep::default();
     while let Some(hold) = hold.upgrade() {
-        let mut state = hold.lock();
+        let state = hold.lock();
+        let (asked, guest) = (state.asked, state.guest);
         let idle = state.idle.unwrap_or_default();
-        let left = idle.saturating_sub(state.asked.map_or(idle, |at| at.elapsed()));
-        if !state.held.is_empty() && left.is_zero() {
-            release(&mut state);
-            continue;
-        }
-        // Nothing is held, or not for long enough. `GLANCE` bounds how long this thread outlives the disk.
-        let wait = if state.held.is_empty() {
-            GLANCE
+        let quiet = asked.map_or(idle, |at| at.elapsed());
+        let nothing_held = state.held.is_empty();
+        drop(state);
+        let waits = if nothing_held {
+            Waits::NotYet(GLANCE)
         } else {
-            left.min(GLANCE)
+            seen.waits(
+                guest.filter(|_| quiet < idle * PATIENCE),
+                asked,
+                quiet,
+                idle,
+            )
         };
-        drop(hold.changed.wait_timeout(state, wait));
+        let mut state = hold.lock();
+        match waits {
+            Waits::Now if state.asked == asked => release(&mut state),
+            Waits::Now => {}
+            // Nothing is held, or not for long enough. `GLANCE` bounds how long this thread outlives the disk.
+            Waits::NotYet(left) if state.held.is_empty() == nothing_held => {
+                drop(hold.changed.wait_timeout(state, left.min(GLANCE)));
+            }
+            Waits::NotYet(_) => {}
+        }
+    }
+}
+
+/// Whether the guest waits for a write.
+enum Waits {
+    Now,
+    /// As far as can be seen; look again after this time.
+    NotYet(Duration),
+}
+
+/// The last look at a guest that slept, and when that guest had asked for something last.
+#[derive(Default)]
+struct Asleep(Option<(Instant, Option<Instant>)>);
+
+impl Asleep {
+    /// `guest`: its process, if it may be looked at; `asked`: when it asked for something last, `quiet` ago; `idle`: for
+    /// how long it asks for nothing until it counts as waiting, where nothing can be seen of it.
+    fn waits(
+        &mut self,
+        guest: Option<u32>,
+        asked: Option<Instant>,
+        quiet: Duration,
+        idle: Duration,
+    ) -> Waits {
+        if guest.is_some() && quiet < LOOK {
+            return Waits::NotYet(LOOK - quiet);
+        }
+        match guest.and_then(asleep::sleeps) {
+            None if quiet >= idle => Waits::Now,
+            None => Waits::NotYet(idle - quiet),
+            Some(false) => {
+                self.0 = None;
+                Waits::NotYet(LOOK)
+            }
+            Some(true) => {
+                let slept = self
+                    .0
+                    .filter(|(_, then)| *then == asked)
+                    .map(|(at, _)| at.elapsed());
+                if slept.is_some_and(|for_long| for_long >= LOOK) {
+                    self.0 = None;
+                    return Waits::Now;
+                }
+                if slept.is_none() {
+                    self.0 = Some((Instant::now(), asked));
+                }
+                Waits::NotYet(LOOK)
+            }
+        }
     }
 }

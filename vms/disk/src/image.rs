@@ -33,6 +33,16 @@ impl Images {
         }
     }
 
+    /// Go on with the files of another device, which has the same base image: they need not be written whole.
+    /// `changed`: all blocks that its log and its guest changed.
+    pub fn inherit(&mut self, other: Images, changed: &[u64]) {
+        for (path, mut old) in other.known {
+            old.recipe = None;
+            old.written.extend(changed);
+            self.known.insert(path, old);
+        }
+    }
+
     /// Make the file at `path` hold what `view` shows. Returns the bytes that had to be written.
     ///
     /// # Errors
@@ -57,8 +67,9 @@ impl Images {
 /// Whoever changes the file must unlink it: a change within the kernel's clock tick after the last
 /// `Image` is indistinguishable from our own.
 struct Imaged {
-    recipe: Recipe,
-    /// Blocks that held writes of the guest.
+    /// The state that it held; `None`: one of another log on the same base.
+    recipe: Option<Recipe>,
+    /// Blocks that held writes of the guest, or may hold those of another log.
     written: Vec<u64>,
     stamp: Stamp,
 }
@@ -77,7 +88,7 @@ impl Imaged {
     fn new(path: &Path, view: &View) -> Answer<Self> {
         let meta = std::fs::metadata(path).map_err(DiskError::file("write the image", path))?;
         Ok(Imaged {
-            recipe: view.recipe.clone(),
+            recipe: Some(view.recipe.clone()),
             written: view.overlay.blocks().collect(),
             stamp: stamp(&meta),
         })
@@ -90,13 +101,19 @@ impl Imaged {
 
     /// Blocks in which `view` may differ from the file, ascending.
     fn stale(&self, view: &View) -> Vec<u64> {
-        let (index, then, now) = (&view.index, &self.recipe, &view.recipe);
-        let mut blocks = ordered(index.blocks_between(then, now));
-        blocks.retain(|block| {
-            index
-                .slot(*block)
-                .is_some_and(|slot| index.block_hash(then, slot) != index.block_hash(now, slot))
-        });
+        let (index, now) = (&view.index, &view.recipe);
+        let mut blocks = match &self.recipe {
+            None => view.changed_blocks(),
+            Some(then) => {
+                let mut blocks = ordered(index.blocks_between(then, now));
+                blocks.retain(|block| {
+                    index.slot(*block).is_some_and(|slot| {
+                        index.block_hash(then, slot) != index.block_hash(now, slot)
+                    })
+                });
+                blocks
+            }
+        };
         blocks.extend(&self.written);
         blocks.extend(view.overlay.blocks());
         ordered(blocks)

@@ -300,7 +300,7 @@ fn what_another_log_on_the_same_base_recalls_is_what_recovery_would_have_come_to
             let file = Scratch::new(&log_bytes(&steps));
             let mut next = Device::open(&first._files[0].0, Some(&file.0), None).unwrap();
             if let Some(before) = device.take() {
-                next.inherit(before);
+                next.inherit(before, true);
             }
             for _ in 0..5 {
                 let state = random.state(&log);
@@ -318,6 +318,35 @@ fn what_another_log_on_the_same_base_recalls_is_what_recovery_would_have_come_to
         }
     }
     assert!(recalled > 500, "{recalled}: too few to tell anything");
+}
+
+/// A file that one log's states were written to goes on with the next log on the same base: nothing of the old log,
+/// nor of what guests wrote over it, may stay.
+#[test]
+fn a_file_that_goes_on_with_another_log_holds_nothing_of_the_one_before() {
+    let mut random = Random(9);
+    for _ in 0..200 {
+        let first = made(&mut random);
+        let image = Scratch::new(b"");
+        let mut device: Option<Device> = None;
+        for _ in 0..4 {
+            let log: Vec<_> = (0..1 + random.below(4)).map(|_| random.change()).collect();
+            let steps: Vec<_> = log.iter().map(Change::step).collect();
+            let file = Scratch::new(&log_bytes(&steps));
+            let mut next = Device::open(&first._files[0].0, Some(&file.0), None).unwrap();
+            if let Some(before) = device.take() {
+                next.inherit(before, false);
+            }
+            for _ in 0..random.below(4) {
+                next.switch(&random.state(&log)).unwrap();
+                let (sector, sectors) = random.extent();
+                next.write(sector, &random.letters(sectors));
+                next.image(&image.0).unwrap();
+                assert_eq!(std::fs::read(&image.0).unwrap(), shown(&next));
+            }
+            device = Some(next);
+        }
+    }
 }
 
 /// The memo must never recall an outcome for a state of which recovery or check would have read something else,

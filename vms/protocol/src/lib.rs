@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -376,9 +376,13 @@ pub enum DiskRequest {
         order: Option<Vec<u64>>,
     },
     /// From now on, hold completions of writes as long as the guest allows, as a slow disk may: until it asks for
-    /// a flush, its queue is nearly full, or it has asked for nothing for `hold_us` microseconds. None: complete
-    /// each at once, as a disk does at first.
-    Completions { hold_us: Option<u64> },
+    /// a flush, its queue is nearly full, or its machine, the process `guest`, sleeps; where that is not told or cannot
+    /// be seen, until it has asked for nothing for `hold_us` microseconds. None: complete each at once, as a disk does
+    /// at first.
+    Completions {
+        hold_us: Option<u64>,
+        guest: Option<u32>,
+    },
     /// Counters since the last `Switch` or `Open`.
     Stats {},
     /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
