@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from harness.host.packed import unpack
 from harness.host.text import one_line
 from harness.model import LogEntry
 from harness.plan import LOG_BYTES
+from harness.store.bundle import holds_a_run
 from harness.writelog import WriteLog, read_log, select
 from harness.writelog.calls import NOT_NOTED, Places, ProgramCall, ProgramCalls, calls_of
 from harness.writelog.events import times_of
@@ -121,6 +123,7 @@ def log_ls(
     they began and returned. Of a flush that may be one of two, both are shown: 9|12. Where two devices were
     recorded, each write and flush shows of which it is.
     """
+    _need_log(file)
     if perfetto is not None:
         need_perfetto()
     with _plain_log(file, log_mib << 20) as path:
@@ -253,6 +256,19 @@ def _shown(times: Times) -> dict[int, str]:
 
 def _submitted(flush: TimedFlush) -> str:
     return str(flush.submitted) if flush.since is None else f"{flush.since}|{flush.submitted}"
+
+
+def _need_log(file: Path) -> None:
+    """Raises UsageError for what is no log at all: a directory, a package, a file that is not there."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a directory, not a log", f"a case's log: {file}/cases/.../log.zst")
+    if not file.exists():
+        raise UsageError(f"there is no {file}", "name a run's log.zst: reports/latest/cases/.../log.zst")
+    if holds_a_run(file):
+        raise UsageError(
+            f"{file} is a run that powercut pack made, not a log",
+            f"powercut report {shlex.quote(str(file))} unpacks it, and says where; its logs are in cases/",
+        )
 
 
 @contextlib.contextmanager

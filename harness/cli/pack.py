@@ -12,7 +12,7 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import REPORTS, NewFile, RunDirectory
+from harness.cli.options import REPORTS, NewFile, RunDirectory, open_run
 from harness.errors import ExitCode, UsageError
 from harness.host.files import file_hash
 from harness.model import CaseId
@@ -38,7 +38,7 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
     No command unpacks it: those that take a RUN do, once, in reports/runs. It is data: it chooses no kernel,
     no module and no file of the host that reads it. The modules that replaced the kernel's own are in it.
     """
-    with RunStore.open(run) as store:
+    with open_run(run) as store:
         path = store.path
         chosen = _case(case, store) if case else None
         found = [f for f in store.findings() if chosen in (None, f.case)]

@@ -245,7 +245,7 @@ def run_command(**given: Any) -> ExitCode:
             return _resumed(plan, store, given["events"])
     plan = _plan(given)
     if given["no_action"]:
-        return _show(plan, names=given["verbose"])
+        return _show(plan, names=given["verbose"], expect=given["expect"])
     return shell_code(_run(plan, given))
 
 
@@ -375,8 +375,9 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     return summary
 
 
-def _show(plan: Plan, *, names: bool) -> ExitCode:
-    """Print what a run would do (--no-action)."""
+def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
+    """Print what a run would do (--no-action). `expect`: files that it would read."""
+    asked_expectations(expect)
     look_up(plan)  # what the run itself would refuse
     kernel = find_chosen(plan.kernel_choice)
     cases = select_cases(plan)

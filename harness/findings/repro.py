@@ -19,6 +19,7 @@ from harness.cases.recording import Recording, by_times, load_recording
 from harness.cases.recoveries import load
 from harness.errors import DiskError, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
+from harness.findings.named import not_a_point
 from harness.guests.disk import Disk
 from harness.guests.guest_specs import make_specs, recording_machine
 from harness.guests.initramfs import find_program
@@ -100,9 +101,7 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
     try:
         point = CrashPoint.parse(text)
     except ValueError as e:
-        raise UsageError(
-            str(e), "the report names the crash points; `powercut list runs` lists the runs"
-        ) from e
+        raise UsageError(*not_a_point(text, store, str(e))) from e
     record = store.case(point.case)
     if record is None:
         cases = ", ".join(str(c.case) for c in store.cases()[:6])
@@ -384,6 +383,7 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
     recovery left it, where it could be recovered. Writes to both are discarded at the end. Returns the
     machine's exit code; raises UsageError for a machine without a console.
     """
+    shown.spec.machine.need_console()  # before a guest is booted for nothing
     profile = shown.recording.profile
     with Session(shown.spec, shown.directory / "session") as session:
         target, state = shown.recording.shown(shown.point.state)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings.experiment import Equipment, open_equipment, violations
+from harness.findings.named import not_a_point
 from harness.findings.simplify import shortest
 from harness.model import CaseId, Operation, Violation, Workload
 from harness.report.shrunk import head
@@ -46,7 +47,7 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     try:
         case = CaseId.parse(text.partition("@")[0])
     except ValueError as e:
-        raise UsageError(str(e), "the report names the cases") from e
+        raise UsageError(*not_a_point(text, store, str(e))) from e
     known = store.case(case)
     if known is None:
         raise UsageError(f"the run {store.path.name} has no case {case}", "the report names the cases")

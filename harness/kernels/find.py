@@ -102,14 +102,20 @@ def look_up_kernel(
         version = asked_version(pin, spec)
         if version is not None:
             return pin, version
+    raise _no_kernel(spec)
+
+
+def _no_kernel(spec: str) -> UsageError:
+    """What to say of words that name no kernel."""
     if "/" in spec:
-        raise UsageError(
-            f"no kernel {spec!r}: there is no such file",
+        why = "that is a directory" if Path(spec).is_dir() else "there is no such file"
+        return UsageError(
+            f"no kernel {spec!r}: {why}",
             "name arch/x86/boot/bzImage or vmlinux of your build; powercut list kernels has Debian's",
         )
     near = difflib.get_close_matches(spec, list(pins()), n=4)
     known = ", ".join(near or pins())
-    raise UsageError(
+    return UsageError(
         f"no kernel {spec!r}: neither a file nor a name that powercut list kernels shows",
         f"try one of: {known}",
     )

@@ -142,10 +142,10 @@ def read_plan(path: Path, kind: type[PlanT], what: str, command: str) -> PlanT:
     """The plan of a series. `what`: such as "campaign". Raises UsageError for a directory that is none,
     StoreError for a plan that cannot be read.
     """
-    need_plain_run(path)
     begins = f"powercut {command} begins one"
-    if not (path / PLAN).is_file() or (path / RUN).exists():
+    if not (path / PLAN).is_file() or (path / RUN).exists():  # before anything else of it is looked at
         raise UsageError(f"{path} holds no {what}", begins)
+    need_plain_run(path)
     try:
         return msgspec.json.decode((path / PLAN).read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:

@@ -33,6 +33,7 @@ MAX_BYTES = 32 << 30
 MAX_FILES = 200_000
 _MAX_DEPTH = 8
 _MAGIC = b"\x28\xb5\x2f\xfd"  # of a zstd frame, RFC 8878
+_USTAR = b"ustar"  # of a header, POSIX 1003.1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _BLOCK = tarfile.BLOCKSIZE
 
@@ -43,6 +44,17 @@ def is_bundle(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def holds_a_run(path: Path) -> bool:
+    """Whether a file is one that `bundle` made, and no other packed file."""
+    if not is_bundle(path):
+        return False
+    try:
+        with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as packed:
+            return _USTAR in packed.read(_BLOCK)
+    except zstandard.ZstdError:
+        return False
 
 
 def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:

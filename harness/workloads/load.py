@@ -23,7 +23,7 @@ from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.oracles.replay import need_possible
-from harness.workloads.applications import is_application, load_application, next_key
+from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
@@ -200,6 +200,11 @@ def _load_operations(path: Path) -> Workload:
     try:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        if path.name == DESCRIPTION and (path.parent / "run").is_file():
+            where = path.parent if len(path.parts) > 2 else f"./{path.parent}"
+            raise UsageError(
+                f"{path} describes an application, which is named by its directory", f"-w {where}"
+            ) from e
         raise UsageError(f"{path}: {e}", next_key(e, _OperationList)) from e
     try:
         lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
@@ -294,7 +299,8 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
         return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+    every = [*known, *workload_sets(), *GENERATED_SETS]
+    near = difflib.get_close_matches(name, every, n=3, cutoff=0.4) or every[:6]
     return UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
 
 
@@ -338,7 +344,10 @@ def _slice_of(shard: str) -> slice:
         return slice(None)
     m = re.fullmatch(r"(\d+)/(\d+)", shard)
     if not m or not 1 <= int(m[1]) <= int(m[2]):
-        raise UsageError(f"shard {shard!r}", "it reads 2/5: the second of five parts")
+        parts = int(m[2]) if m else 0
+        why = f"there is no part {m[1]} of {parts}" if m and parts else "that is no part of the workloads"
+        reads = f"1/{parts} to {parts}/{parts}" if parts > 1 else "it reads 2/5: the second of five parts"
+        raise UsageError(f"shard {shard!r}: {why}", reads)
     return slice(int(m[1]) - 1, None, int(m[2]))
 
 

@@ -190,6 +190,9 @@ def make_workload(place: Path, kind: str) -> Path:
         raise UsageError(f"a workload cannot be named {name!r}", "letters, digits and _ . + -: my-db")
     if place.exists() or place.is_symlink():
         raise UsageError(f"{place} is there already", "choose another name, or remove it")
+    above = place.absolute().parent
+    if not above.is_dir() and not above.parent.is_dir():
+        raise UsageError(f"{place} cannot be made: there is no {above.parent}", f"mkdir -p {above}")
     if kind == "c":
         _need_compiler()
     try:

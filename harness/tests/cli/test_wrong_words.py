@@ -1,0 +1,134 @@
+"""What somebody typed by mistake: the message names the value, what is wrong with it, and what to do next."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import ExitCode, UsageError
+from harness.findings import repro
+from harness.guests.machine import machine_of
+from harness.store.bundle import bundle
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import demo_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with demo_run(tmp_path) as store:
+        return store.path
+
+
+def says(result: object, *words: str) -> None:
+    text = str(getattr(result, "output", "")) + str(getattr(result, "stderr", ""))
+    assert getattr(result, "exit_code", None) == ExitCode.USAGE, text
+    flat = " ".join(text.split())
+    for word in words:
+        assert word in flat, text
+
+
+@pytest.mark.parametrize("command", ["campaign", "matrix", "faults", "regressions"])
+def test_a_folder_that_holds_no_series_is_not_looked_through(command: str, tmp_path: Path) -> None:
+    """Of /tmp it said to remove a socket of another program, with exit code 3."""
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "socket"))
+        says(
+            powercut(command, "--resume", tmp_path), f"{tmp_path} holds no", f"powercut {command} begins one"
+        )
+
+
+def test_a_package_is_no_log_and_is_not_called_damaged(run: Path, tmp_path: Path) -> None:
+    package = tmp_path / "run.tar.zst"
+    bundle(run, package)
+    says(powercut("log", "ls", package), "is a run that powercut pack made", f"powercut report {package}")
+
+
+def test_a_directory_is_no_log(run: Path) -> None:
+    says(powercut("log", "ls", run), "is a directory, not a log", f"{run}/cases/")
+    says(powercut("log", "ls", run / "gone"), f"there is no {run / 'gone'}")
+
+
+@pytest.mark.parametrize("command", ["pack", "triage"])
+def test_a_folder_that_is_no_run_is_a_wrong_path(command: str, tmp_path: Path) -> None:
+    """Exit code 3 says that something could not be decided."""
+    says(powercut(command, tmp_path), "is not a run directory")
+
+
+def test_a_directory_is_no_kernel(tmp_path: Path) -> None:
+    """ "there is no such file", of one that is there."""
+    says(powercut("run", "-n", "--kernel", tmp_path), "that is a directory", "arch/x86/boot/bzImage")
+
+
+def test_the_description_of_an_application_is_named_by_its_directory(tmp_path: Path) -> None:
+    """ "leave out runtime"."""
+    place = tmp_path / "my-db"
+    place.mkdir()
+    (place / "workload.toml").write_text('summary = "my-db"\nruntime = "python"\n')
+    (place / "run").write_text("#!/bin/sh\n")
+    says(
+        powercut("run", "-n", "-w", place / "workload.toml"),
+        "describes an application, which is named by its directory",
+        f"-w {place}",
+    )
+
+
+def test_a_set_may_have_been_meant() -> None:
+    """`ace9`: "try one of: namespace, fallocate, stale"."""
+    says(powercut("run", "-n", "-w", "ace9"), "no workload 'ace9'", "ace2, ace1")
+
+
+@pytest.mark.parametrize(
+    ("shard", "why", "then"),
+    [
+        ("9/3", "there is no part 9 of 3", "1/3 to 3/3"),
+        ("0/3", "there is no part 0 of 3", "1/3 to 3/3"),
+        ("x", "that is no part of the workloads", "it reads 2/5"),
+        ("1/0", "that is no part of the workloads", "it reads 2/5"),
+    ],
+)
+def test_a_part_that_there_is_not_says_which_there_are(shard: str, why: str, then: str) -> None:
+    says(powercut("run", "-n", "--shard", shard), f"shard '{shard}': {why}", then)
+
+
+def test_what_names_no_finding_says_which_there_are(run: Path) -> None:
+    with demo_run(run.parent.parent / "other") as store:
+        known = store.findings()[0].id
+        path = store.path
+    says(powercut("show", known[:4], "--from", path), "only the beginning of a finding's id", f"{known}")
+    says(powercut("show", "zzz", "--from", path), "'zzz'", "nor the 12 digits of a finding", known)
+    says(powercut("bugreport", "zzz", "--from", path), "'zzz'", "nor the 12 digits of a finding", known)
+    says(powercut("show", path, "--from", path), "is a path", f"--from {path}")
+
+
+def test_a_run_that_is_not_made_reads_its_known_failures_all_the_same(tmp_path: Path) -> None:
+    """`run -n` found nothing wrong with a file that the run itself refuses."""
+    file = tmp_path / "known.expected"
+    file.write_text("x y z\n")
+    says(powercut("run", "-n", "--expect", file), "has no reason")
+
+
+def test_a_workload_is_not_made_in_a_folder_of_folders_that_are_not_there(tmp_path: Path) -> None:
+    """A mistyped path was made, whole."""
+    says(powercut("new", tmp_path / "a/b/c"), f"there is no {tmp_path / 'a'}", f"mkdir -p {tmp_path / 'a/b'}")
+    assert not (tmp_path / "a").exists()
+    assert powercut("new", tmp_path / "a/b").exit_code == 0
+
+
+def test_a_machine_without_a_console_says_so_before_anything_is_booted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`repro --shell` of a UML run booted a guest, recovered the state, and then said it."""
+    monkeypatch.setattr(repro, "Session", lambda *_: pytest.fail("something was booted"))
+    shown: Any = SimpleNamespace(
+        spec=SimpleNamespace(machine=machine_of("uml")),
+        recording=SimpleNamespace(profile=None),
+        directory=Path(),
+    )
+    with pytest.raises(UsageError, match="gives no console") as caught:
+        repro.shell(shown, print)
+    assert "--kernel debian-6.12" in caught.value.next_step
+    machine_of("qemu", "tcg").need_console()
