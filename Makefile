@@ -6,6 +6,7 @@ help:  ## list the targets
 
 setup:  ## install what is missing (idempotent)
 	@vms/setup.sh
+	@$(if $(filter setup,$(MAKECMDGOALS)),echo "setup: everything is there; next: make run (or .venv/bin/powercut --help)")
 
 EXT4 = -w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier
 

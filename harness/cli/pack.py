@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -62,6 +63,8 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
         console.say(
             f"on another machine: the same, with the file's path there{copy}; nothing is to be unpacked"
         )
+        for needed in _left_out(files, path):
+            console.say(f"not in the file, and needed there: {needed}")
     return ExitCode.CONSISTENT
 
 
@@ -69,6 +72,13 @@ def _unpacked(files: Sequence[str], run: Path, file: Path) -> list[str]:
     """Options that name files: those in the run directory where `file` will have been unpacked."""
     inside = unpacked(REPORTS, run.name, file_hash(file))
     return [str(inside / Path(w).relative_to(run)) if Path(w).is_relative_to(run) else w for w in files]
+
+
+def _left_out(files: Sequence[str], run: Path) -> Iterator[str]:
+    """What a package's receiver has to have: the kernel of a run on a file, and its modules."""
+    for option, value in itertools.pairwise(files):
+        if option in ("--kernel", "--modules") and not Path(value).is_relative_to(run):
+            yield f"{value} ({option})"
 
 
 def _case(text: str, store: RunStore) -> CaseId:

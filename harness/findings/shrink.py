@@ -28,12 +28,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """`summary`: the violation that the last recording showed. `tried`: candidates recorded."""
+    """`summary`: the violation that the last recording showed. `tried`: candidates recorded. `interrupted`:
+    fewer operations might do.
+    """
 
     workload: Workload
     oracle: str
     summary: str
     tried: int
+    interrupted: bool = False
 
 
 def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None:
@@ -65,8 +68,9 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
 
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
     """The shortest workload found that shows the finding's symptom (`harness.symptoms`); None if a new
-    recording of the whole workload does not show it. Raises UsageError for a workload that is not a list of
-    operations, and for files that only the run directory names.
+    recording of the whole workload does not show it. If it is interrupted, the shortest until then. Raises
+    UsageError for a workload that is not a list of operations, and for files that only the run directory
+    names; KeyboardInterrupt if nothing shorter was known.
     """
     plan, case = plan_here(store, named), finding.case
     (profile,) = select_profiles([case.configuration])
@@ -76,19 +80,25 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     with open_equipment(plan, store, profile, workload, named) as equipment:
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
         candidates = _Candidates(equipment, profile, case, symptom, say)
-        if not candidates.holds(workload.operations):
-            return None
-        left = shortest(profile.contract, workload.operations, candidates.holds)
+        try:
+            if not candidates.holds(workload.operations):
+                return None
+            left, interrupted = shortest(profile.contract, workload.operations, candidates.holds), False
+        except KeyboardInterrupt:
+            left, interrupted = candidates.left, True
+            if not left or left == workload.operations:
+                raise
     return Shrunk(
         Workload(f"{case.workload}-shrunk", workload.summary, left),
         finding.oracle,
         candidates.seen,
         candidates.tried,
+        interrupted,
     )
 
 
 class _Candidates:
-    """Records and judges candidates. `seen`: the violation that the last one which held showed."""
+    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed."""
 
     def __init__(
         self, equipment: Equipment, profile: Profile, case: CaseId, symptom: Symptom, say: Say
@@ -97,6 +107,7 @@ class _Candidates:
         self._symptom = symptom
         self.tried = 0
         self.seen = ""
+        self.left: tuple[Operation, ...] = ()
 
     def holds(self, operations: Sequence[Operation]) -> bool:
         """Whether some crash state of these operations shows the symptom. A workload that
@@ -111,7 +122,8 @@ class _Candidates:
             self._say(f"{len(operations):3} operations: cannot be tried: {e.what}")
             return False
         self._say(f"{len(operations):3} operations: {found or 'does not show it'}")
-        self.seen = found or self.seen
+        if found:
+            self.seen, self.left = found, tuple(operations)
         return bool(found)
 
     def _violation(self, operations: Sequence[Operation]) -> str:

@@ -121,7 +121,10 @@ class Lines:
         self._console.print(_indented(text), highlight=False, markup=False, soft_wrap=True)
 
     def begin(self, what: str, total: int) -> None:
+        first = not self._totals
         self._totals[what] = self._totals.get(what, 0) + total
+        if first:  # the first unit waits for a guest to boot, which may be emulated
+            self._tell()
 
     def advance(self, what: str, count: int) -> None:
         self._done[what] = self._done.get(what, 0) + count

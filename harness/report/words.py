@@ -150,6 +150,8 @@ class Cell:
             return ""
         if not self.cases[0].case.is_generated:
             counts = run[0].counts
+            if not counts.checked:  # it was not begun: "0" would read as a result
+                return ""
             unlike = counts.unknown if self.verdict is CaseVerdict.UNKNOWN else counts.failed
             part = f"{number(unlike)} of " if 0 < unlike < counts.checked else ""
             return part + number(counts.checked)

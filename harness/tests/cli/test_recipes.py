@@ -141,3 +141,11 @@ def test_the_container_has_what_the_harness_imports() -> None:
     table = msgspec.toml.decode((VMS / "packages.toml").read_bytes())["container"]
     wanted = {"python3-" + re.split(r"[><=~ ]", line)[0] for line in project["dependencies"]}
     assert wanted - table.keys() == set()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_a_slow_runner_is_no_failure_in_any_recipe(recipe: Path) -> None:
+    """GitLab's tolerated exit code 5, the end of the time, and GitHub's was red."""
+    text = recipe.read_text()
+    assert "--minutes" in text
+    assert re.search(r"exit_codes: \[5\]|-eq 5 \] \|\| exit \$code", text)

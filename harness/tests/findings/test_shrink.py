@@ -246,3 +246,31 @@ def test_what_the_file_system_does_not_have_is_the_users_error(broken_by: Shrink
 
     with pytest.raises(UsageError, match="no such operation here"):
         broken_by(shows)
+
+
+def test_an_interrupted_search_gives_what_it_had(broken_by: Shrink) -> None:
+    """After minutes of work Ctrl-C said "interrupted", and whether anything was kept it did not say."""
+
+    shorter: list[list[str]] = []
+
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        if shorter and operations != shorter[0]:
+            raise KeyboardInterrupt
+        if "rename f h" in operations and len(operations) < len(LONG):
+            shorter.append(operations)
+        return ("durability",) if "rename f h" in operations else ()
+
+    found, _ = broken_by(shows)
+    assert found is not None
+    assert found.interrupted
+    assert [str(op) for op in found.workload.operations] == shorter[0]
+
+
+def test_an_interrupted_search_that_had_nothing_shorter_keeps_nothing(broken_by: Shrink) -> None:
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        if len(operations) < len(LONG):
+            raise KeyboardInterrupt
+        return ("durability",)
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_by(shows)

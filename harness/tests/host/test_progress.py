@@ -58,5 +58,13 @@ def test_the_time_left_follows_from_whole_units(
             progress.begin(what, total)
             progress.advance(what, done)
         now[0] = 100.0
-    (line,) = out.getvalue().splitlines()
+    *_, line = out.getvalue().splitlines()
     assert line.endswith(said) if said else "left" not in line
+
+
+def test_a_line_comes_before_the_first_unit_is_done() -> None:
+    """The first recording waits for an emulated guest: half a minute passed without a word."""
+    out = io.StringIO()
+    with Lines(Console(file=out, width=200)) as progress:
+        progress.begin("recorded", 8)
+        assert out.getvalue().strip() == "0 s  recorded 0/8"

@@ -18,7 +18,7 @@ from harness.report.text import print_summary, summary_text
 from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, JudgedState, Step
-from harness.summary import CaseSummary, Summary, summarise
+from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
 
@@ -227,6 +227,15 @@ def test_a_cell_counts_the_states_that_broke(summary: Summary) -> None:
     assert Cell((all_of_them,)).figure == "27"
     open_ = replace(broken, findings=(), counts=replace(broken.counts, failed=0, unknown=3, passed=24))
     assert Cell((open_,)).figure == "3 of 27"
+
+
+def test_a_case_that_was_not_begun_has_no_figure(summary: Summary) -> None:
+    """ "0 UNKNOWN": as if none were undecided."""
+    case = replace(
+        summary.cases[7], status=CaseStatus.PLANNED, findings=(), counts=Counts(), unknown_reasons=()
+    )
+    assert case.verdict is CaseVerdict.UNKNOWN
+    assert Cell((case,)).figure == ""
 
 
 def test_many_kinds_of_expected_failures_are_counted_and_others_named(summary: Summary) -> None:

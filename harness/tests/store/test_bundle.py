@@ -228,6 +228,16 @@ def test_the_line_that_pack_prints_names_the_module_too(run: RunStore) -> None:
     assert "run.tar.zst --module /mine/ext4.ko" in " ".join(done.stdout.split())
 
 
+def test_a_kernel_of_ones_own_does_not_go_along_and_the_receiver_is_told(run: RunStore) -> None:
+    """The printed command named a file that only the sender had, without a word."""
+    run.put_plan(
+        Plan(configurations=["ext4"], workloads=["all"], kernel="/mine/bzImage", modules="/mine/lib")
+    )
+    said = " ".join(powercut("pack", run.path, "--output", "run.tar.zst").stdout.split())
+    assert "not in the file, and needed there: /mine/bzImage (--kernel)" in said
+    assert "not in the file, and needed there: /mine/lib (--modules)" in said
+
+
 def with_module(run: RunStore, tmp_path: Path) -> Path:
     """The run, made with a module that is kept in it, and gone since."""
     module = tmp_path / "build" / "ext4.ko"
