@@ -91,17 +91,52 @@ def test_a_link_to_a_finding_opens_it_although_a_search_hides_it(chromium: Brows
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_nothing_is_wider_than_a_phone(chromium: Browser, page: Path, dark: bool) -> None:
+def test_on_a_phone_what_scrolls_sideways_says_so_and_the_page_itself_does_not(
+    chromium: Browser, page: Path, dark: bool
+) -> None:
+    """At 420 pixels the matrix ended at its third mode, and nothing showed that there were more."""
     chromium.resize(400, 800)
     chromium.dark(dark)
     chromium.open(page)
     chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert chromium.run("return document.documentElement.scrollWidth") <= 400
+    boxes = chromium.run(
+        "dispatchEvent(new Event('resize'));"
+        "const told = (box) => getComputedStyle(box, '::before').content.includes('scrolls sideways');"
+        "return [...document.querySelectorAll('.scroll')]"
+        ".map((box) => [box.scrollWidth > box.clientWidth + 1, told(box)])"
+    )
+    assert [True, True] in boxes
+    assert all(scrolls == told for scrolls, told in boxes)
     ladder = "return getComputedStyle(document.querySelector('.ladder text.bad')).fill"
     paper = "return getComputedStyle(document.body).backgroundColor"
     assert chromium.run(ladder) != chromium.run(paper)
     assert (chromium.run(ladder) == "rgb(255, 138, 128)") is dark
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_timeline_is_read_with_keys_and_by_touch(chromium: Browser, page: Path) -> None:
+    """Its shapes had only tooltips, which neither a keyboard nor a finger reaches."""
+    chromium.open(page)
+    idle, first, second, down, end, left, none, tapped = chromium.run(
+        """
+        document.querySelectorAll("details").forEach((d) => { d.open = true; });
+        const box = document.querySelector(".timeline .scroll");
+        const said = document.querySelector(".timeline .said"), heard = [said.textContent];
+        for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "End", "ArrowLeft", "Escape"]) {
+          box.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+          heard.push(said.textContent);
+        }
+        const flush = document.querySelector(".timeline .flushes rect");
+        flush.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+        return [...heard, said.textContent];
+        """
+    )
+    assert idle == none == "Tap or click a shape, or use the arrow keys here, to read what it is."
+    assert (first[:2], second[:2]) == ("0:", "1:")
+    assert "write" in down
+    assert len({down, end, left}) == 3
+    assert "flush" in tapped or "FUA" in tapped
 
 
 def test_a_group_leads_to_its_finding_and_that_to_its_own_link(chromium: Browser, page: Path) -> None:
