@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from harness.model import DISK_PROFILES, FaultKind
+
 SAMPLE_RATE = 0.01
 """Share of the states answered by the memo that are recovered anyway, to check it."""
 LOG_BYTES = 1 << 30
@@ -106,6 +108,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs: int = 1
     fault_models: tuple[str, ...] = ("prefix",)  # or LEGAL's, alone
     again: int = 0  # how often recovery is cut as well
+    disk: tuple[str, ...] = ()  # how the disk errs while states are recovered: of DISK_PROFILES
     budget: Budget = Budget()
     memo: bool = True
     sample_rate: float = SAMPLE_RATE
@@ -127,6 +130,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def unit_sectors(self) -> int | None:
         """What the disk writes as a whole, if all legal crash states are wanted."""
         return next((LEGAL[name] for name in self.fault_models if name in LEGAL), None)
+
+    @property
+    def fault_kinds(self) -> frozenset[FaultKind]:
+        """What goes wrong with the disk."""
+        return frozenset(kind for name in self.disk for kind in DISK_PROFILES[name])
 
     @property
     def kernel_choice(self) -> KernelChoice:

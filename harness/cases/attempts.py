@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.asked import Aim, Asked
 from harness.cases.fsck_reads import FsckAnswers, FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
@@ -22,7 +23,7 @@ from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.disk import BLOCK_SECTORS, Reads
 from harness.guests.session import Ask, Session, Target
-from harness.model import CrashState, FsckResult, Outcome, Usability
+from harness.model import CrashState, DiskFault, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
 
@@ -40,12 +41,14 @@ class Unobserved:
 @dataclass(frozen=True, slots=True)
 class Visited:
     """What came of a visit. `reads`: what the outcome depends on, so that other states may have it as well;
-    None where that is not known, or nobody may rely on it. `recovery`: what it wrote, if that was noted.
+    None where that is not known, or nobody may rely on it. `recovery`: what it wrote, `asked`: what it asked
+    of the disk, if these were noted.
     """
 
     outcome: Outcome | Unobserved
     reads: Reads | None = None
     recovery: RecoveryLog | None = None
+    asked: Asked | None = None
 
 
 class _LostInUse(Exception):
@@ -113,10 +116,15 @@ class Attempts:
        could be tried.
     """
 
-    def __init__(self, recording: Recording, memo: OutcomeMemo, again: int = 0) -> None:
-        """`again`: how often recovery is to be cut; what it writes is noted so often."""
+    def __init__(
+        self, recording: Recording, memo: OutcomeMemo, again: int = 0, *, erring: bool = False
+    ) -> None:
+        """`again`: how often recovery is to be cut; what it writes is noted so often. `erring`: the disk is
+        to err while a state is recovered; what that asks for is noted.
+        """
         self._recording = recording
         self._again = again
+        self._aim = Aim(recording) if erring else None
         self._numbers = itertools.count()
         self._memo = memo
         self._fsck = FsckAnswers()
@@ -174,14 +182,17 @@ class Attempts:
         return losses[-1].outcome
 
     def _visit(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
+        if state.fault is not None:
+            return self._visit_erring(session, state, state.fault)
         target, shown = self._recording.shown(state)
         repair = self._recording.profile.repair
         if repair is not None:
             target, shown = repaired(session, target, shown, repair), UNTOUCHED
         noted = len(state.again) < self._again
-        recovery = session.recover(target, shown, ask, note=noted)
+        recovery = session.recover(target, shown, ask, note=noted or self._aim is not None)
         _need_no_stall(recovery.outcome.kernel_log)
         fsck = self._check(session, state)
+        asked = self._asked(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
             tried = not could_not_try(outcome.mount_errno)
@@ -196,7 +207,31 @@ class Attempts:
             dataclasses.replace(outcome, usable=used.result),
             self._reads(session, fsck, used.blocks),
             self._recovery_of(session, state, target) if noted and repair is None else None,
+            asked,
         )
+
+    def _asked(self, session: Session, state: CrashState) -> Asked | None:
+        """What the visit asked of its disk, if anybody wants to know."""
+        if self._aim is None:
+            return None
+        session.disk.image(session.image)
+        return self._aim.at(state, session.disk.requests(), session.image)
+
+    def _visit_erring(self, session: Session, state: CrashState, fault: DiskFault) -> Visited:
+        """A visit on a disk that errs, and what the next mount comes to, without that. A guest may ask for
+        things in another order each time: what was aimed at is tried ATTEMPTS times, and is UNKNOWN if it was
+        never asked for.
+        """
+        target, shown = self._recording.shown(state)
+        for _ in range(ATTEMPTS):
+            recovery = session.recover(target, shown, fault=fault)
+            _need_no_stall(recovery.outcome.kernel_log)
+            hits, healed = session.recover_healed(target, state)
+            _need_no_stall(healed.kernel_log)
+            if hits:
+                healed = dataclasses.replace(healed, fsck=self._check(session, state).result)
+                return Visited(dataclasses.replace(recovery.outcome, healed=healed))
+        return Visited(Unobserved(f"nothing was asked of the disk that the fault would befall: {fault.text}"))
 
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
         """What the recovery of `state` wrote; None if that is more than a disk keeps."""

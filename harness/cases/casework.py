@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
+from harness.cases.erring import Erring
 from harness.cases.examine import Examiner, Group
 from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times
 from harness.cases.first_mount import mount_once
@@ -64,13 +65,13 @@ class _Work:
 
     `seconds`: spent on it by all stations. `stations`: that explore it. `confirming`: tasks that confirm
     findings of it. `confirmed`: findings that were. `machine`: that visits. `earlier`: explorations that came
-    to their end, of which the recoveries are now cut again. `failure`: why it could not be explored to its
-    end.
+    to their end, of which the recoveries are now cut again. `erred`: whether the disk was made to. `failure`:
+    why it could not be explored to its end.
     """
 
     ledger: Ledger
     examiner: Examiner
-    exploration: Exploration | None = None
+    exploration: Exploration | Erring | None = None
     seconds: float = 0.0
     stations: int = 0
     confirming: int = 0
@@ -78,6 +79,7 @@ class _Work:
     machine: str = ""
     earlier: list[Exploration] = field(default_factory=list)
     explored: bool = False
+    erred: bool = False
     failure: str = ""
 
     @property
@@ -279,7 +281,8 @@ class Casework:
 
     def _examiner(self, case: PlannedCase, recording: Recording) -> Examiner:
         # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
-        every = (recording.legal is not None or bool(self._plan.again)) and not self._plan.memo
+        disturbed = bool(self._plan.again or self._plan.disk)
+        every = (recording.legal is not None or disturbed) and not self._plan.memo
         return Examiner(
             recording,
             memo=self._plan.memo or every,
@@ -288,6 +291,7 @@ class Casework:
             on_mismatch=lambda mismatch: self._store.set_case_mismatch(case.id, mismatch),
             oracles=self._plan.oracles,
             again=self._plan.again,
+            erring=bool(self._plan.disk),
         )
 
     def _not_recorded(self, pool: Pool, case: PlannedCase, status: CaseStatus, reason: str) -> None:
@@ -328,13 +332,13 @@ class Casework:
 
     def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[TimeCoverage]:
         """The crash times to cover; none if an earlier part of the run decided all of them. Of legal
-        states, and where recoveries are cut, what it left unfinished begins anew.
+        states, and where recoveries are cut or the disk errs, what it left unfinished begins anew.
         """
         ledger, recording = work.ledger, work.examiner.recording
         if ledger.is_final:
             ledger.resume_final()
             return []
-        anew = recording.legal is not None or bool(self._plan.again)
+        anew = recording.legal is not None or bool(self._plan.again or self._plan.disk)
         if recording.legal is not None:
             ledger.begin(expected=0, anew=True)
             return legal_times(recording.legal)
@@ -361,7 +365,7 @@ class Casework:
             self._add_station(pool, min(large, key=lambda w: w.stations))
 
     def _explore(
-        self, pool: Pool, work: _Work, exploration: Exploration, helps: bool, station: Station
+        self, pool: Pool, work: _Work, exploration: Exploration | Erring, helps: bool, station: Station
     ) -> Callback:
         """Runs in a station's thread. A failure is reported for this case and costs no other."""
         begun, failure = time.monotonic(), ""
@@ -380,7 +384,7 @@ class Casework:
         return lambda: self._explored(pool, work, exploration, seconds, failure)
 
     def _explored(
-        self, pool: Pool, work: _Work, exploration: Exploration, seconds: float, failure: str
+        self, pool: Pool, work: _Work, exploration: Exploration | Erring, seconds: float, failure: str
     ) -> None:
         """One station has nothing more to do."""
         work.stations -= 1
@@ -396,7 +400,10 @@ class Casework:
             work.explored = True
             self._go_on(pool, work)
 
-    def _put_coverage(self, work: _Work, exploration: Exploration) -> None:
+    def _put_coverage(self, work: _Work, exploration: Exploration | Erring) -> None:
+        if isinstance(exploration, Erring):
+            work.ledger.put_disk(exploration.erred())
+            return
         coverage = exploration.coverage()
         if not work.earlier:
             work.ledger.put_coverage(coverage)
@@ -406,10 +413,12 @@ class Casework:
             cut = CutAgain(len(work.earlier), len(last.recoveries), last.uncut, coverage)
             work.ledger.put_again(cut)
 
-    def _next_exploration(self, pool: Pool, work: _Work, exploration: Exploration) -> bool:
+    def _next_exploration(self, pool: Pool, work: _Work, exploration: Exploration | Erring) -> bool:
         """Visit again what a mismatched memo had answered in any exploration; else cut the recoveries of this
-        one. False: nothing is left to do.
+        one, or, when no more are to be cut, let the disk err. False: nothing is left to do.
         """
+        if isinstance(exploration, Erring):
+            return False
         for earlier in work.earlier:
             if earlier.reopen():
                 work.exploration = earlier
@@ -417,14 +426,33 @@ class Casework:
                 return True
         depth = len(work.earlier)
         if exploration in work.earlier or depth >= self._plan.again:
-            return False
+            return self._err(pool, work, exploration)
         if not exploration.recoveries:
             if exploration.uncut:
                 nothing = Coverage(0, None, 0, 0)
                 work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
-            return False
+            return self._err(pool, work, exploration)
         work.earlier.append(exploration)
         self._begin(pool, work, cut_again(exploration.recoveries), self._plan.budget)
+        return True
+
+    def _err(self, pool: Pool, work: _Work, last: Exploration) -> bool:
+        """Visit again what the first exploration visited, on a disk that errs, if that is wanted and was not
+        done. False: it is not.
+        """
+        if not self._plan.disk or work.erred:
+            return False
+        work.erred = True
+        work.exploration = Erring(
+            work.examiner,
+            work.earlier[0] if work.earlier else last,
+            self._plan.disk,
+            self._plan.fault_kinds,
+            self._plan.budget,
+            pool.stop,
+            lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
+        )
+        self._add_station(pool, work)
         return True
 
     # --- confirm: findings once more, on the machine that people run ----------------------------
@@ -471,6 +499,8 @@ class Casework:
         work.confirming -= 1
         if work.confirming or pool.stop.is_set():
             return
+        if isinstance(work.exploration, Erring):
+            work.exploration = work.exploration.before
         if work.exploration is not None and work.exploration.reopen():
             work.explored = False
             self._add_station(pool, work)

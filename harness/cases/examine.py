@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.cases.asked import UNNAMED, Asked
 from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
@@ -24,8 +25,9 @@ from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession, RemoteAttempts, RemoteSession
 from harness.guests.disk import Reads
 from harness.guests.session import Ask
-from harness.model import CheckResult, CrashState, Judgement, Outcome, Position
+from harness.model import CheckResult, CrashState, DiskFault, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
+from harness.oracles.case import Injury
 from harness.plan import SAMPLE_RATE
 from harness.store.records import How, JudgedState
 
@@ -34,7 +36,8 @@ from harness.store.records import How, JudgedState
 class Observation:
     """What is known of a content, and whether it came from the memo. `number`: the outcome's in the memo;
     None where the memo does not own it. `reads`: what it depends on, for the memo to learn; None where that
-    is not known, or nobody may rely on it. `recovery`: what it wrote, if that was noted.
+    is not known, or nobody may rely on it. `recovery`: what it wrote, `asked`: what it asked of the disk, if
+    these were noted.
     """
 
     outcome: Outcome | Unobserved
@@ -42,6 +45,7 @@ class Observation:
     number: int | None = None
     reads: Reads | None = None
     recovery: RecoveryLog | None = None
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class Examiner:
     but are recovered in a guest anyway, to test the memo. `mismatch`: of the memo, from an earlier part of
     the run; it turns the memo off. `on_mismatch`: stores a new mismatch; it is called in the thread in which
     the mismatch is found, before any result that depends on it is returned. `oracles`: judge by these alone,
-    by name; by all if there are none. `again`: how often recovery is to be cut.
+    by name; by all if there are none. `again`: how often recovery is to be cut. `erring`: the disk is to err
+    while states are recovered.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class Examiner:
         on_mismatch: Callable[[str], None] = _ignore,
         oracles: Sequence[str] = (),
         again: int = 0,
+        erring: bool = False,
     ) -> None:
         self.recording = recording
         profile = recording.profile
@@ -99,9 +105,10 @@ class Examiner:
         )
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
             self.memo.turn_off()
-        self._attempts = Attempts(recording, self.memo, again)
-        self._remote = RemoteAttempts(recording, self.memo, again)
+        self._attempts = Attempts(recording, self.memo, again, erring=erring)
+        self._remote = RemoteAttempts(recording, self.memo, again, erring=erring)
         self._undisturbed: dict[CrashState, int] = {}
+        self._asked: dict[CrashState, Asked] = {}
         self._checks = Checks(recording)
         self._judge = Judge(
             profile.contract,
@@ -149,6 +156,10 @@ class Examiner:
 
     def _visit(self, session: AnySession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         machine = session.machine_name
+        if states[0].fault is not None:  # the checks are made for a disk that keeps its promises
+            erred = self._attempt(session, states[0], None, stop).outcome
+            number = None if isinstance(erred, Unobserved) else self.memo.keep(erred)
+            return Observation(erred, number=number)
         self._checks.try_once(
             machine, lambda control, ask: self._attempt(session, control, ask, stop).outcome
         )
@@ -158,7 +169,7 @@ class Examiner:
             return Observation(visited.outcome)
         outcome = self._checks.trusted(visited.outcome)
         number = self.memo.keep(outcome)
-        return Observation(outcome, number=number, reads=visited.reads, recovery=visited.recovery)
+        return Observation(outcome, False, number, visited.reads, visited.recovery, visited.asked)
 
     def _attempt(
         self, session: AnySession, state: CrashState, ask: Ask | None, stop: threading.Event
@@ -206,6 +217,14 @@ class Examiner:
         if observation.number is not None and not recovery.of.again:
             self._undisturbed[recovery.of] = observation.number
 
+    def adopt_asked(self, asked: Asked, observation: Observation) -> None:
+        """From now on, the disk may err while this state is recovered, and that is held against what was
+        observed.
+        """
+        self._asked[asked.of] = asked
+        if observation.number is not None:
+            self._undisturbed[asked.of] = observation.number
+
     # --- judgement ----------------------------------------------------------------------------
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
@@ -214,6 +233,8 @@ class Examiner:
         if isinstance(observed, Unobserved):
             return Judgement(unknown=(observed.reason,))
         position = self.recording.position(state)
+        if state.fault is not None:
+            return self._judge_erring(state, state.fault, observed)
         whole = self._undisturbed.get(state.first) if state.again else None
         undisturbed = None if whole is None else self.memo.outcome(whole)
         if state.again and undisturbed is None:
@@ -230,6 +251,24 @@ class Examiner:
             if known == _PASSED:
                 self._passed[epoch] = position.begun
         return known
+
+    def _judge_erring(self, state: CrashState, fault: DiskFault, observed: Outcome) -> Judgement:
+        undisturbed = self.undisturbed(state)
+        if undisturbed is None:
+            return Judgement(unknown=(f"what {state.sound} comes to if the disk does not err is not known",))
+        injury = self.injury(state, fault)
+        return self._judge.judge(self.recording.position(state), observed, undisturbed, injury)
+
+    def undisturbed(self, state: CrashState) -> Outcome | None:
+        """What the state comes to on a disk that does nothing wrong, if that is known."""
+        number = self._undisturbed.get(state.sound)
+        return None if number is None else self.memo.outcome(number)
+
+    def injury(self, state: CrashState, fault: DiskFault) -> Injury:
+        """What befalls the recovery of this state."""
+        asked = self._asked.get(state.sound)
+        where = asked.where(fault) if asked is not None else UNNAMED
+        return Injury(fault, where, self.recording.profile.contract.has_checksum(where))
 
 
 def judge_group(examiner: Examiner, group: Group, observation: Observation) -> JudgedGroup:

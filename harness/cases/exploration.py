@@ -31,13 +31,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.cases.asked import Asked
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession
 from harness.guests.disk import Explored, KnownOutcome
 from harness.guests.session import Target
-from harness.model import CrashState
+from harness.model import CrashState, Verdict
 from harness.plan import Budget
 from harness.states import Choices, CrashTime, LegalStates
 from harness.store.records import Coverage
@@ -181,6 +182,8 @@ class Exploration:
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
         self.uncut = 0
+        self.asked: list[Asked] = []
+        self.unasked = 0
 
     # --- stations -----------------------------------------------------------------------------
 
@@ -265,6 +268,18 @@ class Exploration:
         if number is not None:
             time_.outcomes.add(number)
         self._keep_recovery(result.observation)
+        self._keep_asked(result)
+
+    def _keep_asked(self, result: JudgedGroup) -> None:
+        """Keep what recovery asked of its disk, so that this may err. What failed already is not
+        disturbed."""
+        observation = result.observation
+        passed = all(one.judgement.verdict is Verdict.PASS for one in result.judged)
+        if observation.asked is not None and passed:
+            self._examiner.adopt_asked(observation.asked, observation)
+            self.asked.append(observation.asked)
+        else:
+            self.unasked += 1
 
     def _keep_recovery(self, observation: Observation) -> None:
         """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back

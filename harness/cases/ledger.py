@@ -19,7 +19,7 @@ is *provisional* until its case is DONE without mismatch, even if the run is kil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.cases import application
@@ -37,6 +37,7 @@ from harness.store.records import (
     Counts,
     Coverage,
     CutAgain,
+    DiskErred,
     DrawnCalls,
     Evidence,
     Finding,
@@ -262,22 +263,29 @@ class Ledger:
 
     def put_again(self, cut: CutAgain) -> None:
         """Store how far recoveries were cut at one more depth; what was looked at before is stored."""
+        self._add(lambda info: replace(info, again=(*info.again, cut)))
+
+    def put_disk(self, erred: DiskErred) -> None:
+        """Store what came of a disk that erred; what was looked at before is stored."""
+        self._add(lambda info: replace(info, disk=erred))
+
+    def _add(self, changed: Callable[[CaseInfo], CaseInfo]) -> None:
+        """Store what was looked at since the last count."""
         record = self._store.case(self.id)
         assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
-        before, counts, info = self._counted, self._store.counts(self.id), record.info
+        before, counts, info = self._counted, self._store.counts(self.id), changed(record.info)
         self._counted = counts
         self._store.add_case(
             replace(
                 info,
                 generated=info.generated + counts.checked - before.checked,
                 distinct=info.distinct + counts.contents - before.contents,
-                again=(*info.again, cut),
                 timeline=self._store.timeline(self.id),
             )
         )
 
     def count(self) -> None:
-        """What is stored from now on belongs to cuts in recoveries."""
+        """What is stored from now on belongs to cuts in recoveries, or to a disk that errs."""
         self._counted = self._store.counts(self.id)
 
     def finish(self, seconds: float) -> None:
@@ -322,9 +330,13 @@ def evidence_of(state: CrashState, outcome: Outcome, notes: Mapping[str, str]) -
     log = [*outcome.kernel_log] or [outcome.lost]
     if (used := outcome.usable) is not None and (said := [*used.kernel_log] or [used.lost]) != [""]:
         log += ["--- when the recovered file system was mounted again, written to and emptied ---", *said]
+    healed = outcome.healed
+    if healed is not None:
+        log += ["--- the next mount, when the disk no longer erred ---", *healed.kernel_log]
+    fsck = healed.fsck if healed is not None else outcome.fsck
     return Evidence(
         state,
         kernel_log="\n".join(log),
-        fsck=outcome.fsck.output if outcome.fsck else "",
+        fsck=fsck.output if fsck else "",
         notes=dict(notes),
     )

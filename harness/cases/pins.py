@@ -33,7 +33,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _NOT_JUDGING = (
     "tests",
     "bench",
-    "blocks",
     "campaigns",
     "cli",
     "explain",

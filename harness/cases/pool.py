@@ -125,7 +125,7 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
             number,
             plan.log_bytes,
             plan.completions,
-            notes=bool(plan.again),
+            notes=bool(plan.again or plan.disk),
             processor=processors[number],
             idle_s=idle_s,
         )

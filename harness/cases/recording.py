@@ -119,6 +119,7 @@ class Recording:
         """What a disk shows, and the state as it takes it; see `on_disk`. Raises UsageError for a cut in a
         recovery that was not noted.
         """
+        state = state.sound
         if not state.again:
             return self.target, self.on_disk(state)
         recovery = self.recoveries.get(state.recovered)

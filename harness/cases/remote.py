@@ -94,6 +94,7 @@ class Attempt:
     recording: Recording
     recoveries: tuple[RecoveryLog, ...]
     again: int
+    erring: bool
     sample_rate: float
     state: CrashState
     checks: bool
@@ -424,6 +425,7 @@ class RemoteSession:
         notes: list[tuple[object, bytes]],
         *,
         again: int,
+        erring: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
@@ -441,6 +443,7 @@ class RemoteSession:
             recording,
             tuple(needed),
             again,
+            erring,
             sample_rate,
             state,
             ask is not None,
@@ -480,9 +483,11 @@ class RemoteAttempts:
     returns.
     """
 
-    def __init__(self, recording: Recording, memo: OutcomeMemo, again: int = 0) -> None:
+    def __init__(
+        self, recording: Recording, memo: OutcomeMemo, again: int = 0, *, erring: bool = False
+    ) -> None:
         """As `Attempts`."""
-        self._recording, self._memo, self._again = recording, memo, again
+        self._recording, self._memo, self._again, self._erring = recording, memo, again, erring
         self._notes: list[tuple[object, bytes]] = []  # of stations; it only grows
 
     def observe(
@@ -500,6 +505,7 @@ class RemoteAttempts:
                     ask,
                     self._notes,
                     again=self._again,
+                    erring=self._erring,
                     sample_rate=self._memo.sample_rate,
                     recalls=self._memo.recalls,
                 )

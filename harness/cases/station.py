@@ -117,7 +117,7 @@ class _Served:
             self._memo = OutcomeMemo(
                 recording, sample_rate=asked.sample_rate, mismatch="", on_mismatch=lambda _: None
             )
-            self._attempts = Attempts(recording, self._memo, asked.again)
+            self._attempts = Attempts(recording, self._memo, asked.again, erring=asked.erring)
         memo, attempts = self._memo, self._attempts
         if not asked.recalls:
             memo.turn_off()

@@ -32,6 +32,8 @@ INHERITED: Mapping[str, str] = MappingProxyType(
         "workloads": "workloads",
         "shard": "shard",
         "fault_models": "fault_models",
+        "again": "again",
+        "disk": "disk",
         "budget": "budget",
         "oracles": "oracles",
         "machine": "machine",
@@ -164,6 +166,7 @@ def _options(plan: Plan, typed: AbstractSet[str]) -> list[str]:
     shown += [
         ("fault_models", "--states", plan.fault_models),
         ("again", "--again", plan.again),
+        ("disk", "--disk", plan.disk),
         ("budget", "--budget", plan.budget.option),
         ("oracles", "--oracle", plan.oracles),
         ("shard", "--shard", plan.shard),

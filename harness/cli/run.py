@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import click
 import msgspec
 
+from harness.cases.erring import PER_CELL
 from harness.cli.again import again, before, summary_of
 from harness.cli.bisect import (
     FLAG,
@@ -52,6 +53,7 @@ from harness.guests.guest_specs import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
+from harness.model import DISK_PROFILES
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
@@ -64,6 +66,10 @@ from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
+DISK_WORDS = {
+    "errors": "a read, write or flush fails with EIO, once or for good",
+    "rots": "a bit of what is read has changed",
+}
 NAMED_CASES = 20  # of one mode; more are counted by -n, unless -v names them
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
@@ -150,6 +156,18 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="N",
     help="Cut recovery as well: mount, walk and unmount of each state that was visited, in all legal states, "
     "N cuts deep at most. What is then recovered must be what an undisturbed recovery comes to. Default: 0.",
+)
+@click.option(
+    "--disk",
+    multiple=True,
+    callback=listed,
+    metavar="PROFILE,...",
+    help="Recover what was recovered once more, on a disk that errs: one fault at a time, at what mount, "
+    "walk and unmount ask of it. "
+    + "".join(f"{name}: {what}; " for name, what in DISK_WORDS.items())
+    + "judged is whether that is reported, whether names and contents stay right, and what the next mount "
+    f"comes to without the fault. {PER_CELL} faults of a kind at a kind of block, or with --budget as many "
+    "in all as that allows.",
 )
 @click.option(
     "--memo/--no-memo",
@@ -290,8 +308,9 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
         raise UsageError(
             "--all-logs is for runs on a cluster", "a run on this host keeps every recording anyway"
         )
-    if address and given["again"]:
-        raise UsageError("--again works on this host alone", "leave out --cluster")
+    if address and (given["again"] or given["disk"]):
+        option = "--again" if given["again"] else "--disk"
+        raise UsageError(f"{option} works on this host alone", "leave out --cluster")
     if address:
         need_cluster(address)
         if warning := warning_of(address):
@@ -345,6 +364,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         require_all=_required(given["require_all"], configurations),
         fault_models=asked_states(given["fault_models"]),
         again=given["again"],
+        disk=_asked_disk(given["disk"], given["oracles"]),
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
@@ -352,6 +372,17 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         all_logs=given["all_logs"],
         argv=sys.argv[1:],
     )
+
+
+def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:
+    """The ways in which the disk is to err. Raises UsageError for one that is none, or that nobody would
+    judge."""
+    for name in names:
+        if name not in DISK_PROFILES:
+            raise UsageError(f"no disk errs in the way {name!r}", f"name one of: {', '.join(DISK_PROFILES)}")
+    if names and oracles and "honesty" not in oracles:
+        raise UsageError("what comes of a disk that errs is judged by the oracle honesty", "name it, too")
+    return tuple(dict.fromkeys(names))
 
 
 def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summary:

@@ -128,6 +128,11 @@ def _kept(store: RunStore, finding: Finding) -> Explanation | None:
 
 
 def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Explanation:
+    if finding.state.fault:
+        raise UsageError(
+            f"{finding.crash_point}: the disk erred, and no write was lost",
+            "powercut repro shows it",
+        )
     with (
         repro_context(store, finding.crash_point, named, accel) as shown,
         Explainer(shown, store.plan().unit_sectors, _telling(finding)) as explainer,

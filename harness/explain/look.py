@@ -13,6 +13,7 @@ from harness.blocks import NamedLog, describe, named_log, written_paths
 from harness.blocks.fields import BlockName
 from harness.cases.attempts import Unobserved
 from harness.cases.recording import Recording
+from harness.errors import UsageError
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext, recover_and_judge
 from harness.guests.disk import Reads
@@ -54,8 +55,11 @@ class CaseNames:
 def look(shown: ReproContext, names: CaseNames) -> Look:
     """Recover the state in a guest of its own, and judge it. Raises DiskError, and as a boot does.
 
-    What was read and written is not known where the guest was lost: its disk went with it.
+    What was read and written is not known where the guest was lost: its disk went with it. Raises UsageError
+    for a state that is recovered on a disk that errs.
     """
+    if shown.point.state.fault:
+        raise UsageError(f"{shown.point} is recovered on a disk that errs", "powercut repro shows it")
     with Session(shown.spec, shown.directory / "look", notes=True) as session:
         outcome, judgement = recover_and_judge(shown, session, notes=True)
         found = _judged(shown, outcome, judgement, names.of(shown.recording))

@@ -184,6 +184,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
     mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
+    checksums: tuple[str, ...] = ()  # see `Contract`
     tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
 
@@ -196,6 +197,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs_arguments: list[str] = []
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
+    checksums: tuple[str, ...] | None = None  # None: as the file system has them
     second: Second | None = None
 
 
@@ -393,7 +395,11 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         repair=shared.repair,
         console=msgspec.structs.replace(shared.console, errors=[*shared.console.errors, *complaints()]),
         mount_options=",".join(mode.mount_options),
-        contract=Contract.from_table(mode.contract, shared.made_by_mkfs),
+        contract=Contract.from_table(
+            mode.contract,
+            shared.made_by_mkfs,
+            shared.checksums if mode.checksums is None else mode.checksums,
+        ),
         second=mode.second,
         tools_image=shared.tools_image,
         tracing=_tracing(path.parent, shared.tracing),

@@ -335,7 +335,8 @@ def _need_tearable(point: CrashPoint, last: LogEntry | None, torn_sectors: int) 
 
 def reproduce(shown: ReproContext) -> Reproduction:
     """Recover the crash point in a fresh guest and judge it."""
-    with Session(shown.spec, shown.directory / "session") as session:
+    notes = shown.point.state.fault is not None
+    with Session(shown.spec, shown.directory / "session", notes=notes) as session:
         outcome, judgement = recover_and_judge(shown, session)
     return Reproduction(
         shown.point,
@@ -353,14 +354,20 @@ def reproduce(shown: ReproContext) -> Reproduction:
 def recover_and_judge(
     shown: ReproContext, session: Session, *, notes: bool = False
 ) -> tuple[Outcome | Unobserved, Judgement]:
-    """Recover the crash point, and before it the whole state if it is a cut in that one's recovery, and judge
-    it as a run does. The session's disk then shows what recovery left. `notes`: what recovery writes may be
-    asked of that disk; the session must have been made for it.
+    """Recover the crash point, and before it the whole state if it is a cut in that one's recovery, or if the
+    disk errs at it, and judge it as a run does. The session's disk then shows what recovery left. `notes`:
+    what recovery writes may be asked of that disk. For that, and where the disk errs, the session must have
+    been made with notes.
     """
     state = shown.point.state
-    depth = len(state.again) + 1 if notes else 0
-    examiner = Examiner(shown.recording, sample_rate=1.0, again=depth)  # every look that the sample has
-    if state.again:
+    depth, erring = len(state.again) + 1 if notes else 0, state.fault is not None
+    # every look that the sample has
+    examiner = Examiner(shown.recording, sample_rate=1.0, again=depth, erring=erring)
+    if state.fault is not None:
+        sound = examiner.visit(session, [state.sound], threading.Event())
+        if sound.asked is not None:
+            examiner.adopt_asked(sound.asked, sound)
+    elif state.again:
         whole = examiner.visit(session, [state.first], threading.Event())
         examiner.adopt(shown.recording.recoveries[state.first], whole)
     seen = examiner.visit(session, [state], threading.Event())
@@ -407,7 +414,8 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
 
 def _recovered(shown: ReproContext, file: Path, say: Callable[[str], None]) -> bool:
     """Write the disk as recovery leaves it into a file. Says what came of it; False if nothing did."""
-    with Session(shown.spec, shown.directory / "recovered") as session:
+    notes = shown.point.state.fault is not None
+    with Session(shown.spec, shown.directory / "recovered", notes=notes) as session:
         _, judged = recover_and_judge(shown, session)
         said = [v.summary for v in judged.violations] or [*judged.unknown, "it keeps every promise"]
         say(f"recovered: {said[0]}")

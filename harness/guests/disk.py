@@ -27,7 +27,7 @@ from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
 from harness.host.resources import built_part
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, DiskFault, FaultKind
 from harness.states import Choices
 
 FOLDER_PREFIX = "powercut-disk-"
@@ -328,7 +328,8 @@ class Disk:
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
     def note_writes(self) -> None:
-        """Note what the guest writes and flushes from here on, until the next `switch`; not in forks."""
+        """Note what the guest writes and flushes, and what it asks for, until the next `switch`; not in
+        forks."""
         self._ask(wire.NoteWrites(), wire.Noted)
 
     def log_writes(self, path: Path) -> wire.Logged:
@@ -336,6 +337,23 @@ class Disk:
         state differs from the base, then what was noted of the guest, in order, less what changed nothing.
         """
         return self._ask(wire.LogWrites(path=str(path.absolute())), wire.Logged)
+
+    def requests(self) -> list[wire.Requested]:
+        """What the guest asked for since `note_writes`, in that order."""
+        return self._ask(wire.Requests(), wire.WereAsked).requests
+
+    def inject(self, fault: DiskFault) -> None:
+        """Err in this way until `heal` or the next `switch`."""
+        effect: wire.Error | wire.Flip = wire.Error()
+        stays = fault.stays
+        if fault.kind is FaultKind.ROT:
+            effect, stays = wire.Flip(fault.bit), True
+        told = wire.Fault(fault.kind.request, fault.sector, fault.nth, stays, effect)
+        self._ask(wire.Inject(told), wire.Noted)
+
+    def heal(self) -> int:
+        """Err no more. Returns how many requests the fault befell."""
+        return self._ask(wire.Heal(), wire.Healed).hits
 
     def snapshot(self) -> None:
         """Keep the device as it is now, and note from here on what the guest reads of that."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from harness.errors import (
     DiskError,
     GuestError,
@@ -41,6 +43,7 @@ from harness.model import (
     Check,
     CheckResult,
     CrashState,
+    DiskFault,
     FsckResult,
     Operation,
     OperationKind,
@@ -397,10 +400,17 @@ class Session:
     # --- recover ------------------------------------------------------------------------------
 
     def recover(
-        self, target: Target, state: CrashState, ask: Ask | None = None, *, note: bool = False
+        self,
+        target: Target,
+        state: CrashState,
+        ask: Ask | None = None,
+        *,
+        note: bool = False,
+        fault: DiskFault | None = None,
     ) -> Recovery:
         """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount. `note`: what
-        that writes, for `self.disk.log_writes`.
+        that writes and asks for, for `self.disk.log_writes` and `requests`. `fault`: what the disk does wrong
+        meanwhile, until `recover_healed`.
 
         The recovered device is then available from `self.disk.image`. Raises GuestLost, also for a guest that
         did not let go of the file system, cannot have read this state, or sent something that is not a tree;
@@ -413,18 +423,10 @@ class Session:
             disk.switch(state)
             if note:
                 disk.note_writes()
-            request = wire.Recover(
-                device=self._spec.machine.data_device,
-                mount=target.mount,
-                clock_s=CLOCK_S,
-                keep_mounted=ask is not None,
-            )
-            seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
+            if fault is not None:
+                disk.inject(fault)
+            seen, outcome = self._mounted_once(guest, target, state, keep=ask is not None)
             complete = seen.log_complete
-            try:
-                outcome = outcome_of(seen, self._known)
-            except wire.WireError as e:
-                raise GuestLost(f"state {state}: the guest sent no tree: {e.what}", guest.console()) from e
             if ask is not None and not seen.mount_errno:
                 results = ask(outcome.tree, functools.partial(_run_check, guest))
                 after = guest.request(wire.Unmount(), wire.Unmounted, RECOVER_TIMEOUT_S)
@@ -439,6 +441,38 @@ class Session:
                 raise GuestError(f"part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+
+    def recover_healed(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
+        """After `recover` on a disk that erred: let it err no more, and mount, walk and unmount once more
+        what is there. Returns how many requests the fault befell, and what was seen now (no fsck). Raises as
+        `recover`.
+        """
+        with self._losing():
+            disk, guest = self.disk, self.guest()
+            if self._spent:
+                raise GuestLost(f"state {state}: not unmounted while its disk erred", guest.console())
+            hits, before = disk.heal(), disk.stats().reads
+            seen, outcome = self._mounted_once(guest, target, state)
+            if not seen.log_complete:
+                raise GuestError(f"part of the kernel's log of state {state} was lost")
+            counted = disk.stats()
+            self._check_visit(
+                state, outcome, msgspec.structs.replace(counted, reads=counted.reads - before), guest
+            )
+            return hits, outcome
+
+    def _mounted_once(
+        self, guest: Guest, target: Target, state: CrashState, *, keep: bool = False
+    ) -> tuple[wire.Recovered, Outcome]:
+        """What the guest says of one mount, and of all that follows it."""
+        request = wire.Recover(
+            device=self._spec.machine.data_device, mount=target.mount, clock_s=CLOCK_S, keep_mounted=keep
+        )
+        seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
+        try:
+            return seen, outcome_of(seen, self._known)
+        except wire.WireError as e:
+            raise GuestLost(f"state {state}: the guest sent no tree: {e.what}", guest.console()) from e
 
     def use(
         self, target: Target, keep: Sequence[str] = (), check: CheckImage | None = None

@@ -31,6 +31,7 @@ from harness.model import (
     FileKind,
     OperationFlag,
     OperationKind,
+    RequestKind,
 )
 
 PROTOCOL_VERSION = 7
@@ -55,6 +56,7 @@ LIMITS: Final = {
     "STATES": 50_000,
     "DROPPED": 1 << 20,
     "BLOCKS": 1 << 20,
+    "REQUESTS": 100_000,
 }
 MAX_FRAME_BYTES = LIMITS["FRAME_BYTES"]
 _MAX_STRUCTURED_BYTES = LIMITS["STRUCTURED_FRAME_BYTES"]
@@ -209,6 +211,36 @@ class ExploredMoment(_Part):
     leaves: Annotated[list[Leaf], _up_to("STATES")]
     cut: U64
     waits: bool
+
+
+class Requested(_Part):
+    kind: RequestKind
+    sector: U64
+    sectors: U64
+
+
+class Error(_Part, tag_field="type", tag="error"):
+    pass
+
+
+class Flip(_Part, tag_field="type", tag="flip"):
+    bit: U64
+
+
+class Lose(_Part, tag_field="type", tag="lose"):
+    pass
+
+
+class Divert(_Part, tag_field="type", tag="divert"):
+    sector: U64
+
+
+class Fault(_Part):
+    kind: RequestKind
+    sector: U64
+    nth: U64
+    stays: bool
+    effect: Error | Flip | Lose | Divert
 
 
 # --- host to agent ---------------------------------------------------------------------------
@@ -422,6 +454,18 @@ class LogWrites(_Message, tag="log_writes"):
     path: str
 
 
+class Requests(_Message, tag="requests"):
+    pass
+
+
+class Inject(_Message, tag="inject"):
+    fault: Fault
+
+
+class Heal(_Message, tag="heal"):
+    pass
+
+
 class Reads(_Message, tag="reads"):
     pass
 
@@ -459,6 +503,9 @@ DiskRequest: TypeAlias = (
     | Rewind
     | NoteWrites
     | LogWrites
+    | Requests
+    | Inject
+    | Heal
     | Explore
 )
 
@@ -526,6 +573,14 @@ class Logged(_Message, tag="logged"):
     complete: bool
 
 
+class WereAsked(_Message, tag="were_asked"):
+    requests: Annotated[list[Requested], _up_to("REQUESTS")]
+
+
+class Healed(_Message, tag="healed"):
+    hits: U64
+
+
 class WereRead(_Message, tag="were_read"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
     data: Annotated[list[U64], _up_to("BLOCKS")]
@@ -555,6 +610,8 @@ DiskReply: TypeAlias = (
     | BlocksHashed
     | Rewound
     | Logged
+    | WereAsked
+    | Healed
     | Explored
     | DiskFailed
 )

@@ -4,6 +4,7 @@ Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so th
 """
 
 from harness.model.cases import CaseId, CrashPoint
+from harness.model.disk_faults import DISK_PROFILES, DiskFault, FaultKind, RequestKind
 from harness.model.history import Acknowledgement, History, HistoryStep, Position
 from harness.model.judgement import Judgement, Verdict, Violation
 from harness.model.log import CrashState, EntryFlag, LogEntry, Part, Persisted
@@ -28,6 +29,7 @@ from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
 
 __all__ = [
     "BLOCK_BYTES",
+    "DISK_PROFILES",
     "SECTOR_BYTES",
     "Acknowledgement",
     "Call",
@@ -39,9 +41,11 @@ __all__ = [
     "CrashState",
     "Difference",
     "DifferenceKind",
+    "DiskFault",
     "EntryFlag",
     "Extent",
     "ExtentKind",
+    "FaultKind",
     "FileKind",
     "FsckClass",
     "FsckResult",
@@ -56,6 +60,7 @@ __all__ = [
     "Part",
     "Persisted",
     "Position",
+    "RequestKind",
     "Tree",
     "TreeEntry",
     "Usability",

@@ -6,6 +6,8 @@ import enum
 import re
 from dataclasses import dataclass, replace
 
+from harness.model.disk_faults import DiskFault
+
 
 class EntryFlag(enum.IntFlag):
     """Flags of a dm-log-writes entry (drivers/md/dm-log-writes.c)."""
@@ -87,6 +89,9 @@ class CrashState:
     `again`: cuts in recoveries, each a state by times. The first is one of what the recovery of this state
     without them wrote, whose entries are numbered from 0; the next is one of the recovery of that; and so on.
     Written behind it, `@t417-402@t12-3`. The other fields are those of the first cut.
+
+    `fault`: what the disk does wrong while this is recovered. Written last, `@t417-402+eio-write2048.3`; see
+    `DiskFault`.
     """
 
     prefix: int
@@ -94,9 +99,10 @@ class CrashState:
     torn_sectors: int | None = None
     persisted: Persisted | None = None
     again: tuple[CrashState, ...] = ()
+    fault: DiskFault | None = None
 
     def __post_init__(self) -> None:
-        if self.again and any(cut.persisted is None or cut.again for cut in self.again):
+        if self.again and any(c.persisted is None or c.again or c.fault for c in self.again):
             raise ValueError("a cut in a recovery is a state by times, such as @t12-3")
         if self.prefix < 0 or (self.dropped and any(not 0 <= d < self.prefix for d in self.dropped)):
             raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
@@ -113,18 +119,29 @@ class CrashState:
     @property
     def first(self) -> CrashState:
         """The state that the first cut left."""
-        return replace(self, again=()) if self.again else self
+        return replace(self, again=(), fault=None) if self.again or self.fault else self
 
     @property
     def recovered(self) -> CrashState:
         """The state in whose recovery the last of several cuts was made."""
-        return replace(self, again=self.again[:-1])
+        return replace(self, again=self.again[:-1], fault=None)
+
+    @property
+    def sound(self) -> CrashState:
+        """The same on a disk that does nothing wrong."""
+        return replace(self, fault=None) if self.fault else self
+
+    def on_erring(self, fault: DiskFault) -> CrashState:
+        """The same on a disk that does this wrong."""
+        return replace(self, fault=fault)
 
     def cut_at(self, cut: CrashState) -> CrashState:
         """The state that `cut` leaves in the recovery of this one."""
         return replace(self, again=(*self.again, cut))
 
     def __str__(self) -> str:
+        if self.fault:
+            return f"{self.sound}+{self.fault}"
         if self.again:
             return "".join(map(str, (self.first, *self.again)))
         if self.persisted is not None:
@@ -139,6 +156,9 @@ class CrashState:
     @classmethod
     def parse(cls, text: str) -> CrashState:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
+        if "+" in text:
+            sound, _, fault = text.partition("+")
+            return replace(cls.parse(sound), fault=DiskFault.parse(fault))
         if text.count("@") > 1:
             first, *cuts = (cls.parse(f"@{one}") for one in text.removeprefix("@").split("@"))
             return replace(first, again=tuple(cuts))
@@ -149,7 +169,8 @@ class CrashState:
         if not m:
             raise ValueError(
                 f"crash state {text!r} is none of the forms @417, @417-402,405, @417/t3, @t417-402,405.1, "
-                "@t417=402, nor one followed by cuts in recoveries, @t417@t12-3"
+                "@t417=402, nor one followed by cuts in recoveries, @t417@t12-3, or a fault of the disk, "
+                "@417+eio-read2048"
             )
         dropped = tuple(int(d) for d in m[2].split(",")) if m[2] else ()
         return cls(int(m[1]), dropped, int(m[3]) if m[3] else None)

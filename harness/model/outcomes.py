@@ -230,7 +230,8 @@ class Outcome:
     """Everything observed of one crash state, which the oracles judge.
 
     `usable`: None where writing was not tried, because the file system did not come back whole. `lost`:
-    console output, if the kernel died or hung on this state (`harness.cases.attempts`).
+    console output, if the kernel died or hung on this state (`harness.cases.attempts`). `healed`: of a visit
+    on a disk that erred, what came of the next mount, without the fault.
     """
 
     mount_errno: int = 0
@@ -242,3 +243,4 @@ class Outcome:
     usable: Usability | None = None
     checks: tuple[CheckResult, ...] = ()
     lost: str = ""
+    healed: Outcome | None = None

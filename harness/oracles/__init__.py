@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Violation
 from harness.oracles import surface
-from harness.oracles.case import Case, Oracle
+from harness.oracles.case import Case, Injury, Oracle
 from harness.oracles.confluence import confluence
 from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
+from harness.oracles.honesty import honesty
 from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
 from harness.symptoms import paths_of, symptom_of
@@ -57,6 +58,7 @@ ORACLES: Mapping[str, Oracle] = {
     "contents": _of_the_model("contents"),
     "program": surface.program,
     "confluence": confluence,
+    "honesty": honesty,
 }
 """Every oracle by name, in the order of reporting: what explains the most comes first."""
 
@@ -97,9 +99,17 @@ class Judge:
             return (position.begun, position.acked, position.app_acks)
         return (epochs[position.begun], epochs[position.acked])
 
-    def judge(self, position: Position, outcome: Outcome, undisturbed: Outcome | None = None) -> Judgement:
+    def judge(
+        self,
+        position: Position,
+        outcome: Outcome,
+        undisturbed: Outcome | None = None,
+        injury: Injury | None = None,
+    ) -> Judgement:
         """The verdict on one recovered crash state, with its violations. `position`: where the power failed.
-        `undisturbed`: of the recovery in which it failed once more, the outcome had it not.
+        `undisturbed`: of the recovery in which it failed once more, or the disk erred, the outcome had that
+        not been. `injury`: how it erred; then promises are those of `honesty` alone, since all others are
+        made for a disk that keeps its own.
 
         An oracle that raises has judged nothing, so the state is UNKNOWN unless another oracle fails it.
         """
@@ -112,10 +122,13 @@ class Judge:
             position,
             outcome,
             undisturbed,
+            injury,
         )
         violations: list[Violation] = []
         unknown: list[str] = []
         for name, oracle in self._oracles.items():
+            if injury is not None and name != "honesty":
+                continue
             try:
                 found = list(oracle(case))
             except Exception as e:  # whatever was raised, this oracle has not judged

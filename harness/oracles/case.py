@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.model import Check, Outcome, Position, Tree, Violation
+from harness.model import Check, DiskFault, Outcome, Position, Tree, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
@@ -16,11 +16,22 @@ from harness.oracles.timeline import ModelTimeline
 from harness.oracles.undecided import Undecided
 
 
+@dataclass(frozen=True, slots=True)
+class Injury:
+    """A fault of the disk. `where`: what the block is for that it befell, in words without numbers; empty of
+    a flush. `checked`: the format has a checksum for such a block, and can tell it from a torn one.
+    """
+
+    fault: DiskFault
+    where: str = ""
+    checked: bool = False
+
+
 @dataclass(frozen=True)
 class Case:
     """The input of every oracle. `errors`: matches lines of the kernel log that report an error; None where
-    the file system has no such patterns. `undisturbed`: the outcome of the recovery in which
-    the power was cut again, had it not been.
+    the file system has no such patterns. `undisturbed`: the outcome of the recovery in which the power was
+    cut again, or the disk erred, had that not been. `injury`: how it erred.
     """
 
     contract: Contract
@@ -31,6 +42,7 @@ class Case:
     position: Position
     outcome: Outcome
     undisturbed: Outcome | None = None
+    injury: Injury | None = None
 
     @property
     def mounted(self) -> bool:

@@ -24,6 +24,16 @@ def confluence(case: Case) -> Iterator[Violation]:
     before, after = case.undisturbed, case.outcome
     if before is None or before.lost or after.lost:  # `mountable` tells of a kernel that died
         return
+    yield from _differences(before, after)
+
+
+def first_difference(before: Outcome, after: Outcome) -> str:
+    """In what two outcomes differ, in a line; empty if they do in nothing that is judged here."""
+    found = next(_differences(before, after), None)
+    return "" if found is None else f"{found.signature}: {found.expected}, now {found.found}"
+
+
+def _differences(before: Outcome, after: Outcome) -> Iterator[Violation]:
     for what, then, now in (
         ("mount", before.mount_errno, after.mount_errno),
         ("unmount", before.unmount_errno, after.unmount_errno),

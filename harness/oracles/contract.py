@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -37,6 +38,8 @@ class Contract:
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
     `rules`: what this mode promises beyond that, or does not promise; see `RULES`.
     `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
+    `checksums`: regular expressions for what blocks are for (`harness.cases.asked`) that have a checksum, by
+        which damage is told from a write that a power cut tore.
     """
 
     namespace: str
@@ -49,6 +52,11 @@ class Contract:
     fsck_clean: bool = True
     rules: tuple[str, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
+    checksums: tuple[str, ...] = ()
+
+    def has_checksum(self, where: str) -> bool:
+        """Whether the format can tell that such a block was damaged."""
+        return any(re.fullmatch(pattern, where) for pattern in self.checksums)
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -63,9 +71,15 @@ class Contract:
                 raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")
 
     @classmethod
-    def from_table(cls, table: Mapping[str, object], made_by_mkfs: Sequence[str] = ()) -> Contract:
+    def from_table(
+        cls,
+        table: Mapping[str, object],
+        made_by_mkfs: Sequence[str] = (),
+        checksums: Sequence[str] = (),
+    ) -> Contract:
         """Build it from the `[contract]` table of a mode's TOML file, which must have the fields without a
-        default. `made_by_mkfs` is the same for all modes of the file system.
+        default. `made_by_mkfs` is the same for all modes of the file system, `checksums` unless a mode has
+        its own.
 
         Raises UsageError, which names what is unknown, missing or contradictory and the nearest allowed
         words.
@@ -80,7 +94,12 @@ class Contract:
         if missing:
             lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)
             raise UsageError(f"contract: {', '.join(missing)} missing", f"add {lines}")
-        fields = {**table, "rules": tuple(rules), "made_by_mkfs": tuple(made_by_mkfs)}
+        fields = {
+            **table,
+            "rules": tuple(rules),
+            "made_by_mkfs": tuple(made_by_mkfs),
+            "checksums": tuple(checksums),
+        }
         return cls(**fields)  # type: ignore[arg-type]  # __post_init__ checks
 
 

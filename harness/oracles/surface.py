@@ -47,10 +47,8 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel mounts the crash state, and survives it."""
     seen = case.outcome
     if seen.lost:
-        what, signature = _death(seen.lost, "recovery hangs", "the kernel did not survive recovery")
-        yield Violation(
-            "mountable", "recovery", what, "recovery that ends", _last_words(seen.lost), signature
-        )
+        what, signature = death(seen.lost, "recovery hangs", "the kernel did not survive recovery")
+        yield Violation("mountable", "recovery", what, "recovery that ends", last_words(seen.lost), signature)
     elif could_not_try(seen.mount_errno):
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
@@ -152,10 +150,10 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.undecided:
         yield Undecided(f"what comes of writing to it was not seen: {seen.undecided}")
     if seen.lost:
-        what, signature = _death(
+        what, signature = death(
             seen.lost, "writing to it hangs", "the kernel does not survive being written to"
         )
-        yield _unusable("kernel", what, _last_words(seen.lost), signature)
+        yield _unusable("kernel", what, last_words(seen.lost), signature)
     yield from _failed_mount("a second mount", "mount", seen.mount_errno)
     yield from _failed_calls(seen.errors)
     yield from _differences(seen.differences)
@@ -174,13 +172,13 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
             yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
 
 
-def _last_words(console: str) -> str:
+def last_words(console: str) -> str:
     """What is shown of a kernel's console in one line; the whole of it is the finding's evidence."""
     end = ending(console)
     return end.line if end else console.strip().splitlines()[0]
 
 
-def _death(console: str, hangs: str, dies: str) -> tuple[str, str]:
+def death(console: str, hangs: str, dies: str) -> tuple[str, str]:
     """What to say of a kernel that ended, and the signature of that."""
     end = ending(console)
     if end is None:  # the guest says so in another way

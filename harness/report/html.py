@@ -17,6 +17,7 @@ from harness.cases import application
 from harness.model import CaseId
 from harness.report import words
 from harness.report.alike import Alike, alike
+from harness.report.erring import OUTCOMES, erring_views
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
@@ -177,6 +178,8 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: bool = 
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         left_out=_left_out(cases),
+        erring=erring_views([c.info for c in summary.cases], source),
+        outcomes=OUTCOMES,
         facts=_facts(summary),
         source=source,
         alike=groups,

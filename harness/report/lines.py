@@ -39,7 +39,8 @@ def commands(finding: Finding, source: str, packed: CaseId | None = None) -> lis
 
 def explain(finding: Finding, source: str) -> str:
     """The command that says why a finding failed; empty where none can. `source`: see `source_words`."""
-    if finding.state.again:  # of a recovery that was cut: its writes are those of recovery
+    # Of a recovery that was cut, writes are those of recovery; where the disk erred, none was lost.
+    if finding.state.again or finding.state.fault:
         return ""
     return f"powercut show {finding.id} --from {_of_case(source, finding.case)}"
 
@@ -128,6 +129,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += ["--states", ",".join(plan.fault_models)]
     if plan.again:
         words += ["--again", str(plan.again)]
+    if plan.disk:
+        words += ["--disk", ",".join(plan.disk)]
     if plan.budget != Budget():
         words += ["--budget", plan.budget.option]
     if plan.completions is not Completions.HOLD:

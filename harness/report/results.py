@@ -79,6 +79,7 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
         "coverage": msgspec.to_builtins(c.info.coverage) if c.info.coverage else None,
         **({"program_calls": _program_calls(c.info.calls)} if c.info.calls else {}),
         **({"again": msgspec.to_builtins(c.info.again)} if c.info.again else {}),
+        **({"disk": msgspec.to_builtins(c.info.disk)} if c.info.disk else {}),
         "how": {how.value: count for how, count in c.by_how.items()},
         "unknown_reasons": [
             {"reason": r.reason, "states": r.states, "example": f"{c.case}{r.example}"}

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
+from harness.report.erring import disk_erred
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
 from harness.report.words import (
     Cell,
@@ -105,6 +106,8 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
         yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
     if again := recoveries_cut(c.info for c in summary.cases):
         yield Text(again, style="dim")
+    if erred := disk_erred(c.info for c in summary.cases):
+        yield Text(erred, style="dim")
     yield Text()
     yield from _tables(summary, width)
     yield from _unexpected(summary, source, limits)

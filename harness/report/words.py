@@ -497,6 +497,8 @@ def device_of(entries: Iterable[DrawnEntry | LogEntry]) -> DeviceOf:
 
 def state_words(state: CrashState, device: DeviceOf = no_device) -> str:
     """A crash state as a sentence for people. `device`: of an entry, if there are several."""
+    if state.fault is not None:
+        return f"{state_words(state.sound, device)}; while that is recovered, {state.fault.text}"
     persisted = state.persisted
     if persisted is None:
         return _prefix_words(state)

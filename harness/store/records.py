@@ -194,15 +194,44 @@ class CutAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskCell:
+    """What came of one kind of fault of the disk at one kind of block. `where`: that kind; empty for a flush.
+    `checked`: the format can tell that such a block was damaged. `counts`: how often what was seen
+    (`harness.oracles.honesty.Seen`, or `undecided`); `examples`: a crash state for each of these.
+    """
+
+    fault: str
+    where: str
+    checked: bool
+    counts: dict[str, int]
+    examples: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskErred:
+    """What came of a disk that erred while states were recovered. `profiles`: as asked for. `recoveries`:
+    that were disturbed, with one fault at a time; `left_out`: those that failed undisturbed already, or of
+    which nobody knows what they asked for. `faults`: that could have befallen something; `tried`: of these.
+    """
+
+    profiles: tuple[str, ...]
+    recoveries: int
+    left_out: int
+    faults: int
+    tried: int
+    cells: tuple[DiskCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CaseInfo:
     """A case without its verdicts.
 
     `generated`, `distinct`: number of crash states enumerated, and of different contents among them.
     `log_hash`: hash of the recording's log; verdicts belong to one recording. `files`: SHA-256 of the
     recording's files, by name. `steps`, `timeline`: from `steps_of` and `timeline_of`. `coverage`: of all
-    legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `left_at`: the
-    worker of a cluster where the recording stayed; then the run directory has none, and `files` is empty.
-    `calls`: of the workload's programs, if it has any.
+    legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `disk`: of a disk
+    that erred, where that was asked for. `left_at`: the worker of a cluster where the recording stayed; then
+    the run directory has none, and `files` is empty. `calls`: of the workload's programs, if it has any.
     """
 
     case: CaseId
@@ -218,6 +247,7 @@ class CaseInfo:
     files: dict[str, str] = field(default_factory=dict)
     coverage: Coverage | None = None
     again: tuple[CutAgain, ...] = ()
+    disk: DiskErred | None = None
     left_at: str = ""
     calls: DrawnCalls | None = None
 
@@ -361,6 +391,8 @@ def weight(state: CrashState) -> int:
     """How far a crash state is from a simple one: the number of dropped writes, plus one for a torn write;
     by times, the number of writes, or parts of writes, that differ from "all lost" or "all persisted".
     """
+    if state.fault:
+        return weight(state.sound) + 1
     if state.again:
         return weight(state.first) + sum(map(weight, state.again))
     if state.persisted is not None:
@@ -369,10 +401,12 @@ def weight(state: CrashState) -> int:
 
 
 def state_order(state: CrashState) -> tuple[object, ...]:
-    """Sort key: simplest crash states first, and those without a cut in a recovery before all others."""
+    """Sort key: simplest crash states first, those without a fault of the disk before all others, and of
+    either those without a cut in a recovery.
+    """
     torn = -1 if state.torn_sectors is None else state.torn_sectors
     own = (weight(state), state.prefix, state.dropped, torn, str(state.persisted))
-    return (len(state.again), *own, *map(state_order, state.again))
+    return (bool(state.fault), len(state.again), *own, str(state.fault or ""), *map(state_order, state.again))
 
 
 def finding_order(finding: Finding) -> tuple[object, ...]:

@@ -9,6 +9,9 @@ the blocks 0 and 1, and block 2 only if block 1 was written; what it read is a *
 becomes of a state depends on its word alone: `Kernel.kind` happens where the word is `Kernel.at`, all others
 are fine.
 
+A *journal* is block 0 as long as it holds a value: recovery writes that to block 7, flushes, and clears block
+0. `OnError` says what the kernel makes of a request that failed.
+
 A *program* gives recovery something to do: each of some blocks holds a value from 0 to 3, and each step
 writes to one of them the value of another plus a number, or flushes. The values in the end show in the tree.
 """
@@ -121,6 +124,15 @@ class Kind(enum.StrEnum):
     WAVERS = "two visits see different trees"
 
 
+class OnError(enum.StrEnum):
+    """What the kernel makes of a request that failed in recovery."""
+
+    REPORTS = "the mount fails"
+    IGNORES = "a block that cannot be read is as mkfs left it, and one that cannot be written is forgotten"
+    DIES = "it dies"
+    HANGS = "it does not answer"
+
+
 VERDICTS = dict.fromkeys(Kind, Verdict.FAIL) | {
     Kind.FINE: Verdict.PASS,
     Kind.DIES_ONCE: Verdict.PASS,
@@ -149,8 +161,9 @@ def _do_nothing() -> None: ...
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
-    `program`: what recovery does. `comes_up`: whether it boots. `refuses`: its tree has a file with the word
-    that was read, and programs exit with 1 where that is `at`.
+    `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
+    of a block are equal. `comes_up`: whether it boots. `refuses`: its tree has a file with the word that was
+    read, and programs exit with 1 where that is `at`.
     """
 
     kind: Kind = Kind.FINE
@@ -158,6 +171,9 @@ class Kernel:
     on_visit: Callable[[str], None] = _ignore
     meanwhile: Callable[[], None] = _do_nothing
     program: Program = ()
+    journal: bool = False
+    on_error: OnError = OnError.REPORTS
+    checksums: bool = False
     comes_up: bool = True
     refuses: bool = False
     visits: list[str] = field(default_factory=list)
@@ -221,6 +237,16 @@ class ToyGuest:
         raise AssertionError(f"a toy is not asked to {message}")
 
     def _recover(self) -> wire.Recovered:
+        try:
+            return self._recovered()
+        except OSError:
+            if self._kernel.on_error is OnError.DIES:
+                self._die()
+            if self._kernel.on_error is OnError.HANGS:
+                raise GuestLost("the guest did not answer within 120 s", self._said) from None
+            return wire.Recovered(errno.EIO, [], [], 0, ["toy: cannot mount"], True, 1, 1, 1)
+
+    def _recovered(self) -> wire.Recovered:
         kernel, word = self._kernel, read_word(self._read)
         kernel.visits.append(word)
         kernel.on_visit(word)
@@ -240,7 +266,7 @@ class ToyGuest:
         if kernel.refuses:
             file = {"kind": FileKind.FILE, "inode": 12, "links": 1, "size": 0, "digest": word}
             good.entries.append(msgspec.structs.replace(_directory(b"word", 0), **file))
-        self._disk.write(REPLAYED * SECTORS, b"r" * BLOCK_BYTES)
+        self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
             Kind.COMPLAINS: {"kernel_log": ["EXT4-fs error (device vda): toy"]},
@@ -254,6 +280,8 @@ class ToyGuest:
     def _run_program(self) -> int:
         """Returns the root's links."""
         program = self._kernel.program
+        if self._kernel.journal:
+            return self._replay()
         for step in program:
             if step is None:
                 self._disk.flush()
@@ -261,6 +289,14 @@ class ToyGuest:
                 value = (value_of(self._read(step.of)) + step.more) % VALUE_COUNT
                 self._disk.write(step.to * SECTORS, holding(value))
         return told([value_of(self._read(block)) for block in VALUES]) if program else 2
+
+    def _replay(self) -> int:
+        if waiting := value_of(self._read(0)):
+            self._write(7, holding(waiting))
+            if self._disk.flush() and self._kernel.on_error is not OnError.IGNORES:
+                raise OSError("a flush failed")
+            self._write(0, BASE)
+        return told([value_of(self._read(block)) for block in VALUES])
 
     def _use(self) -> wire.Used:
         kernel, word = self._kernel, read_word(self._read)
@@ -287,7 +323,22 @@ class ToyGuest:
         return msgspec.structs.replace(good, **changes.get(kind, {}))
 
     def _read(self, block: int) -> bytes:
-        return self._disk.read(block * SECTORS, SECTORS)
+        try:
+            found = self._disk.read(block * SECTORS, SECTORS)
+        except OSError:
+            if self._kernel.on_error is OnError.IGNORES:
+                return BASE
+            raise
+        if self._kernel.checksums and len(set(found)) > 1:
+            raise OSError("a checksum does not fit")
+        return found
+
+    def _write(self, block: int, data: bytes) -> None:
+        try:
+            self._disk.write(block * SECTORS, data)
+        except OSError:
+            if self._kernel.on_error is not OnError.IGNORES:
+                raise
 
     def _die(self) -> None:
         self._said = PANIC

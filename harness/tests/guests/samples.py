@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from harness.guests import wire
-from harness.model import Call, DifferenceKind, ExtentKind, FileKind, OperationFlag, OperationKind
+from harness.model import (
+    Call,
+    DifferenceKind,
+    ExtentKind,
+    FileKind,
+    OperationFlag,
+    OperationKind,
+    RequestKind,
+)
 
 VECTORS = Path(__file__).resolve().parents[3] / "vms" / "protocol" / "vectors.json"
 
@@ -255,6 +263,28 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("rewind", "DiskRequest", wire.Rewind()),
     ("note-writes", "DiskRequest", wire.NoteWrites()),
     ("log-writes", "DiskRequest", wire.LogWrites(path="recovery.log")),
+    ("requests", "DiskRequest", wire.Requests()),
+    (
+        "inject an error",
+        "DiskRequest",
+        wire.Inject(wire.Fault(RequestKind.FLUSH, 0, 2, True, wire.Error())),
+    ),
+    (
+        "inject rot",
+        "DiskRequest",
+        wire.Inject(wire.Fault(RequestKind.READ, 300, 1, True, wire.Flip(4095))),
+    ),
+    (
+        "inject a loss",
+        "DiskRequest",
+        wire.Inject(wire.Fault(RequestKind.WRITE, 1 << 33, 1, False, wire.Lose())),
+    ),
+    (
+        "inject a stray write",
+        "DiskRequest",
+        wire.Inject(wire.Fault(RequestKind.WRITE, 8, 1, False, wire.Divert(16))),
+    ),
+    ("heal", "DiskRequest", wire.Heal()),
     (
         "explore",
         "DiskRequest",
@@ -287,6 +317,12 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
     ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
     ("logged", "DiskReply", wire.Logged(state=12, entries=417, complete=True)),
+    (
+        "were asked",
+        "DiskReply",
+        wire.WereAsked([wire.Requested(RequestKind.READ, 300, 8), wire.Requested(RequestKind.FLUSH, 0, 0)]),
+    ),
+    ("healed", "DiskReply", wire.Healed(hits=3)),
     ("rewound", "DiskReply", wire.Rewound(blocks=[0, 16_383, 1 << 33])),
     (
         "explored",
@@ -307,7 +343,14 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
 ]
 
 
-WORDS: list[type[enum.StrEnum]] = [Call, DifferenceKind, FileKind, OperationFlag, OperationKind, ExtentKind]
+WORDS: list[type[enum.StrEnum]] = [
+    Call,
+    DifferenceKind,
+    FileKind,
+    OperationFlag,
+    OperationKind,
+    ExtentKind,
+]
 
 
 def vectors() -> dict[str, Any]:

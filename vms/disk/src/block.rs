@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use powercut_protocol::{Effect, RequestKind};
 use virtio_bindings::bindings::{
     virtio_blk::{
         VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_SEG_MAX,
@@ -96,10 +97,7 @@ pub fn execute(
         match kind {
             VIRTIO_BLK_T_IN => read(device, sector, into, room),
             VIRTIO_BLK_T_OUT => write(device, sector, out, data_bytes),
-            VIRTIO_BLK_T_FLUSH => {
-                device.flush();
-                Ok(VIRTIO_BLK_S_OK)
-            }
+            VIRTIO_BLK_T_FLUSH => Ok(flush(device)),
             VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => zero(device, out, data_bytes),
             VIRTIO_BLK_T_GET_ID => {
                 // the agent's marks around the reading of files' contents (vms/agent/src/phases.rs)
@@ -110,10 +108,26 @@ pub fn execute(
         }
     });
     let status = done.unwrap_or(VIRTIO_BLK_S_IOERR);
+    if status == INJECTED {
+        return VIRTIO_BLK_S_IOERR as u8;
+    }
     if status != VIRTIO_BLK_S_OK {
         device.stats.errors += 1;
     }
     status as u8
+}
+
+/// For VIRTIO_BLK_S_IOERR where the host asked for it: no error of this disk's. The guest never sees the number.
+const INJECTED: u32 = 1 << 8;
+
+fn flush(device: &mut Device) -> u32 {
+    match device.asked(RequestKind::Flush, 0, 0) {
+        Some(Effect::Error {}) => INJECTED,
+        _ => {
+            device.flush();
+            VIRTIO_BLK_S_OK
+        }
+    }
 }
 
 /// Whether `bytes` from `sector` can be transferred.
@@ -128,6 +142,10 @@ fn read(device: &mut Device, sector: u64, into: &mut impl Write, room: usize) ->
         return Ok(VIRTIO_BLK_S_IOERR);
     }
     device.stats.reads += 1;
+    let sectors = (room / SECTOR_BYTES) as u64;
+    if let Some(Effect::Error {}) = device.asked(RequestKind::Read, sector, sectors) {
+        return Ok(INJECTED);
+    }
     let mut data = vec![0; room];
     device.guest_read(sector, &mut data);
     into.write_all(&data)?;
@@ -142,7 +160,17 @@ fn write(device: &mut Device, sector: u64, out: &mut impl Read, bytes: usize) ->
     device.stats.writes += 1;
     let mut data = vec![0; bytes];
     out.read_exact(&mut data)?;
-    device.write(sector, &data);
+    let sectors = (bytes / SECTOR_BYTES) as u64;
+    let lands = match device.asked(RequestKind::Write, sector, sectors) {
+        Some(Effect::Error {}) => return Ok(INJECTED),
+        Some(Effect::Lose {}) => return Ok(VIRTIO_BLK_S_OK),
+        Some(Effect::Divert { sector }) => sector,
+        Some(Effect::Flip { .. }) | None => sector,
+    };
+    if !fits(device, lands, bytes) || !device.has_room(lands, sectors, true) {
+        return Ok(VIRTIO_BLK_S_IOERR);
+    }
+    device.write(lands, &data);
     Ok(VIRTIO_BLK_S_OK)
 }
 
@@ -179,6 +207,8 @@ fn identify(into: &mut impl Write, room: usize) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use powercut_protocol::{Fault, State};
+
     use super::*;
     use crate::{device::tests::device, log::build::Step};
 
@@ -274,5 +304,138 @@ mod tests {
         let (mut device, _files) = device(&[]);
         let (status, id) = ask(&mut device, VIRTIO_BLK_T_GET_ID, 0, &[], 20);
         assert_eq!((status, &id[..9]), (0, &b"powercut\0"[..]));
+    }
+
+    fn fault(kind: RequestKind, sector: u64, effect: Effect) -> Fault {
+        Fault {
+            kind,
+            sector,
+            nth: 1,
+            stays: false,
+            effect,
+        }
+    }
+
+    fn text(device: &mut Device, sector: u64) -> char {
+        ask(device, VIRTIO_BLK_T_IN, sector, &[], 512).1[0] as char
+    }
+
+    /// An error that was asked for is none of the disk's own: those make a state undecided.
+    #[test]
+    fn an_injected_error_fails_one_request_whole_and_is_not_counted() {
+        let (mut device, _files) = device(&[]);
+        device
+            .inject(fault(RequestKind::Write, 4, Effect::Error {}))
+            .unwrap();
+        let write = |device: &mut Device| ask(device, VIRTIO_BLK_T_OUT, 3, &[b'X'; 1024], 0).0;
+        assert_eq!(write(&mut device), VIRTIO_BLK_S_IOERR as u8);
+        assert_eq!((text(&mut device, 3), text(&mut device, 4)), ('d', 'e'));
+        assert_eq!(write(&mut device), VIRTIO_BLK_S_OK as u8);
+        assert_eq!((text(&mut device, 3), text(&mut device, 4)), ('X', 'X'));
+        assert_eq!((device.heal().unwrap(), device.counted().errors), (1, 0));
+        assert!(device.heal().is_err());
+    }
+
+    #[test]
+    fn reads_and_flushes_fail_as_asked_for_and_a_switch_heals() {
+        let (mut device, _files) = device(&[]);
+        let read = |device: &mut Device| ask(device, VIRTIO_BLK_T_IN, 0, &[], 4096).0;
+        let flush = |device: &mut Device| ask(device, VIRTIO_BLK_T_FLUSH, 0, &[], 0).0;
+        device
+            .inject(fault(RequestKind::Read, 7, Effect::Error {}))
+            .unwrap();
+        assert_eq!(
+            [read(&mut device), read(&mut device), flush(&mut device)],
+            [1, 0, 0]
+        );
+        device
+            .inject(fault(RequestKind::Flush, 0, Effect::Error {}))
+            .unwrap();
+        assert_eq!(
+            [read(&mut device), flush(&mut device), flush(&mut device)],
+            [0, 1, 0]
+        );
+        assert_eq!(device.counted().flushes, 2, "a flush that failed is none");
+        device
+            .inject(fault(RequestKind::Flush, 0, Effect::Error {}))
+            .unwrap();
+        device.switch(&State::default()).unwrap();
+        assert_eq!(flush(&mut device), 0);
+        assert!(device.heal().is_err(), "the switch healed it");
+    }
+
+    #[test]
+    fn a_bit_rots_until_it_is_healed_or_written_anew() {
+        let (mut device, _files) = device(&[]);
+        let rot = Fault {
+            stays: true,
+            ..fault(RequestKind::Read, 2, Effect::Flip { bit: 1 })
+        };
+        device.inject(rot.clone()).unwrap();
+        assert_eq!((text(&mut device, 2), text(&mut device, 3)), ('a', 'd')); // c is 0x63, a is 0x61
+        assert_eq!(device.heal().unwrap(), 1);
+        assert_eq!(text(&mut device, 2), 'c');
+        device.inject(rot).unwrap();
+        ask(&mut device, VIRTIO_BLK_T_OUT, 2, &[b'N'; 512], 0);
+        assert_eq!(text(&mut device, 2), 'N');
+        assert_eq!(device.heal().unwrap(), 0, "nobody saw it");
+        assert_eq!(text(&mut device, 2), 'N', "what was written stays");
+    }
+
+    #[test]
+    fn an_acknowledged_write_is_lost_or_lands_elsewhere() {
+        let (mut device, _files) = device(&[]);
+        let write = |device: &mut Device| ask(device, VIRTIO_BLK_T_OUT, 3, &[b'X'; 512], 0).0;
+        device
+            .inject(fault(RequestKind::Write, 3, Effect::Lose {}))
+            .unwrap();
+        assert_eq!((write(&mut device), text(&mut device, 3)), (0, 'd'));
+        let elsewhere = Effect::Divert { sector: 9 };
+        device
+            .inject(fault(RequestKind::Write, 3, elsewhere))
+            .unwrap();
+        assert_eq!(write(&mut device), 0);
+        assert_eq!((text(&mut device, 3), text(&mut device, 9)), ('d', 'X'));
+        assert_eq!((write(&mut device), text(&mut device, 3)), (0, 'X'));
+    }
+
+    #[test]
+    fn a_fault_past_the_end_is_refused() {
+        let (mut device, _files) = device(&[]);
+        for (sector, effect) in [
+            (20, Effect::Error {}),
+            (0, Effect::Flip { bit: 4096 }),
+            (0, Effect::Divert { sector: 20 }),
+        ] {
+            assert!(device
+                .inject(fault(RequestKind::Write, sector, effect))
+                .is_err());
+        }
+    }
+
+    #[test]
+    fn what_the_guest_asks_for_is_noted_in_its_order_but_not_in_forks() {
+        let (mut device, _files) = device(&[]);
+        assert!(device.requests().is_err());
+        device.note_writes();
+        text(&mut device, 5);
+        ask(&mut device, VIRTIO_BLK_T_OUT, 3, &[b'X'; 1024], 0);
+        ask(&mut device, VIRTIO_BLK_T_FLUSH, 0, &[], 0);
+        device.fork();
+        text(&mut device, 6);
+        device.rewind().unwrap();
+        let noted: Vec<_> = device.requests().unwrap();
+        let told: Vec<_> = noted
+            .iter()
+            .map(|r| (r.kind, r.sector, r.sectors))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (RequestKind::Read, 5, 1),
+                (RequestKind::Write, 3, 2),
+                (RequestKind::Flush, 0, 0)
+            ]
+        );
     }
 }

@@ -51,8 +51,10 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
     let mut window = shared.window();
     if let Some(window) = window.as_mut() {
         window.take(device);
-        if matches!(request, DiskRequest::NoteWrites {}) {
-            return Err(DiskError::SharedWrites);
+        match request {
+            DiskRequest::NoteWrites {} => return Err(DiskError::SharedWrites),
+            DiskRequest::Inject { .. } => return Err(DiskError::SharedFault),
+            _ => {}
         }
     }
     let shows = matches!(request, DiskRequest::Switch { .. } | DiskRequest::Rewind {});
@@ -117,6 +119,16 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
                 complete: logged.complete,
             })
         }
+        DiskRequest::Requests {} => Ok(DiskReply::WereAsked {
+            requests: device.requests()?,
+        }),
+        DiskRequest::Inject { fault } => {
+            device.inject(fault)?;
+            Ok(DiskReply::Noted {})
+        }
+        DiskRequest::Heal {} => Ok(DiskReply::Healed {
+            hits: device.heal()?,
+        }),
         DiskRequest::Remember { outcome } => {
             let earlier = device.remember(outcome)?;
             Ok(DiskReply::Remembered { earlier })

@@ -2,11 +2,14 @@
 
 use std::{collections::HashSet, path::Path};
 
-use powercut_protocol::{ExploredMoment, Moment, State, Stats};
+use powercut_protocol::{
+    limits, Effect, ExploredMoment, Fault, Moment, RequestKind, Requested, State, Stats,
+};
 
 use crate::{
     error::DiskError,
     explore::{self, Bounds},
+    fault::Armed,
     fork::Fork,
     guest_log::{GuestLog, Logged},
     image::Images,
@@ -28,6 +31,12 @@ pub struct Device {
     fork: Option<Fork>,
     /// What the guest changed, if that was asked for since the last switch.
     guest_log: Option<GuestLog>,
+    /// What the guest asked for, noted along with that.
+    requests: Vec<Requested>,
+    /// How the disk errs, if it does.
+    armed: Option<Armed>,
+    /// The sector of which a bit has rotted, as it then was.
+    rotten: Vec<u8>,
     memo: Memo,
     pub stats: Stats,
 }
@@ -46,6 +55,9 @@ impl Device {
             in_data: false,
             fork: None,
             guest_log: None,
+            requests: Vec::new(),
+            armed: None,
+            rotten: Vec::new(),
             memo: Memo::default(),
             view,
             stats: Stats::default(),
@@ -82,6 +94,8 @@ impl Device {
         self.in_data = false;
         self.fork = None;
         self.guest_log = None;
+        self.requests.clear();
+        self.armed = None;
         self.stats = Stats::default();
         Ok(())
     }
@@ -287,9 +301,85 @@ impl Device {
         }
     }
 
-    /// From here on, note what the guest writes and flushes, until the next switch; not in forks.
+    /// From here on, note what the guest writes and flushes, and what it asks for, until the next switch; not in
+    /// forks.
     pub fn note_writes(&mut self) {
         self.guest_log = Some(GuestLog::default());
+        self.requests.clear();
+    }
+
+    /// The guest asks for something. Returns what befalls that, if the disk errs.
+    pub fn asked(&mut self, kind: RequestKind, sector: u64, sectors: u64) -> Option<Effect> {
+        if self.guest_log.is_some()
+            && self.fork.is_none()
+            && self.requests.len() <= limits::REQUESTS
+        {
+            self.requests.push(Requested {
+                kind,
+                sector,
+                sectors,
+            });
+        }
+        let armed = self.armed.as_mut()?;
+        let rots = matches!(armed.fault.effect, Effect::Flip { .. });
+        if rots && self.view.sector(armed.fault.sector) != self.rotten {
+            return None; // the guest has written it anew
+        }
+        armed.meets(kind, sector, sectors)
+    }
+
+    /// What the guest asked for, as far as that was noted.
+    ///
+    /// # Errors
+    /// If nothing was noted, or it was too much.
+    pub fn requests(&self) -> Answer<Vec<Requested>> {
+        if self.guest_log.is_none() {
+            return Err(DiskError::NotNoted);
+        }
+        let limit = limits::REQUESTS;
+        if self.requests.len() > limit {
+            return Err(DiskError::TooManyRequests { limit });
+        }
+        Ok(self.requests.clone())
+    }
+
+    /// Err in this way until `heal` or the next switch.
+    ///
+    /// # Errors
+    /// If the device has no such sector, or a sector no such bit.
+    pub fn inject(&mut self, fault: Fault) -> Answer<()> {
+        let sectors = self.view.sectors();
+        let fits = match fault.effect {
+            Effect::Flip { bit } => bit < 8 * SECTOR_BYTES as u64,
+            Effect::Divert { sector } => sector < sectors,
+            Effect::Error {} | Effect::Lose {} => true,
+        };
+        if !fits || fault.sector >= sectors {
+            return Err(DiskError::NoSuchFault { sectors });
+        }
+        if let Effect::Flip { bit } = fault.effect {
+            let rotten = flipped(self.view.sector(fault.sector), bit);
+            self.view.overlay.write(fault.sector, &rotten);
+            self.rotten = rotten;
+        }
+        self.armed = Some(Armed::new(fault));
+        Ok(())
+    }
+
+    /// Err no more. Returns how many requests the fault befell.
+    ///
+    /// # Errors
+    /// If there was none.
+    pub fn heal(&mut self) -> Answer<u64> {
+        let armed = self.armed.take().ok_or(DiskError::NotInjected)?;
+        if let Effect::Flip { bit } = armed.fault.effect {
+            let sector = armed.fault.sector;
+            if self.view.sector(sector) == self.rotten {
+                let sound = flipped(&self.rotten, bit);
+                self.view.overlay.write(sector, &sound);
+            }
+        }
+        Ok(armed.hits)
     }
 
     /// Write the state and what was noted of the guest to a log; see [`GuestLog::log`].
@@ -326,6 +416,12 @@ impl Device {
             ..self.stats.clone()
         }
     }
+}
+
+fn flipped(sector: &[u8], bit: u64) -> Vec<u8> {
+    let mut bytes = sector.to_vec();
+    bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+    bytes
 }
 
 #[cfg(test)]

@@ -55,6 +55,14 @@ pub enum DiskError {
     NotNoted,
     #[error("of a guest that shares memory, only the last contents of a block are known")]
     SharedWrites,
+    #[error("a guest that shares memory asks for nothing that could fail")]
+    SharedFault,
+    #[error("the guest asked for more than {limit} things")]
+    TooManyRequests { limit: usize },
+    #[error("the fault is aimed past the end: the device has {sectors} sectors of {} bits", 8 * SECTOR_BYTES)]
+    NoSuchFault { sectors: u64 },
+    #[error("no fault was injected since the last switch")]
+    NotInjected,
     #[error("{} is the base image or the write log itself", .0.display())]
     OwnSource(PathBuf),
     #[error("cannot look for data of the base image from byte {at} on")]

@@ -13,6 +13,7 @@ pub mod error;
 pub mod explore;
 #[cfg(test)]
 mod explore_properties;
+pub mod fault;
 pub mod fork;
 pub mod guest_log;
 pub mod hash;

@@ -344,6 +344,51 @@ pub struct Leaf {
     pub losses: u64,
 }
 
+/// What a guest asks of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestKind {
+    Read,
+    Write,
+    Flush,
+}
+
+/// A request of the guest, for `sectors` sectors of 512 bytes from `sector`; both 0 for a flush.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requested {
+    pub kind: RequestKind,
+    pub sector: u64,
+    pub sectors: u64,
+}
+
+/// One thing that a disk does wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Of the requests that it befalls ...
+    pub kind: RequestKind,
+    /// ... which touch this sector (of a flush: any) ...
+    pub sector: u64,
+    /// ... the first one, counted from 1 ...
+    pub nth: u64,
+    /// ... and all that come later as well.
+    pub stays: bool,
+    pub effect: Effect,
+}
+
+/// What becomes of a request that a fault befalls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Effect {
+    /// It fails, and nothing of it is done.
+    Error {},
+    /// This bit of the fault's sector has rotted, from the first request on: bit 0 is the lowest of the first byte.
+    Flip { bit: u64 },
+    /// A write is acknowledged, and nothing of it is done.
+    Lose {},
+    /// A write is acknowledged, and all of it lands from this sector on.
+    Divert { sector: u64 },
+}
+
 /// The host's requests to the disk, which answers each with one [`DiskReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -416,6 +461,13 @@ pub enum DiskRequest {
     /// differs from the base, then what was noted of the guest, in order, less what changed nothing. Refused if
     /// nothing was noted since the `Switch`.
     LogWrites { path: String },
+    /// What the guest asked for since `NoteWrites`. Refused if nothing was noted, or if that was more than
+    /// [`limits::REQUESTS`] requests.
+    Requests {},
+    /// Err in this way until `Heal` or the next `Switch`. A fault that was there is forgotten.
+    Inject { fault: Fault },
+    /// Err no more. A bit that rotted is as it was, unless the guest has written its sector since.
+    Heal {},
     /// Explore the states of moments by what visits have read so far. Needs a device with an order, unless nothing
     /// is volatile: then a moment is one state.
     ///
@@ -498,6 +550,14 @@ pub enum DiskReply {
         state: u64,
         entries: u64,
         complete: bool,
+    },
+    /// In the order in which they came.
+    WereAsked {
+        requests: Vec<Requested>,
+    },
+    /// `hits`: requests that the fault befell; of a bit that rotted, reads that showed it.
+    Healed {
+        hits: u64,
     },
     /// The same for the same request and the same remembered visits.
     Explored {

@@ -36,6 +36,8 @@ pub const STATES: usize = 50_000;
 pub const DROPPED: usize = 1 << 20;
 /// Blocks in a request.
 pub const BLOCKS: usize = 1 << 20;
+/// Requests of a guest in one visit: some 300 are usual.
+pub const REQUESTS: usize = 100_000;
 
 /// All limits by name, to compare with the host's.
 pub const ALL: &[(&str, usize)] = &[
@@ -56,4 +58,5 @@ pub const ALL: &[(&str, usize)] = &[
     ("STATES", STATES),
     ("DROPPED", DROPPED),
     ("BLOCKS", BLOCKS),
+    ("REQUESTS", REQUESTS),
 ];

@@ -1,0 +1,133 @@
+"""What a recovery says of a disk that errs, and what it leaves behind.
+
+Judged is one fault at a time, against the recovery of the same crash state on a disk that did nothing wrong:
+
+- *refused or reported*: the mount fails, something cannot be read, or the file system's own messages say what
+  they did not say without the fault. What the block layer says of a failed request is no such message:
+  whoever called the file system does not learn of it.
+- *silently wrong*: it was mounted, nothing was reported, and names or contents are others.
+- *destroyed more*: the fault is gone, and the next mount does not come to what an undisturbed recovery comes
+  to, or fsck then finds what it does not find after that one. A write that failed has not been carried out,
+  so a journal that was emptied all the same shows here.
+- *kernel died*: it panicked or hung.
+
+A disk that reports an error lied to nobody, so with `eio` faults all three fail. Of a bit that rots, the file
+system can know only by a checksum, so silence and its consequences fail only where the format has one for
+that block, and can tell such a block from one that a power cut tore (`[checksums]` in filesystem.toml).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Sequence
+
+from harness.model import FaultKind, FsckClass, FsckResult, Outcome, Violation
+from harness.oracles.case import Case, Injury
+from harness.oracles.confluence import first_difference
+from harness.oracles.endings import folded
+from harness.oracles.surface import could_not_try, death, last_words
+from harness.oracles.undecided import Undecided
+
+
+class Seen(enum.StrEnum):
+    """What came of a fault, from best to worst."""
+
+    INTACT = "intact"
+    REPORTED = "refused or reported"
+    SILENT = "silently wrong"
+    DESTROYED = "destroyed more"
+    DIED = "kernel died"
+
+
+UNDECIDED = "undecided"
+"""Where none of these was seen."""
+
+# block/blk-core.c: `I/O error, dev vda, sector 8 op 0x0:(READ)`; fs/buffer.c: `Buffer I/O error on dev vda`
+_BLOCK_LAYER = re.compile(r"\bI/O error,? (on )?dev |\b(critical|timeout|protection) error, dev ")
+
+
+def seen(undisturbed: Outcome, outcome: Outcome) -> tuple[Seen, str]:
+    """What came of a fault, and in which respect. `outcome`: of the mount on the disk that erred; it has
+    `healed`, unless the kernel died.
+    """
+    if outcome.lost:
+        return Seen.DIED, last_words(outcome.lost)
+    healed = outcome.healed
+    assert healed is not None  # noqa: S101 - see `Outcome`; tells mypy
+    if after := first_difference(undisturbed, healed) or _fsck_differs(undisturbed.fsck, healed.fsck):
+        return Seen.DESTROYED, f"then without the fault, {after}"
+    if said := _reported(undisturbed, outcome):
+        return Seen.REPORTED, said
+    if now := first_difference(undisturbed, outcome):
+        return Seen.SILENT, now
+    return Seen.INTACT, ""
+
+
+def honesty(case: Case) -> Iterator[Violation | Undecided]:
+    """Errors are reported, nothing wrong is shown, and nothing is lost that was not lost by the fault."""
+    injury, undisturbed = case.injury, case.undisturbed
+    if injury is None or undisturbed is None:
+        return
+    if doubt := _doubt(case.outcome):
+        yield Undecided(doubt)
+        return
+    what, said = seen(undisturbed, case.outcome)
+    if what is Seen.DIED:
+        said, how = death(case.outcome.lost, "the kernel hangs", "the kernel dies")
+        yield _violation(injury, what, said, how)
+    elif what in (Seen.SILENT, Seen.DESTROYED) and _is_promised(injury):
+        yield _violation(injury, what, said, "")
+
+
+def _is_promised(injury: Injury) -> bool:
+    return injury.fault.kind is not FaultKind.ROT or injury.checked
+
+
+def _doubt(outcome: Outcome) -> str:
+    """Why nothing can be said; empty if something can."""
+    for mounted in filter(None, (outcome, outcome.healed)):
+        if could_not_try(mounted.mount_errno):
+            return f"mount could not be tried: errno {mounted.mount_errno}"
+    if outcome.lost:
+        return ""
+    if outcome.healed is None:
+        return "nobody saw what is left without the fault"
+    fsck = outcome.healed.fsck
+    return f"fsck failed: {fsck.output[-200:]}" if fsck and fsck.classified is FsckClass.FAILED else ""
+
+
+def _reported(undisturbed: Outcome, outcome: Outcome) -> str:
+    """What the kernel says beyond what it says without the fault; empty if it says nothing."""
+    for word, number in (("mount", outcome.mount_errno), ("unmount", outcome.unmount_errno)):
+        if number:
+            return f"{word} fails with errno {number}"
+    known_errors = {str(e) for e in undisturbed.walk_errors}
+    if failed := next((str(e) for e in outcome.walk_errors if str(e) not in known_errors), ""):
+        return failed
+    known = set(map(folded, undisturbed.kernel_log))
+    return next((line for line in _own(outcome.kernel_log) if folded(line) not in known), "")
+
+
+def _own(log: Sequence[str]) -> Iterator[str]:
+    """Lines that are not the block layer's."""
+    return (line for line in log if not _BLOCK_LAYER.search(line))
+
+
+def _fsck_differs(then: FsckResult | None, now: FsckResult | None) -> str:
+    if then is None or now is None or then.classified is now.classified:
+        return ""
+    return f"fsck says {now.classified.value} ({now.complaint or f'exit code {now.exit_code}'})"
+
+
+def _violation(injury: Injury, what: Seen, said: str, how: str) -> Violation:
+    fault = injury.fault
+    cell = f"{what}: {fault.cell}, {injury.where}" if injury.where else f"{what}: {fault.cell}"
+    return Violation(
+        "honesty",
+        injury.where or fault.cell,
+        f"{what}: {fault.text} ({injury.where}); {said}" if injury.where else f"{what}: {fault.text}; {said}",
+        "what an undisturbed recovery comes to, or an error",
+        said,
+        f"{cell}: {how}" if how else cell,
+    )

@@ -1,0 +1,262 @@
+"""Recoveries on a disk that errs, with everything real but the guest (`toy_kernel`)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.blocks.fields import BlockName
+from harness.blocks.fields import Kind as BlockKind
+from harness.cases.asked import Asked, Target, class_of
+from harness.cases.attempts import Unobserved
+from harness.cases.erring import PER_CELL, lined_up
+from harness.cases.examine import Examiner
+from harness.guests.disk import find_binary
+from harness.model import DISK_PROFILES, CrashState, DiskFault, FaultKind, Verdict
+from harness.oracles.honesty import Seen
+from harness.plan import Budget
+from harness.report.erring import disk_erred, erring_views
+from harness.report.html import report_html
+from harness.store import RunStore
+from harness.store.records import DiskErred, How, state_order
+from harness.summary import summarise
+from harness.tests.cases.toy_kernel import Bench, Kernel, OnError, toy_worker
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+UNUSED = 15 * 8
+"""A sector that no toy asks for."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with needed():
+        find_binary()
+    store = RunStore.create(tmp_path / "reports", "t", INFO, durable=False)
+    with store as opened:
+        yield Bench(opened, tmp_path)
+
+
+def erred(bench: Bench) -> DiskErred:
+    (case,) = bench.store.cases()
+    assert case.info.disk is not None, case.reason
+    return case.info.disk
+
+
+def seen(bench: Bench) -> dict[str, set[str]]:
+    """What was seen of each kind of fault."""
+    found: dict[str, set[str]] = {}
+    for cell in erred(bench).cells:
+        found.setdefault(cell.fault, set()).update(cell.counts)
+    return found
+
+
+def findings(bench: Bench) -> set[str]:
+    return {f.signature for f in bench.store.findings()}
+
+
+def test_a_kernel_that_reports_every_error_passes(bench: Bench) -> None:
+    bench.run(Kernel(journal=True), "prefix", disk=("errors",))
+    assert not findings(bench)
+    found = seen(bench)
+    assert found["write fails"] == {Seen.REPORTED}
+    assert found["flush fails"] == {Seen.REPORTED}
+    assert Seen.REPORTED in found["read fails for good"]
+    assert {v.verdict for v in bench.store.iter_verdicts(bench.case)} == {Verdict.PASS}
+
+
+def test_an_error_that_is_swallowed_while_the_journal_is_emptied_has_destroyed_more(bench: Bench) -> None:
+    """The write of the block at home failed, and the journal that still had it was cleared."""
+    bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "prefix", disk=("errors",))
+    assert "destroyed more: write fails, unnamed block" in findings(bench)
+    assert "silently wrong: read fails, unnamed block" in findings(bench)
+    (worst,) = [f for f in bench.store.findings() if f.signature.startswith("destroyed more: write fails, ")]
+    assert worst.oracle == "honesty"
+    assert worst.state.fault is not None
+    assert worst.state.fault.sector == 7 * 8
+
+
+def test_a_kernel_that_dies_of_an_error_fails(bench: Bench) -> None:
+    bench.run(Kernel(journal=True, on_error=OnError.DIES), "prefix", disk=("errors",))
+    assert any(f.startswith("kernel died: write fails") for f in findings(bench))
+    assert Seen.DIED in seen(bench)["flush fails"]
+
+
+def test_a_guest_that_was_lost_is_no_refusal(bench: Bench) -> None:
+    bench.run(Kernel(journal=True, on_error=OnError.HANGS), "prefix", disk=("errors",))
+    assert not findings(bench)
+    assert seen(bench)["write fails"] == {"undecided"}
+    unknown = [v for v in bench.store.iter_verdicts(bench.case) if v.verdict is Verdict.UNKNOWN]
+    assert unknown
+    assert all(v.state.fault for v in unknown)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_silence_about_a_bit_that_rots_fails_only_where_there_is_a_checksum(
+    bench: Bench, checked: bool
+) -> None:
+    contract = replace(bench.profile.contract, checksums=("unnamed block",) if checked else ())
+    bench.profile = replace(bench.profile, contract=contract)
+    bench.run(Kernel(journal=True), "prefix", disk=("rots",))
+    worst = {Seen.SILENT, Seen.DESTROYED} & set(seen(bench)["bit rots"])
+    assert worst, "the toy looks at every byte of block 7"
+    assert bool(findings(bench)) == checked
+    assert {cell.checked for cell in erred(bench).cells} == {checked}
+
+
+def test_a_kernel_with_checksums_refuses_a_bit_that_rots(bench: Bench) -> None:
+    contract = replace(bench.profile.contract, checksums=("unnamed block",))
+    bench.profile = replace(bench.profile, contract=contract)
+    bench.run(Kernel(journal=True, checksums=True), "prefix", disk=("rots",))
+    assert not findings(bench)
+    assert seen(bench)["bit rots"] == {Seen.REPORTED}
+
+
+def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
+    """A fault that befell nothing says nothing: neither intact nor reported."""
+    kernel = Kernel(journal=True)
+    bench.run(kernel, "prefix")
+    examiner = Examiner(bench.recording("prefix"), erring=True)
+    with toy_worker(kernel, bench.folder / "again") as session:
+        state = CrashState(4)
+        sound = examiner.visit(session, [state], threading.Event())
+        assert sound.asked is not None
+        examiner.adopt_asked(sound.asked, sound)
+        missed = state.on_erring(DiskFault(FaultKind.EIO_READ, UNUSED))
+        nothing = examiner.visit(session, [missed], threading.Event())
+        assert isinstance(nothing.outcome, Unobserved)
+        assert examiner.judge(missed, nothing).verdict is Verdict.UNKNOWN
+        hit = state.on_erring(DiskFault(FaultKind.EIO_READ, 0))
+        assert examiner.judge(hit, examiner.visit(session, [hit], threading.Event())).verdict is Verdict.PASS
+    examiner.close()
+
+
+def test_without_the_undisturbed_recovery_nothing_is_judged(bench: Bench) -> None:
+    kernel = Kernel(journal=True)
+    bench.run(kernel, "prefix")
+    examiner = Examiner(bench.recording("prefix"), erring=True)
+    with toy_worker(kernel, bench.folder / "again") as session:
+        hit = CrashState(4).on_erring(DiskFault(FaultKind.EIO_READ, 0))
+        observation = examiner.visit(session, [hit], threading.Event())
+        assert examiner.judge(hit, observation).verdict is Verdict.UNKNOWN
+    examiner.close()
+
+
+def test_the_memo_answers_for_no_fault_and_learns_from_none(bench: Bench) -> None:
+    bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "exhaustive", disk=("errors", "rots"))
+    rows = [v for v in bench.store.iter_verdicts(bench.case) if v.state.fault]
+    assert len(rows) == erred(bench).tried > PER_CELL
+    assert {v.how for v in rows} == {How.JUDGED}
+    (case,) = bench.store.cases()
+    assert not case.mismatch
+
+
+def test_stations_in_processes_come_to_the_same(tmp_path: Path) -> None:
+    found = []
+    for jobs, apart in ((1, False), (2, True)):
+        folder = tmp_path / f"{jobs}"
+        folder.mkdir()
+        with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
+            bench = Bench(store, folder)
+            kernel = Kernel(journal=True, on_error=OnError.IGNORES)
+            bench.run(kernel, "prefix", jobs=jobs, apart=apart, disk=("errors", "rots"))
+            found.append((erred(bench).cells, findings(bench)))
+    assert found[0] == found[1]
+
+
+def test_a_budget_bounds_the_faults(bench: Bench) -> None:
+    bench.run(Kernel(journal=True), "prefix", disk=("errors",), budget=Budget(visits=7))
+    assert erred(bench).tried == 7 < erred(bench).faults
+
+
+# --- which faults, in which order -------------------------------------------------------------
+
+
+def asked(number: int, work: int, sectors: tuple[int, ...]) -> Asked:
+    faults = [DiskFault(kind, s) for s in sectors for kind in (FaultKind.EIO_READ, FaultKind.ROT)]
+    return Asked(
+        CrashState(number), tuple(Target(f, "superblock" if f.sector < 8 else "data") for f in faults), work
+    )
+
+
+def test_the_recovery_that_did_most_is_first_and_every_kind_of_block_has_its_turn() -> None:
+    lazy, busy = asked(1, 2, (0, 8)), asked(2, 9, (0, 8, 16, 24, 32, 40))
+    trials, usual = lined_up([lazy, busy], DISK_PROFILES["errors"])
+    names = [str(t.state) for t in trials]
+    assert set(names[:2]) == {"@2+eio-read0", "@2+eio-read8"}, "one of each kind of block"
+    assert names[2:] == [
+        *["@2+eio-read16", "@2+eio-read24", "@2+eio-read32", "@2+eio-read40"],
+        *["@1+eio-read0", "@1+eio-read8"],
+    ]
+    assert usual == 1 + PER_CELL
+    assert {t.of for t in trials[:usual]} == {busy.of}
+    assert len(trials) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "where"),
+    [
+        ("inode table of group 0, inodes 1 to 16: 12 (a)", BlockKind.METADATA, "inode table"),
+        ("journal: commit record of transaction 7", BlockKind.RECORD, "journal: commit record"),
+        (
+            "journal: copy of block bitmap of group 1, transaction 3",
+            BlockKind.LOG,
+            "journal: copy of block bitmap",
+        ),
+        ("journal superblock: empty, next sequence 4", BlockKind.RECORD, "journal superblock"),
+        ("directory 2 (the root directory), block 0", BlockKind.METADATA, "directory"),
+        ("extent tree of inode 12", BlockKind.METADATA, "extent tree"),
+        ("log tree, level 0, generation 9: inode 257", BlockKind.METADATA, "log tree"),
+        ("checkpoint pack 1: head, version 12", BlockKind.RECORD, "checkpoint"),
+        ("inode 5 (a), checkpoint 3, fsync mark", BlockKind.METADATA, "inode"),
+        ("free space header (AGF) of group 2", BlockKind.METADATA, "free space header"),
+        ("data of inode 12 (a), block 3", BlockKind.DATA, "data"),
+        ("", BlockKind.UNKNOWN, "unnamed block"),
+    ],
+)
+def test_what_a_block_is_for_has_no_numbers(text: str, kind: BlockKind, where: str) -> None:
+    assert class_of(BlockName(0, 4096, text, kind)) == where
+
+
+# --- what people see --------------------------------------------------------------------------
+
+
+def test_the_report_has_a_row_for_each_kind_of_block_and_a_command(bench: Bench) -> None:
+    bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "prefix", disk=("errors",))
+    summary = summarise(bench.store)
+    (view,) = erring_views([c.info for c in summary.cases], "RUN")
+    rows = {(row.where, row.fault): row for row in view.rows}
+    row = rows["unnamed block", "write fails"]
+    assert row.failed
+    assert (row.worst, row.cells[0] != "") == (Seen.DESTROYED, True), "some writes did not matter"
+    assert re.search(r"powercut repro '?ext4-ordered/w@\S*\+eio-write56\b", row.shown), row.shown
+    page = report_html(summary, bench.store, "RUN")
+    assert "A disk that errs: ext4/ordered" in page
+    assert row.shown.partition("@")[2].split("'")[0] in page
+    assert "destroyed more" in disk_erred([c.info for c in summary.cases])
+
+
+@given(
+    st.builds(
+        DiskFault,
+        st.sampled_from([FaultKind.EIO_READ, FaultKind.EIO_WRITE]),
+        st.integers(0, 1 << 40),
+        st.integers(1, 99),
+        st.booleans(),
+    )
+    | st.builds(DiskFault, st.just(FaultKind.EIO_FLUSH), nth=st.integers(1, 99), stays=st.booleans())
+    | st.builds(DiskFault, st.just(FaultKind.ROT), st.integers(0, 1 << 40), bit=st.integers(0, 4095)),
+    st.sampled_from(["@417", "@417-402/t3", "@t417-402@t12-3"]),
+)
+def test_a_name_with_a_fault_pastes(fault: DiskFault, sound: str) -> None:
+    state = CrashState.parse(sound).on_erring(fault)
+    assert CrashState.parse(str(state)) == state
+    assert state.sound == CrashState.parse(sound)
+    assert state_order(state) > state_order(state.sound)
