@@ -295,11 +295,18 @@ def _own_checks(summary: Summary, verdict: CaseVerdict) -> list[str]:
         return [
             f"{len(where)} workloads lost or damaged what they acknowledged, say their own checks{expected}"
         ]
-    return [
-        f"{name} lost or damaged what it acknowledged on {_places(cases, ran[name])}, "
-        f"says its own check{expected}"
-        for name, cases in where.items()
-    ]
+    there: dict[str, list[str]] = {}
+    for name, cases in where.items():
+        there.setdefault(_places(cases, ran[name]), []).append(name)
+    return [f"{_lost_there(names, place)}{expected}" for place, names in there.items()]
+
+
+def _lost_there(names: Sequence[str], place: str) -> str:
+    """Of workloads, that they lost something on the same file systems, as their own checks say."""
+    if len(names) == 1:
+        return f"{names[0]} lost or damaged what it acknowledged on {place}, says its own check"
+    who = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{who} lost or damaged what they acknowledged on {place}, say their own checks"
 
 
 def _places(cases: Sequence[CaseSummary], of: Sequence[CaseSummary]) -> str:

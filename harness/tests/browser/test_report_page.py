@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 from harness.report.explanation import write_explanation
 from harness.report.html import report_html
 from harness.summary import summarise
@@ -177,3 +178,24 @@ def test_a_search_that_nothing_matches_says_so_and_escape_ends_it(chromium: Brow
     assert "Nothing matches" in chromium.run("return document.querySelector('.search output').textContent")
     chromium.keys(ESCAPE)
     assert len(chromium.run(SHOWN)) > 2
+
+
+def test_in_narrow_cells_no_word_is_broken(chromium: Browser) -> None:
+    """On a phone, "missed" was "misse" above "d"."""
+    chromium.resize(400, 800)
+    chromium.open(Path(harness.__file__).parent.parent / "reports/examples/faults/report.html")
+    broken = chromium.run(
+        """
+        document.querySelectorAll("details").forEach((d) => { d.open = true; });
+        const lines = (cell) => {
+          const range = document.createRange();
+          range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map((r) => r.top)).size;
+        };
+        const cells = [...document.querySelectorAll(".rows td, .rows th")];
+        return cells.filter((c) => /^\\w+$/.test(c.textContent.trim()) && lines(c) > 1)
+          .map((c) => c.textContent);
+        """
+    )
+    chromium.cdp("Emulation.clearDeviceMetricsOverride")
+    assert broken == []

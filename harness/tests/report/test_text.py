@@ -368,6 +368,19 @@ def test_what_only_an_applications_own_check_found_is_not_held_against_the_file_
     )
 
 
+def test_applications_that_lost_something_on_the_same_file_systems_share_a_sentence(
+    summary: Summary,
+) -> None:
+    """The same twelve words stood in it for each: the headline of a phone was all of its screen."""
+    (case,) = _application_fails(summary, ["ext4/ordered"])
+    other = replace(case, info=replace(case.info, case=replace(case.case, workload="my-kv")))
+    told = headline(replace(summary, cases=(case, other)))
+    assert told.endswith(
+        "my-db and my-kv lost or damaged what they acknowledged on ext4/ordered, say their own checks; "
+        "nothing else was found there."
+    )
+
+
 def test_what_fsck_finds_as_well_is_held_against_the_file_system(summary: Summary) -> None:
     (case,) = _application_fails(summary, ["ext4/ordered"])
     both = replace(case, findings=(*case.findings, replace(case.findings[0], oracle="fsck")))
