@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 import harness
 from harness.report.explanation import write_explanation
 from harness.report.html import report_html
+from harness.report.live import look_html
 from harness.summary import summarise
 from harness.tests.browser.driver import ESCAPE, Browser, browser
+from harness.tests.cli.test_serve import FOUND
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import demo_run
 from harness.tests.report.test_sides import with_sides
@@ -199,3 +202,18 @@ def test_in_narrow_cells_no_word_is_broken(chromium: Browser) -> None:
     )
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
     assert broken == []
+
+
+def test_a_live_state_is_no_wider_than_a_phone(chromium: Browser, tmp_path: Path) -> None:
+    """A line of the kernel's log made the page three phones wide."""
+    long = replace(FOUND, kernel_log=("EXT4-fs (vda): " + "mounted filesystem " * 20,))
+    with demo_run(tmp_path / "run") as run:
+        html = look_html(long, run, "entry 29 was lost", [("the state before", "x")], "powercut repro x")
+    (tmp_path / "live.html").write_text(html)
+    chromium.resize(400, 800)
+    chromium.open(tmp_path / "live.html")
+    wide = chromium.run("return document.documentElement.scrollWidth")
+    said = chromium.run("return document.body.textContent")
+    chromium.cdp("Emulation.clearDeviceMetricsOverride")
+    assert wide <= 400
+    assert "32 bytes" in said
