@@ -4,10 +4,11 @@ states of a case.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.model import CaseId, Violation
+from harness.model import CaseId, Verdict, Violation
 from harness.report import words
 from harness.report.explanation import Trees
 from harness.report.pages import template
@@ -87,8 +88,15 @@ def states_html(case: CaseId, states: Iterable[StateVerdict], store: RunStore) -
     """The page with links to the states of a case."""
     shown = list(states)
     page = template("states.html", number=words.number)
+    seen = Counter(s.verdict for s in shown)
+    worst = next((v for v in (Verdict.FAIL, Verdict.UNKNOWN) if seen[v]), Verdict.PASS)
+    counts = [words.plural(len(shown), "state")]
+    counts += [f"{words.number(seen[Verdict.FAIL])} broken"] if seen[Verdict.FAIL] else []
+    counts += [f"{words.number(seen[Verdict.UNKNOWN])} undecided"] if seen[Verdict.UNKNOWN] else []
     return page.render(
         case=case,
+        counts=", ".join(counts),
+        worst=worst.value,
         states=shown[:STATES],
         more=len(shown[STATES:]),
         run=store.info.name,

@@ -13,7 +13,7 @@ from harness.cli import serve
 from harness.cli.serve import HOST, Server, Site
 from harness.errors import GuestLost, UsageError
 from harness.explain.look import CaseNames
-from harness.model import CrashPoint, Violation
+from harness.model import CrashPoint, Verdict, Violation
 from harness.report.live import Block, Look, Write
 from harness.store import RunStore
 from harness.tests.report.demo import demo_run
@@ -89,11 +89,17 @@ def test_the_report_links_every_finding_and_every_case_to_what_is_live(site: Sit
     assert "/case/ext4-nobarrier/append-fsync" in links
 
 
-def test_a_case_links_its_states(site: Site) -> None:
+def test_a_case_links_its_states_and_says_how_many_are_broken(site: Site, run: RunStore) -> None:
+    """The page of a case with broken states was green."""
     text = site.page("/case/ext4-nobarrier/append-fsync")
     page = Page(text)
     links = [a["href"] for tag, a in page.tags if tag == "a" and "/state/" in a["href"]]
     assert len(links) > 20
+    case = next(record.case for record in run.cases() if str(record.case) == "ext4-nobarrier/append-fsync")
+    seen = [v.verdict for v in run.iter_verdicts(case)]
+    said = [words for _, words in page.texts]
+    assert f"{case}: {len(seen)} states, {seen.count(Verdict.FAIL)} broken" in said
+    assert '<header class="fail">' in text
     with pytest.raises(UsageError, match="no case"):
         site.page("/case/ext4-nobarrier/other")
 
