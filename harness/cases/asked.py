@@ -88,9 +88,12 @@ class Aim:
                 case RequestKind.WRITE:
                     writes.update(range(one.sector, one.sector + one.sectors))
                     where = self._where(one.sector, read(one.sector, _piece(one.sector, one.sectors)))
+                    nth = writes[one.sector]
                     for stays in (False, True):
-                        fault = DiskFault(FaultKind.EIO_WRITE, one.sector, writes[one.sector], stays)
-                        yield Target(fault, where)
+                        yield Target(DiskFault(FaultKind.EIO_WRITE, one.sector, nth, stays), where)
+                    yield Target(DiskFault(FaultKind.LOST_WRITE, one.sector, nth), where)
+                    if (to := _other_place(one, requests)) is not None:
+                        yield Target(DiskFault(FaultKind.STRAY_WRITE, one.sector, nth, to=to), where)
                 case RequestKind.READ:
                     yield from self._of_read(one, read, writes)
 
@@ -115,6 +118,14 @@ class Aim:
         assert self._names is not None  # noqa: S101 - see `at`; tells mypy
         names = self._names.block(sector * SECTOR_BYTES, data)
         return class_of(names[0]) if names else UNNAMED
+
+
+def _other_place(one: wire.Requested, requests: Sequence[wire.Requested]) -> int | None:
+    """Where another write of the same length was going, the next one that comes later if there is one."""
+    at = next(n for n, other in enumerate(requests) if other is one)
+    others = (*requests[at + 1 :], *requests[:at])
+    alike = (o for o in others if o.kind is RequestKind.WRITE and o.sectors == one.sectors)
+    return next((o.sector for o in alike if o.sector != one.sector), None)
 
 
 def class_of(name: BlockName) -> str:

@@ -69,6 +69,8 @@ RANDOM_LENGTH = 20  # operations of a workload by --random
 DISK_WORDS = {
     "errors": "a read, write or flush fails with EIO, once or for good",
     "rots": "a bit of what is read has changed",
+    "loses-one": "a write is acknowledged and lost",
+    "misdirects": "a write is acknowledged, and lands where another one of its length was going",
 }
 NAMED_CASES = 20  # of one mode; more are counted by -n, unless -v names them
 SMOKE = (["ext4/ordered"], ["append-fsync"])

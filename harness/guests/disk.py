@@ -344,10 +344,15 @@ class Disk:
 
     def inject(self, fault: DiskFault) -> None:
         """Err in this way until `heal` or the next `switch`."""
-        effect: wire.Error | wire.Flip = wire.Error()
+        effect: wire.Error | wire.Flip | wire.Lose | wire.Divert = wire.Error()
         stays = fault.stays
-        if fault.kind is FaultKind.ROT:
-            effect, stays = wire.Flip(fault.bit), True
+        match fault.kind:
+            case FaultKind.ROT:
+                effect, stays = wire.Flip(fault.bit), True
+            case FaultKind.LOST_WRITE:
+                effect = wire.Lose()
+            case FaultKind.STRAY_WRITE:
+                effect = wire.Divert(fault.to)
         told = wire.Fault(fault.kind.request, fault.sector, fault.nth, stays, effect)
         self._ask(wire.Inject(told), wire.Noted)
 

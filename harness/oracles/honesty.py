@@ -13,7 +13,9 @@ Judged is one fault at a time, against the recovery of the same crash state on a
 
 A disk that reports an error lied to nobody, so with `eio` faults all three fail. Of a bit that rots, the file
 system can know only by a checksum, so silence and its consequences fail only where the format has one for
-that block, and can tell such a block from one that a power cut tore (`[checksums]` in filesystem.toml).
+that block, and can tell such a block from one that a power cut tore (`checksums` in filesystem.toml). A write
+that was acknowledged and vanished, or landed elsewhere, leaves blocks whose checksums are right: what comes
+of it is told in the report, and only a kernel that dies fails.
 """
 
 from __future__ import annotations
@@ -81,7 +83,12 @@ def honesty(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def _is_promised(injury: Injury) -> bool:
-    return injury.fault.kind is not FaultKind.ROT or injury.checked
+    """Whether a file system must tell. It cannot know of a write that vanished, or landed elsewhere, by the
+    checksum of what is there instead.
+    """
+    if injury.fault.kind is FaultKind.ROT:
+        return injury.checked
+    return injury.fault.kind in (FaultKind.EIO_READ, FaultKind.EIO_WRITE, FaultKind.EIO_FLUSH)
 
 
 def _doubt(outcome: Outcome) -> str:

@@ -73,7 +73,7 @@ def _rows(cases: Iterable[CaseInfo], source: str) -> list[Row]:
 
 def _bad(fault: str, *, checked: bool) -> frozenset[str]:
     """What breaks a promise; see `harness.oracles.honesty`."""
-    told = fault != "bit rots" or checked
+    told = fault.endswith(("fails", "fails for good")) or (fault == "bit rots" and checked)
     return frozenset({Seen.DIED, *((Seen.SILENT, Seen.DESTROYED) if told else ())})
 
 

@@ -119,6 +119,23 @@ def test_a_kernel_with_checksums_refuses_a_bit_that_rots(bench: Bench) -> None:
     assert seen(bench)["bit rots"] == {Seen.REPORTED}
 
 
+def test_a_write_that_vanished_or_strayed_is_told_and_fails_only_what_dies(bench: Bench) -> None:
+    """The journal was cleared, and what it held is not there: nobody could know."""
+    bench.run(Kernel(journal=True), "prefix", disk=("loses-one", "misdirects"))
+    assert not findings(bench)
+    assert Seen.DESTROYED in seen(bench)["write is lost"]
+    assert Seen.DESTROYED in seen(bench)["write strays"]
+    assert Seen.INTACT in seen(bench)["write is lost"], "block 5 matters to nobody"
+
+
+def test_a_stray_write_lands_where_another_one_was_going(bench: Bench) -> None:
+    bench.run(Kernel(journal=True), "prefix", disk=("misdirects",))
+    faults = {v.state.fault for v in bench.store.iter_verdicts(bench.case) if v.state.fault}
+    assert {f.kind for f in faults} == {FaultKind.STRAY_WRITE}
+    assert {f.sector for f in faults} >= {0, 7 * 8}
+    assert all(f.to in (0, 5 * 8, 7 * 8) and f.to != f.sector for f in faults)
+
+
 def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
     """A fault that befell nothing says nothing: neither intact nor reported."""
     kernel = Kernel(journal=True)
@@ -252,6 +269,14 @@ def test_the_report_has_a_row_for_each_kind_of_block_and_a_command(bench: Bench)
         st.booleans(),
     )
     | st.builds(DiskFault, st.just(FaultKind.EIO_FLUSH), nth=st.integers(1, 99), stays=st.booleans())
+    | st.builds(DiskFault, st.just(FaultKind.LOST_WRITE), st.integers(0, 99), st.integers(1, 99))
+    | st.builds(
+        DiskFault,
+        st.just(FaultKind.STRAY_WRITE),
+        st.integers(0, 99),
+        st.integers(1, 99),
+        to=st.integers(0, 99),
+    )
     | st.builds(DiskFault, st.just(FaultKind.ROT), st.integers(0, 1 << 40), bit=st.integers(0, 4095)),
     st.sampled_from(["@417", "@417-402/t3", "@t417-402@t12-3"]),
 )

@@ -28,7 +28,7 @@ from harness.tests.store.samples import INFO
         (["run", "-c", "ext5"], "ext4"),
         (["run", "-c", "ext4/ordered", "-w", "append-fsnc"], "append-fsync"),
         (["run", "--fault-model", "prefx"], "prefix"),
-        (["run", "--disk", "error"], "errors, rots"),
+        (["run", "--disk", "error"], "errors, rots, loses-one, misdirects"),
         (["run", "--disk", "errors", "--oracle", "fsck"], "honesty"),
         (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.1"),
     ],
