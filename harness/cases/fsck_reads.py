@@ -8,13 +8,13 @@ reads through stdio), the blocks are None, and no answer may be recalled by them
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.block_answers import BlockAnswers
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
+from harness.host.files import memory_file
 from harness.host.fork_server import TRACE_OUT, ForkServers
 from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, FsckResult
@@ -38,18 +38,18 @@ class FsckReads:
             return cls(profile.check_filesystem(image), ())
         if profile.fsck.writes:
             image = Path(shutil.copyfile(image, image.with_suffix(".copy")))
-        with tempfile.NamedTemporaryFile(prefix="powercut-reads-", dir=image.parent) as trace:
+        with memory_file("reads") as trace:
             environment = {
                 "LD_PRELOAD": str(find_library()),
                 "POWERCUT_TRACE_FILE": str(image.resolve()),
-                TRACE_OUT: trace.name,
+                TRACE_OUT: str(trace),
             }
             if profile.second:
                 tail = f"{profile.second_offset}:{file_for(image).resolve()}"
                 environment["POWERCUT_TRACE_TAIL"] = tail
             served = (servers.run,) if servers and profile.fsck.forks else ()
             result = profile.check_filesystem(image, environment, *served)
-            return cls(result, parse_trace(Path(trace.name).read_text()))
+            return cls(result, parse_trace(trace.read_text()))
 
 
 FsckAnswers = BlockAnswers[FsckReads]

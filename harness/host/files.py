@@ -40,6 +40,18 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
     _sync_folder(path.parent)
 
 
+@contextlib.contextmanager
+def memory_file(name: str) -> Iterator[Path]:
+    """An empty file in memory, by a path that this process and its children may open while the block lasts. A
+    file of a disk costs more to make and remove than a short program takes.
+    """
+    descriptor = os.memfd_create(name)
+    try:
+        yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def copy_atomically(source: Path, copy: Path) -> None:
     """Copy a file so that `copy` is whole or not there. Raises OSError."""
     with source.open("rb") as file, replacement(copy) as part:

@@ -11,12 +11,13 @@ import os
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from harness.host.files import memory_file
 
 TRACE_OUT = "POWERCUT_TRACE_OUT"
 _START_TIMEOUT_S = 20.0
@@ -89,16 +90,16 @@ class ForkServer:
         """Run it once. `stdout` of the result holds output and errors; `trace`: an empty file. Raises
         NoServerError if the server has ended, TimeoutExpired if the run does not end; then close the server.
         """
-        with tempfile.NamedTemporaryFile(prefix="powercut-output-", dir=trace.parent) as output:
+        with memory_file("output") as output:
             try:
-                self._socket.send(b"\0".join((output.name.encode(), str(trace).encode(), b"")))
+                self._socket.send(b"\0".join((str(output).encode(), str(trace).encode(), b"")))
                 answer = self._receive(timeout_s)
             except OSError as e:
                 raise NoServerError(str(e)) from e
             if len(answer) != _STATUS.size:
                 raise NoServerError("the server has ended")
             code = os.waitstatus_to_exitcode(_STATUS.unpack(answer)[0])
-            return subprocess.CompletedProcess(self._process.args, code, output.read())
+            return subprocess.CompletedProcess(self._process.args, code, output.read_bytes())
 
     def _receive(self, timeout_s: float) -> bytes:
         """A message; empty if the server has ended. Raises TimeoutExpired."""

@@ -48,6 +48,12 @@ SEEN = {
     ),
     "a tail": ("os.pread(os.open(tail, 0), 4096, 0)", (6,)),
     "another file": ("os.read(os.open(sys.executable, 0), 4096)", ()),
+    # fsync(2) of what O_PATH opened fails
+    "no flush of the host's disk": (
+        "f = os.open(image, os.O_PATH); assert not libc.fsync(f) | libc.fdatasync(f)",
+        (),
+    ),
+    "a flush for another file": ("assert libc.fsync(os.open(sys.executable, os.O_PATH)) == -1", ()),
     "another program's system call": ("libc.syscall(39)", ()),
 }
 

@@ -11,6 +11,8 @@
 //! Of a wide read into memory that the program frees before it reads again, only the pages count that it looked
 //! at ([`guard`]).
 //!
+//! fsync of the file does nothing: the file is a scratch copy.
+//!
 //! A traced program dies with the thread that started it: a killed orchestrator leaves no fsck behind.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr, CString, OsStr};
@@ -337,6 +339,25 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> 
         got
     }
 }
+
+/// Does nothing to a traced file, which is thrown away: nothing of it has to survive this host, and what e2fsck waits
+/// for at its end is a flush of the host's disk, longer than the check.
+macro_rules! sync_like {
+    ($name:ident, $text:literal) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(fd: c_int) -> c_int {
+            if traced(fd).is_some() {
+                return 0;
+            }
+            // SAFETY: passed on unchanged.
+            unsafe { real!($text as Dup)(fd) }
+        }
+    };
+}
+sync_like!(fsync, c"fsync");
+sync_like!(fdatasync, c"fdatasync");
 
 /// free(3): ends the watch of a read into this memory.
 ///
