@@ -23,7 +23,7 @@ from harness import __version__
 from harness.cases.casework import Casework, EnoughDone
 from harness.cases.first_mount import mount_once
 from harness.cases.pins import pin, pins_of
-from harness.cases.pool import pool_of
+from harness.cases.pool import MakePool, pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
@@ -49,10 +49,14 @@ from harness.workloads.match import matcher
 
 
 def execute(
-    plan: Plan, store: RunStore, progress: Progress, on_done: Callable[[CaseId], None] = lambda case: None
+    plan: Plan,
+    store: RunStore,
+    progress: Progress,
+    on_done: Callable[[CaseId], None] = lambda case: None,
+    make_pool: MakePool = pool_of,
 ) -> Summary:
     """Carry out the part of `plan` that `store` does not hold yet. Findings are data: see Summary. `on_done`
-    is told of each case that has come to its end.
+    is told of each case that has come to its end. `make_pool`: makes the stations of this host.
 
     On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
@@ -82,7 +86,7 @@ def execute(
         _keep_modules(store)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
-        job = _Job(plan, asked, specs, bases, store, progress, scratch, on_done)
+        job = _Job(plan, asked, specs, bases, store, progress, scratch, on_done, make_pool)
         end = _end_of(progress, job.on_cluster if plan.cluster else job.here)
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
         # 9. Report.
@@ -210,6 +214,7 @@ class _Job:
     progress: Progress
     scratch: Path
     on_done: Callable[[CaseId], None]
+    make_pool: MakePool
 
     def here(self) -> None:
         """With `plan.jobs` stations of this host; tasks of all cases share them."""
@@ -217,7 +222,7 @@ class _Job:
         self.progress.say(f"{asked.kernel.name}: {self.specs.description}, {plan.jobs} at once")
         recorded = recorded_files(plan)
         casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
-        with contextlib.closing(pool_of(self.specs, self.scratch, plan)) as pool:
+        with contextlib.closing(self.make_pool(self.specs, self.scratch, plan)) as pool:
             casework.work(pool, asked.cases, asked.lacking)
 
     def on_cluster(self) -> None:

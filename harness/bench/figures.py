@@ -38,15 +38,19 @@ class Raw:
     All machines and the floor take turns at each state, so that other load affects them alike.
 
     `split_ms`: the parts of one state's time. mount, walk and unmount are measured in the guest, `channel` is
-    the rest of the round trip to it; `image` writes the recovered disk to a file. `cpu_ms`: processor time
-    of all processes for one state. `per_second`: by wall-clock time. `per_core`: by wall-clock or processor
-    time, whichever is longer.
+    the rest of the round trip to it; `image` writes the recovered disk to a file; `fsck` runs as in a run,
+    its reads followed. `use_ms`: what writing to the recovered file system would take on top, which a run
+    does where its answer is not known; no other figure here includes it. `cpu_ms`: processor time of all
+    processes for one state, `interpreter_ms`: of Python alone. `per_second`: by wall-clock time. `per_core`:
+    by wall-clock or processor time, whichever is longer.
     """
 
     machine: str
     state_ms: Quartiles
     split_ms: Mapping[str, Quartiles]
+    use_ms: Quartiles
     cpu_ms: float
+    interpreter_ms: float
     per_second: float
     per_core: float
 
@@ -120,6 +124,7 @@ class Decided:
     """A whole `powercut run` with one job. `seconds`: from the end of the recording to the last verdict;
     `per_second`: crash states decided per second of that. `with_recording_s`: the whole run, with boot,
     recording and reports; `cpu_s`: its processor time. `by_how`: how many verdicts were reached in each way.
+    `interpreter_ms`: processor time for each visit of the one process that all stations share.
     """
 
     machine: str
@@ -129,7 +134,40 @@ class Decided:
     seconds: float
     with_recording_s: float
     cpu_s: float
+    interpreter_ms: float
     per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole `powercut run` on all processors: a set of workloads on modes. `seconds`: by the clock, with
+    boots, recordings and reports; `cpu_s`: of all processes. `interpreter_ms`: as in Decided.
+    """
+
+    workloads: str
+    fault_model: str
+    modes: tuple[str, ...]
+    jobs: int
+    cases: int
+    states: int
+    visits: int
+    seconds: float
+    cpu_s: float
+    interpreter_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A whole run made again with stations that only wait: see `harness.bench.scaling`. `visit_ms`: what each
+    visit takes. `per_second`: visits a second by the number of stations, from the first verdict to the last.
+    `interpreter_ms`: as in Decided, with the most stations.
+    """
+
+    workloads: str
+    visits: int
+    visit_ms: float
+    per_second: Mapping[int, float]
+    interpreter_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +198,8 @@ class BenchResult:
     usual: Usual | NotMeasured
     growth: Mapping[str, Growth | NotMeasured]
     decided: Mapping[str, Decided | NotMeasured]
+    whole: Mapping[str, tuple[Whole, ...] | NotMeasured]
+    scaling: Mapping[str, Scaling | NotMeasured]
 
 
 def bench_json(bench: BenchResult) -> bytes:

@@ -113,7 +113,7 @@ def session_cpu_s(session: Session) -> float:
     """Processor time so far, in seconds, of the session's processes and of all programs that have ended."""
     pids = pids_of(session)
     guests = [pids["guest"], *_group(pids["guest"])]
-    return own_cpu_s() + sum(map(_process_cpu_s, {pids["disk"], *guests}))
+    return own_cpu_s() + sum(map(_process_cpu_s, {pids["disk"], *guests, *session.servers.pids()}))
 
 
 def own_cpu_s() -> float:
@@ -122,10 +122,12 @@ def own_cpu_s() -> float:
 
 
 def _process_cpu_s(pid: int) -> float:
-    """utime plus stime of /proc/PID/stat (proc(5)), in seconds; 0 for a process that has ended."""
+    """utime, stime, cutime and cstime of /proc/PID/stat (proc(5)), in seconds: of a process and of its
+    children that have ended. 0 for one that has ended itself.
+    """
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / _TICKS
+        return sum(map(int, words[11:15])) / _TICKS
     return 0.0
 
 

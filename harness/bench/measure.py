@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -23,7 +23,9 @@ from harness.bench.figures import (
     NotMeasured,
     Quartiles,
     Raw,
+    Scaling,
     Usual,
+    Whole,
 )
 from harness.bench.host import (
     beyond_image,
@@ -37,9 +39,11 @@ from harness.bench.host import (
     session_cpu_s,
     time_fsck,
 )
+from harness.bench.scaling import VISIT_S, Visits
 from harness.bench.setup import LOG_BYTES, PROFILE, Effort, Setup, make_setup, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
+from harness.cases.fsck_reads import FsckReads
 from harness.cases.recording import Recording
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
@@ -49,6 +53,8 @@ from harness.model import SECTOR_BYTES, CrashState, EntryFlag
 from harness.plan import Plan
 from harness.run import create_run, execute
 from harness.states import enumerate_prefixes
+from harness.store.records import How
+from harness.summary import CaseSummary
 from harness.writelog import WriteLog, read_log
 from harness.writelog.log import changes
 
@@ -82,6 +88,8 @@ def run_bench(
             usual=_try(setup, "the usual way", functools.partial(measure_usual, setup)),
             growth=each("growing logs", measure_growth),
             decided=each("decided", measure_decided),
+            whole=each("whole runs", measure_whole),
+            scaling=each("many stations", measure_scaling),
             host=describe_host(load),
             tested_kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
             operations=effort.operations,
@@ -109,7 +117,8 @@ def time_state(
     """The times of one state, from the switch to the judgement: ms, by part of PARTS. `judged_at`: the same
     state in the examiner's recording.
 
-    Raises PowercutError if the state does not mount or violates a promise: the times would mean nothing.
+    Each part is what a visit of a run does. Raises PowercutError if the state does not mount or violates a
+    promise: the times would mean nothing.
     """
     disk = session.show(target)
     session.guest()
@@ -128,9 +137,9 @@ def time_state(
     times["channel"] = max(round_trip - sum(inside), 0.0)
     disk.image(session.image)
     times["image"] = lap()
-    fsck = examiner.recording.profile.check_filesystem(session.image)
+    checked = FsckReads.of(examiner.recording.profile, session.image, session.servers)
     times["fsck"] = lap()
-    outcome = dataclasses.replace(recovery.outcome, fsck=fsck)
+    outcome = dataclasses.replace(recovery.outcome, fsck=checked.result)
     judgement = examiner.judge(judged_at, Observation(outcome))
     times["judge"] = lap()
     if outcome.mount_errno or judgement.violations:
@@ -162,7 +171,9 @@ def measure_states(setup: Setup) -> tuple[dict[str, Raw | NotMeasured], Floor | 
                 raw[name] = spec
             else:
                 session = stack.enter_context(Session(spec, setup.scratch / f"raw-{name}", LOG_BYTES))
-                racers[name] = _Racer(functools.partial(_visit, session, Examiner(setup.recording)), session)
+                examiner = Examiner(setup.recording)
+                visit = functools.partial(_visit, session, examiner)
+                racers[name] = _Racer(visit, session, use=functools.partial(_use, session, examiner))
         racers["floor"] = _floor_racer(setup, stack)
         for racer in racers.values():
             racer.run(CrashState(0), counted=False)  # boots, makes images
@@ -175,6 +186,13 @@ def measure_states(setup: Setup) -> tuple[dict[str, Raw | NotMeasured], Floor | 
 
 def _visit(session: Session, examiner: Examiner, state: CrashState) -> dict[str, float]:
     return time_state(session, examiner.recording.target, state, examiner, state)
+
+
+def _use(session: Session, examiner: Examiner) -> float:
+    """The time, in ms, to write to the file system that was recovered last, and to take that back."""
+    recording, begun = examiner.recording, time.perf_counter()
+    session.use(recording.target, recording.profile.contract.made_by_mkfs)
+    return (time.perf_counter() - begun) * 1000
 
 
 def _floor_racer(setup: Setup, stack: contextlib.ExitStack) -> _Racer:
@@ -214,8 +232,11 @@ class _Racer:
     visit: _Visit
     session: Session | None = None
     prepare: Callable[[CrashState], None] | None = None
+    use: Callable[[], float] | None = None
     times: list[dict[str, float]] = field(default_factory=list)
+    use_ms: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
+    interpreter_s: float = 0.0
     failed: str = ""
 
     def run(self, state: CrashState, counted: bool = True) -> None:
@@ -224,11 +245,14 @@ class _Racer:
         try:
             if self.prepare:
                 self.prepare(state)
-            before = self._cpu_s() if counted else 0.0
+            before, interpreter_s = self._cpu_s() if counted else 0.0, time.process_time()
             times = self.visit(state)
             if counted:
                 self.times.append(times)
+                self.interpreter_s += time.process_time() - interpreter_s
                 self.cpu_s += self._cpu_s() - before
+            if counted and self.use:
+                self.use_ms.append(self.use())
         except (OSError, PowercutError) as e:
             self.failed = str(e).splitlines()[0]
 
@@ -239,8 +263,16 @@ class _Racer:
         if self.failed:
             return NotMeasured(self.failed)
         total, cpu_ms = _totals(self.times), self.cpu_s * 1000 / len(self.times)
-        slower = max(total.median, cpu_ms)
-        return Raw(name, total, _split(self.times), cpu_ms, 1000 / total.median, 1000 / slower)
+        return Raw(
+            name,
+            total,
+            _split(self.times),
+            Quartiles.of(self.use_ms),
+            cpu_ms,
+            self.interpreter_s * 1000 / len(self.times),
+            1000 / total.median,
+            1000 / max(total.median, cpu_ms),
+        )
 
     def floor(self) -> Floor | NotMeasured:
         if self.failed:
@@ -391,10 +423,10 @@ def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
         jobs=1,
     )
     watch = _Watch()
-    cpu_s, begun = own_cpu_s(), time.perf_counter()
+    clock = _Clock()
     with create_run(plan, setup.scratch / f"decided-{name}", "bench") as store:
         (case,) = execute(plan, store, watch).cases
-    whole_s, cpu_s = time.perf_counter() - begun, own_cpu_s() - cpu_s
+    whole_s, cpu_s, interpreter_s = clock.elapsed()
     if case.undecided:
         return NotMeasured(f"the run did not decide: {case.undecided}")
     return Decided(
@@ -405,8 +437,106 @@ def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
         watch.seconds,
         whole_s,
         cpu_s,
+        interpreter_s * 1000 / case.by_how[How.JUDGED],
         case.counts.checked / watch.seconds,
     )
+
+
+WHOLE = (
+    ("ace1", ("ext4/ordered",), "prefix"),
+    ("quick", ("ext4/ordered", "ext4/journal", "xfs/default", "btrfs/default"), "exhaustive"),
+)
+"""Workloads, modes and fault model of each whole run."""
+
+
+def measure_whole(setup: Setup, name: str) -> tuple[Whole, ...] | NotMeasured:
+    """Measure Whole: runs as a user starts them, on all processors."""
+    if isinstance(plans := _whole_plans(setup, name), NotMeasured):
+        return plans
+    found = []
+    for plan in plans:
+        clock = _Clock()
+        with create_run(plan, setup.scratch / f"whole-{name}", plan.workloads[0]) as store:
+            cases = execute(plan, store, _Watch()).cases
+        seconds, cpu_s, interpreter_s = clock.elapsed()
+        visits = _visits(cases)
+        found.append(
+            Whole(
+                plan.workloads[0],
+                plan.fault_models[0],
+                tuple(plan.configurations),
+                plan.jobs,
+                len(cases),
+                sum(case.counts.checked for case in cases),
+                visits,
+                seconds,
+                cpu_s,
+                interpreter_s * 1000 / visits,
+            )
+        )
+    return tuple(found)
+
+
+def _whole_plans(setup: Setup, name: str) -> list[Plan] | NotMeasured:
+    if isinstance(spec := setup.specs[name], NotMeasured):
+        return spec
+    if not profile_of(name).host_process:
+        return NotMeasured("too long in emulated guests")
+    return [
+        Plan(
+            configurations=list(modes),
+            workloads=[workloads],
+            shard=setup.effort.whole_shard,
+            kernel=_kernel_name(setup, name),
+            machine=name,
+            accel=setup.accel,
+            jobs=describe_host(0.0).cores,
+            fault_models=(states,),
+        )
+        for workloads, modes, states in WHOLE
+    ]
+
+
+def _visits(cases: Iterable[CaseSummary]) -> int:
+    return max(1, sum(case.by_how.get(How.JUDGED, 0) for case in cases))
+
+
+def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
+    """Measure Scaling, on the first of the whole runs."""
+    if isinstance(plans := _whole_plans(setup, name), NotMeasured):
+        return plans
+    first, visits, reports = plans[0], Visits(), setup.scratch / f"scaling-{name}"
+    with create_run(first, reports, "real") as store:
+        execute(first, store, _Watch(), make_pool=visits.watched)
+        recordings = str(store.path)
+    per_second: dict[int, float] = {}
+    share = 0.0
+    for stations in setup.effort.stations:
+        plan = dataclasses.replace(first, jobs=stations, recordings=recordings)
+        watch, clock = _Watch(), _Clock()
+        with create_run(plan, reports, f"played-{stations}") as store:
+            count = _visits(execute(plan, store, watch, make_pool=visits.played).cases)
+        if visits.unseen:
+            return NotMeasured(f"with {stations} stations, {visits.unseen} other states were visited")
+        per_second[stations] = count / watch.seconds
+        share = clock.elapsed()[2] * 1000 / count
+    return Scaling(first.workloads[0], len(visits.seen), VISIT_S * 1000, per_second, share)
+
+
+class _Clock:
+    """Time since it was made."""
+
+    def __init__(self) -> None:
+        self._begun = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        return (time.perf_counter(), own_cpu_s(), time.process_time())
+
+    def elapsed(self) -> tuple[float, float, float]:
+        """Seconds by the clock, of all processes that have ended and this one, and of this one alone."""
+        wall, cpu, own = (now - then for now, then in zip(self._now(), self._begun, strict=True))
+        return wall, cpu, own
 
 
 def _kernel_name(setup: Setup, machine: str) -> str:

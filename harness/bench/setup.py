@@ -29,7 +29,8 @@ _OWN_FIX = "build one (powercut kernel build), or name one"
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much to measure. `growth_operations`: length of the workload whose log is padded; that log must
-    not be longer than the smallest of `log_sizes`, in entries.
+    not be longer than the smallest of `log_sizes`, in entries. `whole_shard`: of the workloads of whole runs.
+    `stations`: that only wait.
     """
 
     operations: int = 1000
@@ -39,11 +40,20 @@ class Effort:
     growth_operations: int = 60
     growth_states: int = 40
     growth_rounds: int = 3
+    whole_shard: str = ""
+    stations: tuple[int, ...] = (2, 8, 64)
 
 
 FULL = Effort()
 QUICK = Effort(
-    operations=60, states=6, usual_states=2, log_sizes=(1_000, 3_000), growth_states=3, growth_rounds=1
+    operations=60,
+    states=6,
+    usual_states=2,
+    log_sizes=(1_000, 3_000),
+    growth_states=3,
+    growth_rounds=1,
+    whole_shard="1/8",
+    stations=(2, 8),
 )
 
 

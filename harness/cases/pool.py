@@ -112,7 +112,16 @@ class Pool:
             return [thread for thread in self._busy if thread.is_alive()]
 
 
-def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+MakePool = Callable[[GuestSpecs, Path, Plan], Pool]
+"""Makes a pool as `pool_of` does."""
+
+
+def pool_of(
+    specs: GuestSpecs,
+    scratch: Path,
+    plan: Plan,
+    session_of: Callable[[StationProcess, str, GuestSpec], RemoteSession] = RemoteSession,
+) -> Pool:
     """A pool of `plan.jobs` stations whose guests are made of these specs."""
 
     processors, idle_s = processors_for(plan.jobs), guest_sessions.IDLE_S
@@ -130,8 +139,8 @@ def pool_of(specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
             idle_s=idle_s,
         )
         process = StationProcess(make, scratch / f"station-{number}")
-        recorder = RemoteSession(process, "recorder", specs.recorder)
-        return Station(recorder, RemoteSession(process, "judge", specs.judge))
+        recorder = session_of(process, "recorder", specs.recorder)
+        return Station(recorder, session_of(process, "judge", specs.judge))
 
     return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
 

@@ -86,6 +86,11 @@ class ForkServer:
     ) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        """Of the process that is forked."""
+        return self._process.pid
+
     def run(self, trace: Path, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
         """Run it once. `stdout` of the result holds output and errors; `trace`: an empty file. Raises
         NoServerError if the server has ended, TimeoutExpired if the run does not end; then close the server.
@@ -152,6 +157,10 @@ class ForkServers:
             return ForkServer(line, environment)
         except (NoServerError, subprocess.TimeoutExpired):
             return None
+
+    def pids(self) -> list[int]:
+        """Of the servers that run."""
+        return [server.pid for server in self._servers.values() if server]
 
     def close(self) -> None:
         """End all servers. They are started again when they are needed."""

@@ -26,9 +26,12 @@ def test_every_figure_is_measured_or_says_why_not(tmp_path: Path, monkeypatch: p
     told = msgspec.json.decode(file.read_bytes())
     assert told["operations"] == 40
     assert told["states"] == 3
-    for name in ("raw", "growth", "decided"):
+    for name in ("raw", "growth", "decided", "whole", "scaling"):
         assert set(told[name]) == {"qemu", "uml"}
         for machine, figure in told[name].items():
+            if machine == "qemu" and name in ("whole", "scaling"):
+                assert "too long" in figure["reason"]
+                continue
             must = machine == "qemu" or any(built.machine == "uml" for _, built in built_kernels())
             assert "reason" not in figure or not must, figure
             assert "reason" not in figure or figure["reason"]

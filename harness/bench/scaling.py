@@ -1,0 +1,104 @@
+"""How a run scales with its stations, on a host that has not so many processors.
+
+What all stations share is one interpreter: exploration, memo, oracles and the store. A run is made with real
+guests, and what each visit came to is kept. Then the same run is made again with stations that take a fixed
+time for each visit, in which they use no processor, and answer with what was kept. What that takes beyond
+its visits is the shared part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.cases.pool import Pool, Station, pool_of
+from harness.cases.recording import Recording
+from harness.cases.remote import Observed, RemoteSession, StationProcess
+from harness.errors import PowercutError
+from harness.guests.guest_specs import GuestSpecs
+from harness.guests.session import Ask, GuestSpec, Target
+from harness.model import CaseId, CrashState
+from harness.plan import Plan
+
+VISIT_S = 0.025
+"""What a visit takes, with its guest on a processor of its own."""
+
+
+@dataclass(slots=True)
+class Visits:
+    """What visits came to. `unseen`: visits of a run made again that the first had not made."""
+
+    seen: dict[tuple[CaseId, CrashState], Observed] = field(default_factory=dict)
+    unseen: int = 0
+
+    def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+        """Real stations, whose visits are kept. As `pool_of`."""
+
+        def session_of(process: StationProcess, name: str, spec: GuestSpec) -> RemoteSession:
+            return _Watched(process, name, spec, self)
+
+        return pool_of(specs, scratch, plan, session_of)
+
+    def played(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+        """Stations that answer with what was kept. As `pool_of`."""
+
+        def station(number: int) -> Station:
+            process = StationProcess(dict, scratch / f"station-{number}")  # is never started
+            session = _Played(process, "judge", specs.judge, self)
+            return Station(session, session)
+
+        return Pool(station, plan.jobs, confirms=False)
+
+
+class _Watched(RemoteSession):
+    """Keeps what its visits come to."""
+
+    def __init__(self, process: StationProcess, name: str, spec: GuestSpec, visits: Visits) -> None:
+        super().__init__(process, name, spec)
+        self.visits = visits
+
+    def attempt(
+        self,
+        recording: Recording,
+        state: CrashState,
+        ask: Ask | None,
+        notes: list[tuple[object, bytes]],
+        *,
+        again: int,
+        sample_rate: float,
+        recalls: bool,
+    ) -> Observed:
+        """See `RemoteSession`."""
+        observed = super().attempt(
+            recording, state, ask, notes, again=again, sample_rate=sample_rate, recalls=recalls
+        )
+        self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"")
+        return observed
+
+
+class _Played(_Watched):
+    """Answers with what was kept."""
+
+    def boot(self, target: Target) -> None:
+        """Nothing is needed."""
+
+    def attempt(
+        self,
+        recording: Recording,
+        state: CrashState,
+        ask: Ask | None,
+        notes: list[tuple[object, bytes]],
+        *,
+        again: int,
+        sample_rate: float,
+        recalls: bool,
+    ) -> Observed:
+        """After VISIT_S. Raises PowercutError for a state that was not visited."""
+        time.sleep(VISIT_S)
+        try:
+            return self.visits.seen[recording.case, state]
+        except KeyError:
+            self.visits.unseen += 1
+            raise PowercutError(f"{state} of {recording.case} was not visited before") from None
