@@ -84,6 +84,10 @@ if [ "$(cat .venv/powercut-stamp 2>/dev/null)" != "$stamp" ]; then
 	printf '%s\n' "$stamp" >.venv/powercut-stamp
 fi
 
+# A run starts a process for each station, each time: where Python writes no compiled modules (an environment may say
+# so), half of each start went into compiling them.
+.venv/bin/python -m compileall -q harness
+
 # The agent is PID 1 of a guest without libraries, so it is linked statically. Naming the gnu target keeps
 # the flag away from build scripts and procedural macros.
 [ -e target/release/powercut-disk ] || say "building the Rust parts: minutes, once"

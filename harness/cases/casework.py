@@ -198,8 +198,12 @@ class Casework:
         self._help(pool)
 
     def _take_arrived(self) -> None:
-        while not self._arrived.empty():
-            self._arrived.get()()
+        """Store what has come by now, with one flush of the host's disk for all."""
+        if self._arrived.empty():
+            return
+        with self._store.together():
+            while not self._arrived.empty():
+                self._arrived.get()()
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None

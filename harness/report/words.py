@@ -138,7 +138,8 @@ class Cell:
     @property
     def example(self) -> CaseSummary:
         """The first case that has the verdict of the cell."""
-        return next(c for c in self.cases if c.verdict is self.verdict)
+        verdict = self.verdict  # of all cases: asked once
+        return next(c for c in self.cases if c.verdict is verdict)
 
     @property
     def figure(self) -> str:
@@ -155,7 +156,8 @@ class Cell:
             unlike = counts.unknown if self.verdict is CaseVerdict.UNKNOWN else counts.failed
             part = f"{number(unlike)} of " if 0 < unlike < counts.checked else ""
             return part + number(counts.checked)
-        alike = sum(c.verdict is self.verdict for c in run)
+        verdict = self.verdict  # of all cases: asked once
+        alike = sum(c.verdict is verdict for c in run)
         return plural(len(run), "case") if alike == len(run) else f"{number(alike)} of {number(len(run))}"
 
 

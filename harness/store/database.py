@@ -1,7 +1,7 @@
 """powercut.sqlite: its tables, and the one connection to it.
 
-WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut. Later
-damage is detected by the digests in the rows: see `harness.store.digests`.
+WAL mode with synchronous=FULL: a transaction that returned, outside `together`, survives `kill -9` and a power
+cut. Later damage is detected by the digests in the rows: see `harness.store.digests`.
 """
 
 from __future__ import annotations
@@ -69,6 +69,11 @@ CREATE TABLE expectations (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
 """
 
 
+_WHOLE = ("BEGIN IMMEDIATE", ("ROLLBACK",), "COMMIT")
+_PART = ("SAVEPOINT part", ("ROLLBACK TO part", "RELEASE part"), "RELEASE part")
+"""How a transaction begins, is undone, and ends: by itself, and within another one."""
+
+
 class Database:
     """One connection, shared by the threads of a process under a lock."""
 
@@ -77,6 +82,7 @@ class Database:
         self.file = file
         self._connection = connection
         self._lock = threading.RLock()
+        self._together = self._checkpoint_due = False
 
     @classmethod
     def create(cls, file: Path, *, durable: bool = True) -> Database:
@@ -115,20 +121,49 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: committed at the end of the block, rolled back on an exception. Does not nest."""
+        """A transaction: committed at the end of the block, or of the `together` in which it is; rolled back
+        on an exception. Does not nest.
+        """
         with self._lock, _asked_of(self.file):
-            self._connection.execute("BEGIN IMMEDIATE")
+            begin, undo, end = _PART if self._together else _WHOLE
+            self._connection.execute(begin)
             try:
                 yield self._connection
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # SQLite ends it where the disk is full
+                    for statement in undo:
+                        self._connection.execute(statement)
                 raise
-            self._connection.execute("COMMIT")
+            self._connection.execute(end)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Transactions of this thread that are committed at the end of the block, with one flush of the
+        host's disk for all. Each stays atomic: one that fails takes none of the others back. Until the end,
+        other threads wait. Does not nest.
+        """
+        with self._lock:
+            with _asked_of(self.file):
+                self._connection.execute("BEGIN IMMEDIATE")
+            self._together = True
+            try:
+                yield
+            finally:
+                self._together = False
+                with _asked_of(self.file):
+                    if self._connection.in_transaction:
+                        self._connection.execute("COMMIT")
+                if self._checkpoint_due:
+                    self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Checkpoint the WAL into the database file: SQLite silently drops the WAL after a damaged byte."""
+        """Checkpoint the WAL into the database file, at the end of `together`: SQLite silently drops the WAL
+        after a damaged byte.
+        """
         with self._lock, read_from(self.file):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._checkpoint_due = self._together
+            if not self._together:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _examine(connection: sqlite3.Connection, file: Path) -> None:

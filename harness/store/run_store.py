@@ -296,6 +296,12 @@ class RunStore:
 
     # verdicts
 
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        """What is stored in the block, by this thread, is durable at its end; each part of it is atomic as
+        ever. Readers of other threads wait.
+        """
+        return self._database.together()
+
     def put_judgements(self, case: CaseId, batch: Iterable[JudgedState]) -> None:
         """Store a batch atomically. A state that is already stored is replaced, so that storing the same
         batch twice changes nothing and an UNKNOWN state can be decided later.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -65,6 +67,50 @@ def test_states_that_nobody_looked_at_are_of_one_content_each(store: RunStore) -
     unknown = Judgement(unknown=("guest lost",))
     put(store, *(JudgedState(CrashState(prefix), "", unknown) for prefix in (1, 2)))
     assert store.counts(CASE).contents == 2
+
+
+def _names(file: Path) -> set[str]:
+    """The states that somebody else finds in the store at this moment."""
+    with contextlib.closing(sqlite3.connect(file)) as other:
+        return {name for (name,) in other.execute("SELECT state FROM states")}
+
+
+def test_what_is_stored_together_is_there_at_once_and_at_the_end(store: RunStore) -> None:
+    """Each visit was committed on its own, with a flush of the host's disk that took as long as a visit."""
+    file = store.path / "powercut.sqlite"
+    with store.together():
+        put(store, JudgedState(CrashState(1), "h", broken()))
+        put(store, JudgedState(CrashState(2), "i", Judgement()))
+        assert store.judged_states(CASE) == {"@1", "@2"}
+        assert _names(file) == set()
+    assert _names(file) == {"@1", "@2"}
+
+
+def test_a_part_that_fails_takes_nothing_else_back(store: RunStore) -> None:
+    """An interrupted run keeps its verdicts so far, also those that were about to be committed."""
+
+    def batch() -> Iterator[JudgedState]:
+        yield JudgedState(CrashState(2), "h", broken())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), store.together():
+        put(store, JudgedState(CrashState(1), "h", broken()))
+        store.put_judgements(CASE, batch())
+    assert _names(store.path / "powercut.sqlite") == {"@1"}
+    put(store, JudgedState(CrashState(3), "h", Judgement()))
+    store.finish()
+    with RunStore.open(store.path) as again:  # its digests hold
+        assert again.judged_states(CASE) == {"@1", "@3"}
+
+
+def test_a_mismatch_that_is_stored_together_with_others_is_checkpointed_with_them(store: RunStore) -> None:
+    """SQLite refuses a checkpoint in the middle of a transaction."""
+    with store.together():
+        store.set_case_mismatch(CASE, "the memo was wrong")
+        put(store, JudgedState(CrashState(1), "h", Judgement()))
+    wal = store.path / "powercut.sqlite-wal"
+    assert not wal.exists() or not wal.stat().st_size
+    assert summarise(store).cases[0].mismatch == "the memo was wrong"
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing(store: RunStore) -> None:
