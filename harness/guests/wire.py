@@ -673,10 +673,10 @@ def send(sock: socket.socket, message: msgspec.Struct, deadline: float | None = 
     body = encode(message)
     rest = memoryview(struct.pack("<I", len(body)) + body)
     while rest:
-        _wait(sock, deadline, write=True)
         try:
             sent = sock.send(rest[:_CHUNK_BYTES], socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
+            _wait(sock, deadline, write=True)
             continue
         except OSError as error:
             raise WireClosedError(f"the connection broke while sending: {error}") from error
@@ -700,10 +700,10 @@ def _read(sock: socket.socket, length: int, deadline: float | None) -> bytearray
     view = memoryview(data)
     have = 0
     while have < length:
-        _wait(sock, deadline, write=False)
         try:
             count = sock.recv_into(view[have:], 0, socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
+            _wait(sock, deadline, write=False)
             continue
         except OSError as error:
             raise WireClosedError(f"the connection broke after {have} of {length} bytes: {error}") from error

@@ -1,7 +1,8 @@
 """powercut.sqlite: its tables, and the one connection to it.
 
-WAL mode with synchronous=FULL: a transaction that returned, outside `together`, survives `kill -9` and a power
-cut. Later damage is detected by the digests in the rows: see `harness.store.digests`.
+WAL mode with synchronous=FULL: a transaction that returned survives `kill -9` and a power cut; one of several
+that are made `together`, when all have returned. Later damage is detected by the digests in the rows: see
+`harness.store.digests`.
 """
 
 from __future__ import annotations

@@ -275,7 +275,18 @@ class RunStore:
 
     def cases(self) -> tuple[CaseRecord, ...]:
         """All cases, in the order they were added."""
-        rows = self._database.query("SELECT info, status, reason, seconds, doubt FROM cases ORDER BY id")
+        return self._records("ORDER BY id")
+
+    def case(self, case: CaseId) -> CaseRecord | None:
+        """One case, or None if the run does not have it."""
+        found = self._records("WHERE name = ?", str(case))
+        return found[0] if found else None
+
+    def _records(self, which: str, *parameters: object) -> tuple[CaseRecord, ...]:
+        rows = self._database.query(
+            f"SELECT info, status, reason, seconds, doubt FROM cases {which}",  # noqa: S608  # ours, see above
+            *parameters,
+        )
         with self._reading():
             return tuple(
                 CaseRecord(
@@ -283,10 +294,6 @@ class RunStore:
                 )
                 for info, status, reason, seconds, mismatch in rows
             )
-
-    def case(self, case: CaseId) -> CaseRecord | None:
-        """One case, or None if the run does not have it."""
-        return next((record for record in self.cases() if record.case == case), None)
 
     def timeline(self, case: CaseId) -> tuple[DrawnEntry, ...]:
         """The case's write log, as the timeline draws it."""

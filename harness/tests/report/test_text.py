@@ -222,15 +222,12 @@ def test_a_set_asks_each_of_its_cases_a_few_times(summary: Summary, monkeypatch:
     """Each asked all the others: 207 cases took four of the five seconds of a report."""
     name = CaseId("ext4", "ordered", "random1-1-1")
     case = replace(summary.cases[0], info=replace(summary.cases[0].info, case=name))
-    asked, real = [0], CaseSummary.verdict.fget
-    assert real is not None
-    monkeypatch.setattr(
-        CaseSummary, "verdict", property(lambda c: asked.__setitem__(0, asked[0] + 1) or real(c))
-    )
+    asked = []
+    monkeypatch.setattr(CaseSummary, "verdict", property(lambda c: asked.append(c) or CaseVerdict.PASS))
     cell = Cell((case,) * 100)
     assert cell.figure == "100 cases"
     assert cell.example is case
-    assert asked[0] <= 500
+    assert len(asked) <= 500
 
 
 def test_a_cell_counts_the_states_that_broke(summary: Summary) -> None:
