@@ -38,6 +38,7 @@ from harness.kernels.build import built_kernels
 from harness.kernels.find import Kernel, find_kernel
 from harness.kernels.pins import pins
 from harness.model import Workload
+from harness.model.schedules import without_schedule
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.workloads.generate import is_generated
@@ -319,8 +320,9 @@ def _is_vouched(word: str, named: Named) -> bool:
 
 def may_hold(word: str, name: str) -> bool:
     """Whether a path may be that of a workload, by their names alone: the file is not looked at."""
+    (word, number), (name, of_name) = without_schedule(word), without_schedule(name)
     path = Path(word)
-    return name in (path.stem, path.name) or name.startswith(f"{path.name}-")
+    return number == of_name and (name in (path.stem, path.name) or name.startswith(f"{path.name}-"))
 
 
 def is_among(word: str, words: Iterable[str]) -> bool:

@@ -38,6 +38,7 @@ from harness.model import (
     Position,
     Workload,
 )
+from harness.model.schedules import schedule_of, without_schedule
 from harness.oracles.pattern import poison
 from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
@@ -215,11 +216,13 @@ def record(
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Recording:
     """Run the workload in the session's guest and keep its log and history as `kept`. `on_progress` is told
-    of operations that were done, of each once, however many recordings it takes.
+    of operations that were done, of each once, however many recordings it takes. The schedule is that of the
+    case's name, whatever the workload's is.
 
     Raises WriteLogError where the log cannot be trusted; see also `Session.record`.
     """
     target = target_of(profile, base, None)
+    schedule = schedule_of(without_schedule(case.workload)[1], len(workload.operations))
     done, told = 0, 0
 
     def advance(count: int) -> None:
@@ -232,7 +235,7 @@ def record(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             done = 0
-            events = session.record(target, workload.operations, advance)
+            events = session.record(target, workload.operations, advance, schedule)
             break
         except (LogDiffers, EventsDiffer):
             # Without a journal a page may change while it is being written; equal writes may be in flight

@@ -32,10 +32,10 @@ from harness.cases.recoveries import RecoveryLog
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.guests.boots import BootTold
 from harness.guests.disk import FOLDER_PREFIX
-from harness.guests.session import Ask, GuestSpec, Session, Target
+from harness.guests.session import PLAIN, Ask, GuestSpec, Session, Target
 from harness.host.folders import sweep
 from harness.host.processes import die_with_parent
-from harness.model import Check, CheckResult, CrashState, Operation, Tree
+from harness.model import Check, CheckResult, CrashState, Operation, Schedule, Tree
 
 BEAT_S = 5.0
 """How often a station's process says that it is there, whatever it waits for."""
@@ -67,6 +67,7 @@ class Record:
 
     target: Target
     operations: tuple[Operation, ...]
+    schedule: Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +406,7 @@ class RemoteSession:
         target: Target,
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
+        schedule: Schedule = PLAIN,
     ) -> str:
         """See `Session`. Raises StationLost as well."""
 
@@ -412,7 +414,7 @@ class RemoteSession:
             assert isinstance(message, Advanced)  # noqa: S101 - see `Record`; tells mypy
             on_progress(message.count)
 
-        recorded = self._request(Record(target, tuple(operations)), answer)
+        recorded = self._request(Record(target, tuple(operations), schedule), answer)
         assert isinstance(recorded, Recorded)  # noqa: S101 - see `Record`; tells mypy
         self.directory, self.log = recorded.directory, recorded.log
         return recorded.events

@@ -95,8 +95,10 @@ class _Served:
             session.boots.give_up(request.hopeless)
         try:
             match request.what:
-                case Record(target, operations):
-                    events = session.record(target, operations, lambda n: self._stream.send(Advanced(n)))
+                case Record(target, operations, schedule):
+                    events = session.record(
+                        target, operations, lambda n: self._stream.send(Advanced(n)), schedule
+                    )
                     return Recorded(events, session.log, session.directory)
                 case BootGuest(target):
                     session.boot(target)

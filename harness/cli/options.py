@@ -318,6 +318,16 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
     ]
 
 
+schedules_option = click.option(
+    "--schedules",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Record each workload N times more, under other schedules: the disk completes writes in another "
+    "order and leaves some incomplete across a flush, the kernel's timers run. Number 2 of append-fsync is "
+    "called append-fsync.s2, and can be named so. Default: 0.",
+)
+
 selection_options = [
     click.option(
         "-k",

@@ -18,12 +18,14 @@ from harness.cli.options import (
     beside_resume,
     listed,
     out_option,
+    schedules_option,
     states_options,
     with_options,
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
+from harness.model.schedules import with_schedules
 from harness.regressions.catalogue import Bug, select_bugs
 from harness.regressions.recall import RecallSeries, create, load_plan
 from harness.regressions.results import DEFAULT_SETS, Outcome, Recall, RegressionsPlan
@@ -39,6 +41,7 @@ from harness.report.words import plural, shown_path
               help="General sets, or generated workloads by name. "
               f"Default: {','.join(DEFAULT_SETS)}.")  # fmt: skip
 @click.option("--shard", default="", metavar="I/N", help="Only the I-th of N parts of the workloads.")
+@schedules_option
 @click.option("--list", "want_list", is_flag=True, help="List the bugs; run nothing.")
 @with_options(states_options())
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
@@ -77,7 +80,7 @@ def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -
     plan = RegressionsPlan(
         names=list(names),
         modes=modes,
-        workloads=tuple(given["workloads"] or DEFAULT_SETS),
+        workloads=tuple(with_schedules(given["workloads"] or list(DEFAULT_SETS), given["schedules"])),
         shard=given["shard"],
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"]),

@@ -42,6 +42,7 @@ from harness.cli.options import (
     need_run,
     open_run,
     out_option,
+    schedules_option,
     selection_options,
     states_options,
     stopping_options,
@@ -54,6 +55,7 @@ from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
 from harness.model import DISK_PROFILES
+from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
@@ -112,6 +114,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="I/N",
     help="Only the I-th of N parts of the workloads (every N-th of them).",
 )
+@schedules_option
 @with_options(kernel_options)
 @with_options(states_options())
 @click.option(
@@ -352,7 +355,9 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     configurations = given["configurations"] or SMOKE[0]
     return Plan(
         configurations=configurations,
-        workloads=_wanted(given["workloads"], given["random_count"], given["seed"]),
+        workloads=with_schedules(
+            _wanted(given["workloads"], given["random_count"], given["seed"]), given["schedules"]
+        ),
         match=given["match"],
         oracles=tuple(asked_oracles(given["oracles"])),
         minutes=given["minutes"],
@@ -444,9 +449,10 @@ def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
 
 def _absolute(name: str) -> str:
     """The user's own workload as an absolute path, so that a run can be resumed from another directory."""
-    path = Path(name)
-    own = path.is_file() or ("/" in name and path.is_dir())
-    return str(path.resolve()) if own and name not in workload_files() else name
+    plain, number = without_schedule(name)
+    path = Path(plain)
+    own = path.is_file() or ("/" in plain and path.is_dir())
+    return under_schedule(str(path.resolve()), number) if own and plain not in workload_files() else name
 
 
 @click.command("smoke")

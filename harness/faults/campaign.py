@@ -268,6 +268,7 @@ def _detections(summary: Summary) -> Iterator[Detection]:
                 summary=f.summary,
                 example=str(f.crash_point),
                 known=f.expectation.reason if f.expectation else "",
+                symptom=f.symptom.what,
             )
 
 

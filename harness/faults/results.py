@@ -22,6 +22,7 @@ BASELINE = "baseline"
 class Detection(msgspec.Struct, frozen=True):
     """A finding of one case. `id`: the same in every run. `states`: how many crash states show it, of `of`.
     `known`: why unmodified kernels are expected to show it, or empty. `example`: the smallest crash state.
+    `symptom`: what was lost, without names and numbers (`harness.symptoms`); empty where nobody kept it.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Detection(msgspec.Struct, frozen=True):
     summary: str
     example: str
     known: str = ""
+    symptom: str = ""
 
     @property
     def mode(self) -> str:

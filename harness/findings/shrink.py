@@ -17,6 +17,7 @@ from harness.findings.experiment import Equipment, open_equipment, violations
 from harness.findings.named import not_a_point
 from harness.findings.simplify import shortest
 from harness.model import CaseId, Operation, Violation, Workload
+from harness.model.schedules import under_schedule, without_schedule
 from harness.report.shrunk import head
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
@@ -89,12 +90,18 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
             if not left or left == workload.operations:
                 raise
     return Shrunk(
-        Workload(f"{case.workload}-shrunk", workload.summary, left),
+        Workload(_shrunk(case.workload), workload.summary, left),
         finding.oracle,
         candidates.seen,
         candidates.tried,
         interrupted,
     )
+
+
+def _shrunk(name: str) -> str:
+    """A name for what is left. Its schedule stays: without that, the finding may not show."""
+    plain, number = without_schedule(name)
+    return under_schedule(f"{plain}-shrunk", number)
 
 
 class _Candidates:

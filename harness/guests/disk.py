@@ -27,7 +27,7 @@ from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
 from harness.host.resources import built_part
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, DiskFault, FaultKind
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, DiskFault, FaultKind, HoldOrder
 from harness.states import Choices
 
 FOLDER_PREFIX = "powercut-disk-"
@@ -371,14 +371,21 @@ class Disk:
         """
         return tuple(self._ask(wire.Rewind(), wire.Rewound).blocks)
 
-    def hold_completions(self, idle_s: float | None, guest: int | None = None) -> None:
-        """From now on, report the guest's writes as completed as late as it allows, as a slow disk may, and
-        the newest first: when it asks for a flush, its queue is nearly full, or all threads of its machine,
-        the process `guest`, sleep. Where that cannot be seen: when it has asked for nothing for `idle_s`.
-        None: report all that are held, and from now on each at once.
+    def hold_completions(
+        self,
+        idle_s: float | None,
+        guest: int | None = None,
+        order: HoldOrder = HoldOrder.ALL,
+        seed: int = 0,
+    ) -> None:
+        """From now on, report the guest's writes as completed as late as it allows, as a slow disk may: when
+        it asks for a flush, its queue is nearly full, or all threads of its machine, the process `guest`,
+        sleep; where that cannot be seen, when it has asked for nothing for `idle_s`. `order` says which of
+        them. None: report all that are held, and from now on each at once. `seed`: of what `order` leaves to
+        chance.
         """
         hold_us = None if idle_s is None else round(idle_s * 1e6)
-        self._ask(wire.Completions(hold_us=hold_us, guest=guest), wire.Noted)
+        self._ask(wire.Completions(hold_us=hold_us, guest=guest, order=order, seed=seed), wire.Noted)
 
     def stats(self) -> wire.Counted:
         """Counters since the last `switch` or `open`."""

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,7 @@ from harness.model import (
     Operation,
     OperationKind,
     Outcome,
+    Schedule,
     Tree,
     Usability,
 )
@@ -69,6 +71,9 @@ counts as waiting for a write. An emulated one must be able to return from a sys
 and to begin the next: 1 ms caught F2FS's fsync that does not wait in 5 of 10 recordings on a busy host, 2 ms
 in 10 of 10.
 """
+PLAIN = Schedule()
+USUAL_TIMERS = (3000, 500)
+"""The kernel's own (mm/page-writeback.c)."""
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -121,7 +126,11 @@ class Recorder(Protocol):
     log: Path
 
     def record(
-        self, target: Target, operations: Sequence[Operation], on_progress: Callable[[int], None] = ...
+        self,
+        target: Target,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None] = ...,
+        schedule: Schedule = ...,
     ) -> str:
         """See `Session.record`."""
 
@@ -334,9 +343,11 @@ class Session:
         target: Target,
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
+        schedule: Schedule = PLAIN,
     ) -> str:
         """Run `operations` on a fresh disk through dm-log-writes; the log is then `self.log`.
-        Returns the text of its events (`harness.writelog.events`).
+        `schedule`: how the disk completes writes and time passes meanwhile. Returns the text of its events
+        (`harness.writelog.events`).
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
         shows or does not fit its events, NotSupported if the file system does not support an operation,
@@ -349,8 +360,7 @@ class Session:
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             guest = self.guest()
-            holds = self._completions is Completions.HOLD
-            disk.hold_completions(self._idle_s if holds else None, guest.process.pid)
+            self._hold(disk, guest, schedule)
             if "log-writes" not in guest.hello.dm_targets:
                 raise KernelError(
                     f"this kernel ({guest.hello.release}) has no dm-log-writes target",
@@ -359,10 +369,12 @@ class Session:
             machine = self._spec.machine
             start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
             guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
+            _set_timers(guest, schedule.timers)
             try:
-                self._run(guest, operations, on_progress)
+                self._run(guest, operations, on_progress, schedule)
             except NotSupported as e:
                 lacks = e  # nothing is wrong with the guest
+            _set_timers(guest, schedule.timers and USUAL_TIMERS)
             finished = self._finish(guest)
             disk.hold_completions(None)
             if lacks is None:
@@ -373,6 +385,14 @@ class Session:
             raise lacks
         return events
 
+    def _hold(self, disk: Disk, guest: Guest, schedule: Schedule) -> None:
+        """Have completions held. A schedule with patience waits by the clock: a guest that sleeps is one that
+        waits, and others of its processes are to meet meanwhile.
+        """
+        idle_s = self._idle_s * schedule.patience if self._completions is Completions.HOLD else None
+        machine = guest.process.pid if schedule.patience == 1 else None
+        disk.hold_completions(idle_s, machine, schedule.order, schedule.number)
+
     def _finish(self, guest: Guest) -> wire.RecordFinished:
         """End the recording: the agent unmounts, and writes the events behind the log."""
         try:
@@ -381,10 +401,20 @@ class Session:
             need_host_space(self.log_device)  # it sees an I/O error; the host knows why
             raise
 
-    def _run(self, guest: Guest, operations: Sequence[Operation], on_progress: Callable[[int], None]) -> None:
+    def _run(
+        self,
+        guest: Guest,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None],
+        schedule: Schedule = PLAIN,
+    ) -> None:
         self.outputs.clear()
-        for first in range(0, len(operations), BATCH):
-            batch = operations[first : first + BATCH]
+        pauses = dict(schedule.pauses)
+        starts = sorted({*range(0, len(operations), BATCH), *pauses})
+        for first, end in itertools.pairwise([*starts, len(operations)]):
+            self._stopped.wait(pauses.get(first, 0))
+            self._go_on()
+            batch = operations[first:end]
             request = wire.RunOperations(
                 first_index=first,
                 operations=[to_wire(op) for op in batch],
@@ -553,6 +583,14 @@ def _need_modules(hello: wire.Hello) -> None:
             f"this kernel ({hello.release}) refuses modules: {named}",
             "build them for this very kernel: from its source and configuration, or against its headers",
         )
+
+
+def _set_timers(guest: Guest, timers: tuple[int, int] | None) -> None:
+    """Those of writeback; see `Schedule`. `append`: these files are there, and cannot be made anew."""
+    for name, value in zip(("dirty_expire", "dirty_writeback"), timers or (), strict=False):
+        path = f"/proc/sys/vm/{name}_centisecs"
+        put = wire.PutFile(path=path, mode=0o644, data=b"%d\n" % value, append=True)
+        guest.request(put, wire.Done, RECOVER_TIMEOUT_S)
 
 
 def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:

@@ -29,12 +29,13 @@ from harness.model import (
     DifferenceKind,
     ExtentKind,
     FileKind,
+    HoldOrder,
     OperationFlag,
     OperationKind,
     RequestKind,
 )
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -416,6 +417,8 @@ class Compare(_Message, tag="compare"):
 class Completions(_Message, tag="completions"):
     hold_us: U64 | None
     guest: U32 | None
+    order: HoldOrder = HoldOrder.ALL
+    seed: U64 = 0
 
 
 class Stats(_Message, tag="stats"):

@@ -25,6 +25,7 @@ from harness.model.outcomes import (
     TreeEntry,
     Usability,
 )
+from harness.model.schedules import HoldOrder, Schedule
 from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "FsckResult",
     "History",
     "HistoryStep",
+    "HoldOrder",
     "Judgement",
     "LogEntry",
     "Operation",
@@ -61,6 +63,7 @@ __all__ = [
     "Persisted",
     "Position",
     "RequestKind",
+    "Schedule",
     "Tree",
     "TreeEntry",
     "Usability",

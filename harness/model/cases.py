@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from harness.model.log import CrashState
+from harness.model.schedules import under_schedule, without_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,11 @@ class CaseId:
         """The name of the workload in tables: for a generated one (`harness.workloads.generate`), of which
         there are hundreds, the name of its set: `ace1`, `ace2`, `random`.
         """
-        if re.fullmatch(r"random\d+-\d+-\d+", self.workload):
-            return "random"
-        if self.workload.startswith("ace-") and "+" in self.workload:
-            return f"ace{self.workload.count('--') + 1}"
+        plain, number = without_schedule(self.workload)
+        if re.fullmatch(r"random\d+-\d+-\d+", plain):
+            return under_schedule("random", number)
+        if plain.startswith("ace-") and "+" in plain:
+            return under_schedule(f"ace{plain.count('--') + 1}", number)
         return self.workload
 
     @property

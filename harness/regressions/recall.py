@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.errors import StoreError, UsageError
 from harness.faults.campaign import asked_key, known_failures, trial_of
 from harness.faults.results import Trial
+from harness.model.schedules import without_schedule
 from harness.plan import Plan
 from harness.regressions.catalogue import select_bugs
 from harness.regressions.page import page_of
@@ -30,7 +31,8 @@ GENERAL_SETS = ("quick", "all", "more", "oldtree", *GENERATED_SETS)
 def need_general(workloads: Iterable[str]) -> None:
     """Raises UsageError for what is neither a general set nor a generated workload."""
     for word in workloads:
-        if word not in GENERAL_SETS and not is_generated(word):
+        plain, _ = without_schedule(word)
+        if plain not in GENERAL_SETS and not is_generated(plain):
             raise UsageError(
                 f"{word!r} is no general set: what is found by a workload written for a bug says nothing",
                 f"one of: {', '.join(GENERAL_SETS)}",

@@ -217,6 +217,20 @@ def test_one_case_needs_the_file_of_its_own_workload_alone(tmp_path: Path) -> No
     assert vouched_word(plan, Named(workloads=(str(mine),)), "mine") == str(mine)
 
 
+def test_the_schedule_of_a_case_is_that_of_its_workloads_word(tmp_path: Path) -> None:
+    """The printed line named the file alone: the case under a schedule could not be repeated."""
+    own = tmp_path / "own.toml"
+    own.write_text('summary = ""\noperations = ["create f"]\n')
+    words = [str(own), f"{own}.s2"]
+    plan = Plan(configurations=["ext4/ordered"], workloads=[*words, "quick.s1"])
+    named = Named(workloads=tuple(words))
+    assert vouched_word(plan, named, "own.s2") == words[1]
+    assert vouched_word(plan, named, "own") == words[0]
+    assert vouched_word(plan, named, "overwrite.s1") == "overwrite.s1"
+    with pytest.raises(UsageError, match=r"own\.toml\.s2"):
+        vouched_word(plan, Named(), "own.s2")
+
+
 def test_a_file_that_has_the_name_of_one_of_ours_is_not_taken_for_ours(tmp_path: Path) -> None:
     """What the run recorded was the file's."""
     plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["/theirs/append-fsync.toml", "quick"])

@@ -8,6 +8,7 @@ operation, and fio's own verification judges what is recovered. A directory is a
 from __future__ import annotations
 
 import configparser
+import dataclasses
 import difflib
 import hashlib
 import itertools
@@ -22,6 +23,7 @@ from harness.host.files import json_bytes
 from harness.host.resources import resource
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
+from harness.model.schedules import under_schedule, without_schedule
 from harness.oracles.replay import need_possible
 from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -270,6 +272,9 @@ def load_workload(name: str) -> Workload:
     """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
     if is_generated(name):
         return generate(name)
+    plain, number = without_schedule(name)
+    if number:
+        return _scheduled(load_workload(plain), number)
     if folder := applications().get(name):
         return next(w for w in load_application(folder) if w.name == name)
     known = workload_files()
@@ -279,6 +284,10 @@ def load_workload(name: str) -> Workload:
     if path.suffix not in LOADERS or not path.is_file():
         raise _no_workload(name, known | applications())
     return LOADERS[path.suffix](path)
+
+
+def _scheduled(workload: Workload, number: int) -> Workload:
+    return dataclasses.replace(workload, name=under_schedule(workload.name, number))
 
 
 _MADE_IN = Path("workloads")
@@ -334,8 +343,10 @@ def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:
     return [w for name in part for w in _load_all(name)]
 
 
-def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterable[str]:
-    return names_of(name) if name in GENERATED_SETS else sets.get(name, [name])
+def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    plain, number = without_schedule(name)
+    for found in names_of(plain) if plain in GENERATED_SETS else sets.get(plain, [plain]):
+        yield under_schedule(found, number)
 
 
 def _slice_of(shard: str) -> slice:
@@ -365,7 +376,7 @@ def find_workload(wanted: Sequence[str], name: str) -> Workload:
     """The workload of that name among those that `select_workloads` would return."""
     if is_generated(name):
         return generate(name)
-    others = [w for w in wanted if w not in GENERATED_SETS]
+    others = [w for w in wanted if without_schedule(w)[0] not in GENERATED_SETS]
     return next(w for w in select_workloads(others) if w.name == name)
 
 
@@ -373,7 +384,7 @@ def is_installed(word: str) -> bool:
     """Whether a word of `select_workloads` stands for workloads of this installation, or generated ones: a
     name, or a path below our own folder of workloads. Looks at no file.
     """
-    path = Path(word)
+    path = Path(without_schedule(word)[0])
     if "/" not in word and path.suffix not in LOADERS:
         return True
     return path.resolve().is_relative_to(resource("workloads").resolve())
@@ -381,6 +392,7 @@ def is_installed(word: str) -> bool:
 
 def _load_all(name: str) -> list[Workload]:
     """The workloads of one name; a directory may have several."""
-    if "/" in name and Path(name).is_dir():
-        return load_application(Path(name))
+    plain, number = without_schedule(name)
+    if "/" in plain and Path(plain).is_dir():
+        return [_scheduled(w, number) for w in load_application(Path(plain))]
     return [load_workload(name)]

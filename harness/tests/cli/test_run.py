@@ -239,6 +239,22 @@ def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Plan:
     return seen[0]
 
 
+def test_schedules_are_further_workloads_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a run that is resumed, sharded or done again needs nothing else."""
+    own = tmp_path / "own.toml"
+    own.write_text('summary = ""\noperations = ["create f"]\n')
+    plan = planned(monkeypatch, "-c", "ext4/ordered", "-w", f"stale,{own}", "--random", 1, "--schedules", 1)
+    assert plan.workloads[:2] == ["stale", str(own)]
+    names = [w.name for _, w in select_cases(plan)]
+    assert names[:2] == ["stale", "own"]
+    assert names[3:] == [f"{name}.s1" for name in names[:3]]
+    typed = planned(monkeypatch, "-w", f"{own}.s2").workloads
+    assert typed == [f"{own}.s2"]
+    monkeypatch.chdir(tmp_path)
+    assert planned(monkeypatch, "-w", "./own.toml.s2").workloads == typed
+    assert not planned(monkeypatch, "-w", "stale").workloads[1:]
+
+
 def test_cases_are_selected_by_an_expression(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(monkeypatch, "-c", "ext4/ordered,xfs/default", "-w", "quick", "-k", "rename and not xfs")
     assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == [

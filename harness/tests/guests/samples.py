@@ -19,6 +19,7 @@ from harness.model import (
     DifferenceKind,
     ExtentKind,
     FileKind,
+    HoldOrder,
     OperationFlag,
     OperationKind,
     RequestKind,
@@ -247,6 +248,14 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("compare", "DiskRequest", wire.Compare(log="/l", order=None)),
     ("compare in order", "DiskRequest", wire.Compare(log="/l", order=[1, 0])),
     ("completions held", "DiskRequest", wire.Completions(hold_us=5000, guest=4711)),
+    *(
+        (
+            f"completions held: {order}",
+            "DiskRequest",
+            wire.Completions(hold_us=1, guest=None, order=order, seed=1 << 63),
+        )
+        for order in HoldOrder
+    ),
     ("completions at once", "DiskRequest", wire.Completions(hold_us=None, guest=None)),
     ("stats", "DiskRequest", wire.Stats()),
     ("also read", "DiskRequest", wire.AlsoRead(blocks=[0, 128, 1 << 20, 1 << 33])),
@@ -347,6 +356,7 @@ WORDS: list[type[enum.StrEnum]] = [
     Call,
     DifferenceKind,
     FileKind,
+    HoldOrder,
     OperationFlag,
     OperationKind,
     ExtentKind,

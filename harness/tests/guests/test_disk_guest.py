@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import DiskError
 from harness.guests.disk import Disk, Order, find_binary
-from harness.model import SECTOR_BYTES, CrashState
+from harness.model import SECTOR_BYTES, CrashState, HoldOrder
 from harness.states import Choices
 from harness.tests.guests.frontend import Frontend
 from harness.tests.needs import needed
@@ -357,6 +357,51 @@ def test_a_queue_that_is_nearly_full_is_released(disk: Disk) -> None:
         disk.hold_completions(LONG_S)
         guest.submit_writes([_write(n) for n in range(4)])
         assert guest.completed(4) == [3, 2, 1, 0]
+
+
+def test_a_write_that_nobody_waits_for_outlives_a_flush(disk: Disk) -> None:
+    """Data that a commit forgets to wait for completed with the flush in front of the commit's record: so the
+    fault showed in no recording.
+    """
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S, order=HoldOrder.NEWEST)
+        guest.submit_writes([_write(0), _write(1)], then_flush=True)
+        assert guest.completed(1) == [2]
+        assert guest.used() == 1
+        disk.hold_completions(None)
+        assert guest.completed(3) == [2, 1, 0]
+
+
+def test_who_waits_gets_half_of_what_is_held_the_newest_first(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(0.001, order=HoldOrder.NEWEST)
+        guest.submit_writes([_write(n) for n in range(3)])
+        assert guest.completed(3) == [2, 1, 0]
+
+
+def test_a_disk_that_completes_in_order_completes_what_came_before_a_flush(disk: Disk) -> None:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S, order=HoldOrder.OLDEST)
+        guest.submit_writes([_write(n) for n in range(3)], then_flush=True)
+        assert guest.completed(4) == [0, 1, 2, 3]
+
+
+def _order_by_chance(disk: Disk, seed: int) -> list[int]:
+    with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S, order=HoldOrder.RANDOM, seed=seed)
+        guest.submit_writes([_write(n) for n in range(3)], then_flush=True)
+        done = 1
+        while 3 not in guest.completed(done):  # the flush, which is never held
+            done += 1
+        disk.hold_completions(None)
+        return guest.completed(4)
+
+
+def test_an_order_by_chance_follows_from_its_seed(disk: Disk) -> None:
+    orders = [tuple(_order_by_chance(disk, seed)) for seed in range(1, 9)]
+    assert orders == [tuple(_order_by_chance(disk, seed)) for seed in range(1, 9)]
+    assert len(set(orders)) > 3
+    assert any(order.index(3) < 3 for order in orders), "a flush never overtook a write"
 
 
 def test_what_a_lost_guest_left_held_is_forgotten(disk: Disk) -> None:

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -35,8 +35,10 @@ from harness.model import (
     FileKind,
     FsckClass,
     FsckResult,
+    HoldOrder,
     Operation,
     OperationKind,
+    Schedule,
 )
 from harness.writelog import Flush, Write, write_log
 
@@ -51,6 +53,7 @@ class PlayedDisk:
     """Counts as it is told. `made`: how many there were."""
 
     made = 0
+    held: ClassVar[list[tuple[float | None, int | None, HoldOrder, int]]] = []
     counted = COUNTED
     read_since_fork: tuple[int, ...] = (3, 1)
     ended = False
@@ -62,7 +65,15 @@ class PlayedDisk:
 
     def open(self, base: Path, log: Path | None, order: object = None) -> None: ...
     def switch(self, state: CrashState) -> None: ...
-    def hold_completions(self, idle_s: float | None, guest: int | None) -> None: ...
+    def hold_completions(
+        self,
+        idle_s: float | None,
+        guest: int | None = None,
+        order: HoldOrder = HoldOrder.ALL,
+        seed: int = 0,
+    ) -> None:
+        PlayedDisk.held.append((idle_s, guest, order, seed))
+
     def close(self) -> None: ...
 
     def stats(self) -> wire.Counted:
@@ -547,3 +558,72 @@ def test_a_guest_that_has_only_messages_records_and_judges(tmp_path: Path) -> No
         played.session.record(played.target, [])
     played.session.recover(played.target, CrashState(0))
     assert played.memory is None
+
+
+class RecordingGuest(PlayedGuest):
+    """Does any operations, and is lost before the recording ends."""
+
+    def __init__(self, hello: wire.Hello) -> None:
+        super().__init__(GOOD, USED, hello)
+        self.asked: list[msgspec.Struct] = []
+
+    def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> msgspec.Struct:
+        self.asked.append(message)
+        match message:
+            case wire.RunOperations(first, operations):
+                return wire.OperationsDone(
+                    [wire.OperationResult(first + i, None, None, b"") for i in range(len(operations))]
+                )
+            case wire.RecordStart():
+                return wire.RecordStarted()
+            case wire.PutFile():
+                return wire.Done()
+        raise GuestLost("it was played to here", "")
+
+
+class PlayedRecorder(Played):
+    """Its guests record."""
+
+    def launch(self, boot: Boot) -> PlayedGuest:
+        self.guest = RecordingGuest(self.hello)
+        return self.guest
+
+
+def test_a_schedule_is_the_disks_order_the_pauses_and_the_kernels_timers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording was one schedule of many: all that was held came at a flush, and no timer ever fired. The
+    guest judges as well: it gets its own timers back.
+    """
+    monkeypatch.setattr(PlayedDisk, "held", [])
+    played = PlayedRecorder(tmp_path)
+    waited: list[float] = []
+    monkeypatch.setattr(played.session._stopped, "wait", waited.append)
+    schedule = Schedule(7, HoldOrder.NEWEST, 4, ((2, 0.5),), (20, 5))
+    with pytest.raises(GuestLost, match="played to here"):
+        played.session.record(played.target, [Operation(OperationKind.SYNC)] * 20, schedule=schedule)
+    assert PlayedDisk.held == [(4 * session.IDLE_S, None, HoldOrder.NEWEST, 7)]
+    told = [
+        (m.path.rpartition("/")[2], m.data) if isinstance(m, wire.PutFile) else type(m).__name__
+        for m in played.guest.asked
+    ]
+    expire, wake = "dirty_expire_centisecs", "dirty_writeback_centisecs"
+    assert told == [
+        "RecordStart",
+        (expire, b"20\n"),
+        (wake, b"5\n"),
+        *["RunOperations"] * 3,  # up to the pause, up to a full batch, the rest
+        (expire, b"3000\n"),
+        (wake, b"500\n"),
+        "RecordFinish",
+    ]
+    assert waited == [0, 0.5, 0]
+
+
+def test_a_recording_without_a_schedule_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlayedDisk, "held", [])
+    played = PlayedRecorder(tmp_path)
+    with pytest.raises(GuestLost):
+        played.session.record(played.target, [Operation(OperationKind.SYNC)])
+    assert PlayedDisk.held == [(session.IDLE_S, 4711, HoldOrder.ALL, 0)]
+    assert not [m for m in played.guest.asked if isinstance(m, wire.PutFile)]

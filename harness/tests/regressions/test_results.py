@@ -30,8 +30,9 @@ def seen(
     known: str = "",
     states: int = 3,
     of: int = 90,
+    symptom: str = "",
 ) -> Detection:
-    return Detection(f"{case} {oracle} {what}", case, oracle, states, of, what, f"{case}@7", known)
+    return Detection(f"{case} {oracle} {what}", case, oracle, states, of, what, f"{case}@7", known, symptom)
 
 
 def trial(*detections: Detection, undecided: str = "", failed: str = "") -> Trial:
@@ -40,6 +41,18 @@ def trial(*detections: Detection, undecided: str = "", failed: str = "") -> Tria
     told = {CASE: undecided} if undecided else {}
     cases = tuple(c for c in (CASE, OTHER) if c not in told)
     return Trial(item="t", cases=cases, detections=detections, undecided=told, states=180)
+
+
+def test_another_bug_of_the_same_oracle_does_not_hide_one() -> None:
+    """btrfs 6.17.13 loses names that 6.18.5 keeps, in a case where both bring old contents back: since more
+    states show that, the lost names counted for nothing.
+    """
+    gone, old = seen(symptom="NAME: missing"), seen(what="g is old", states=9, symptom="NAME: old contents")
+    assert row_of(BUG, [trial(gone, old)], [trial(old)]).outcome is Outcome.FOUND
+    race = seen(what="g is gone", states=9, symptom="NAME: missing")
+    assert row_of(BUG, [trial(gone)], [trial(race)]).outcome is Outcome.MISSED
+    unknown = seen(what="g is gone", states=9)
+    assert row_of(BUG, [trial(gone)], [trial(unknown)]).outcome is Outcome.MISSED
 
 
 def test_a_finding_that_is_gone_afterwards_finds_the_bug() -> None:

@@ -322,3 +322,29 @@ def test_a_wrong_key_is_told_as_such(tmp_path: Path, text: str, hint: str) -> No
     with pytest.raises(UsageError) as caught:
         load_workload(str(file))
     assert hint in caught.value.next_step
+
+
+def test_a_workload_a_set_and_a_generated_one_can_be_asked_for_under_a_schedule() -> None:
+    plain, scheduled = select_workloads(["append-fsync", "append-fsync.s2"])
+    assert (plain.name, scheduled.name) == ("append-fsync", "append-fsync.s2")
+    assert scheduled.operations == plain.operations
+    assert [w.name for w in select_workloads(["quick.s1"])] == [f"{w}.s1" for w in workload_sets()["quick"]]
+    (by_chance,) = select_workloads(["random2-7-20.s3"])
+    assert by_chance.name == "random2-7-20.s3"
+    assert by_chance.operations == load_workload("random2-7-20").operations
+    assert find_workload(["ace2.s1", "quick.s1"], "append-fsync.s1").name == "append-fsync.s1"
+    assert find_workload(["ace2.s1"], by_chance.name) == by_chance
+
+
+def test_ones_own_file_keeps_its_schedule_in_its_name(tmp_path: Path) -> None:
+    """Without it the shrunk workload of a finding would be recorded as any other, and show nothing."""
+    file = tmp_path / "mine.toml"
+    file.write_text('summary = "s"\noperations = ["create f"]\n')
+    file.rename(tmp_path / "short.s1.toml")
+    (short,) = select_workloads([str(tmp_path / "short.s1.toml")])
+    assert short.name == "short.s1"
+    (tmp_path / "mine.toml").write_text('summary = "s"\noperations = ["create f"]\n')
+    (mine,) = select_workloads([f"{tmp_path}/mine.toml.s2"])
+    assert mine.name == "mine.s2"
+    with pytest.raises(UsageError, match="no workload"):
+        select_workloads([f"{tmp_path}/none.toml.s2"])

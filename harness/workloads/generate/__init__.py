@@ -6,8 +6,10 @@ A name determines its workload completely, so the name is enough to run it again
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from harness.model import Workload
+from harness.model.schedules import without_schedule
 from harness.workloads.generate import chance, sequences
 
 SETS: Mapping[str, tuple[int, str]] = {
@@ -19,12 +21,15 @@ SETS: Mapping[str, tuple[int, str]] = {
 
 def is_generated(name: str) -> bool:
     """Whether a workload of this name is generated."""
+    name, _ = without_schedule(name)
     return chance.NAME.fullmatch(name) is not None or (name.startswith(sequences.PREFIX) and "+" in name)
 
 
 def generate(name: str) -> Workload:
     """The workload of a generated name. Raises UsageError."""
-    return chance.workload(name) if chance.NAME.fullmatch(name) else sequences.workload(name)
+    plain, _ = without_schedule(name)
+    made = chance.workload(plain) if chance.NAME.fullmatch(plain) else sequences.workload(plain)
+    return replace(made, name=name)
 
 
 def names_of(set_name: str) -> Iterator[str]:

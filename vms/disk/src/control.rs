@@ -42,8 +42,15 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         });
         return open(shared, &base, log.as_deref(), order, keep_memo);
     }
-    if let DiskRequest::Completions { hold_us, guest } = request {
-        shared.hold.set(hold_us.map(Duration::from_micros), guest);
+    if let DiskRequest::Completions {
+        hold_us,
+        guest,
+        order,
+        seed,
+    } = request
+    {
+        let idle = hold_us.map(Duration::from_micros);
+        shared.hold.set(idle, guest, order, seed);
         return Ok(DiskReply::Noted {});
     }
     let mut guard = shared.device();

@@ -11,6 +11,10 @@
 //! Where the host tells whether the guest's machine sleeps, that decides, not the clock: it waits if it is asleep at two
 //! looks between which it asked for nothing. A guest that works, or that a busy host does not let run, gets
 //! [`PATIENCE`] times as long.
+//!
+//! That is one schedule of many, and in it no write outlives a flush or the wait for another write. In the others,
+//! a wait releases half of what is held: so a guest that waits for its journal gets that, while data that it does
+//! not wait for stays incomplete, across flushes too.
 
 use std::{
     io,
@@ -19,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use powercut_protocol::HoldOrder;
 use vhost_user_backend::{VringRwLock, VringT};
 use virtio_queue::QueueT;
 
@@ -45,9 +50,29 @@ struct State {
     idle: Option<Duration>,
     /// The process of the guest's machine, if it is known.
     guest: Option<u32>,
+    order: HoldOrder,
+    chance: Chance,
     held: Vec<Held>,
-    /// When the guest asked for something last.
+    /// When the guest asked for something last, or something was released.
     asked: Option<Instant>,
+}
+
+/// Numbers that follow from a seed: Marsaglia's xorshift with 64 bits.
+#[derive(Default)]
+struct Chance(u64);
+
+impl Chance {
+    fn of(seed: u64) -> Self {
+        // Zero would stay zero; near seeds would begin alike.
+        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 16
+    }
 }
 
 /// Holds completions, while it is on.
@@ -72,14 +97,15 @@ impl Hold {
     }
 
     /// Hold from now on, until the guest, whose machine is the process `guest`, sleeps, or has asked for nothing for
-    /// `idle` if that cannot be seen; None: release everything and hold no more.
-    pub fn set(&self, idle: Option<Duration>, guest: Option<u32>) {
+    /// `idle` if that cannot be seen, and then release in `order`; None: release everything and hold no more. `seed`:
+    /// of what is left to chance.
+    pub fn set(&self, idle: Option<Duration>, guest: Option<u32>, order: HoldOrder, seed: u64) {
         let mut state = self.lock();
+        release_all(&mut state);
         state.idle = idle;
         state.guest = guest;
-        if idle.is_none() {
-            release(&mut state);
-        }
+        state.order = order;
+        state.chance = Chance::of(seed);
     }
 
     /// The guest has asked for something: it does not wait.
@@ -87,9 +113,17 @@ impl Hold {
         self.lock().asked = Some(Instant::now());
     }
 
-    /// Release everything: the guest wants a flush, which need not cover what is still held now.
-    pub fn release(&self) {
-        release(&mut self.lock());
+    /// The guest wants a flush, which need not cover what is still held now. Release what `order` says.
+    pub fn flushes(&self) {
+        let mut state = self.lock();
+        match state.order {
+            HoldOrder::All | HoldOrder::Oldest => release_all(&mut state),
+            HoldOrder::Newest => {}
+            HoldOrder::Random => {
+                let count = state.chance.next() as usize % (state.held.len() + 1);
+                release(&mut state, count);
+            }
+        }
     }
 
     /// Drop everything: the guest is gone.
@@ -110,7 +144,7 @@ impl Hold {
         });
         // A request takes at least three entries of the queue, if the guest uses no indirect ones.
         if state.held.len() >= usize::from(vring.get_ref().get_queue().size()) / 4 {
-            release(&mut state);
+            release_some(&mut state);
         }
         self.changed.notify_one();
         true
@@ -122,16 +156,36 @@ impl Hold {
     }
 }
 
-/// Complete what is held, the newest first, and tell the guest once.
-fn release(state: &mut State) {
-    let Some(first) = state.held.first() else {
-        return;
-    };
-    let vring = first.vring.clone();
-    for held in state.held.drain(..).rev() {
+/// The guest waits, or needs room in its queue: release everything or half of it, as `order` says.
+fn release_some(state: &mut State) {
+    match state.order {
+        HoldOrder::All => release_all(state),
+        _ => release(state, (state.held.len() / 2).max(1)),
+    }
+}
+
+fn release_all(state: &mut State) {
+    release(state, state.held.len());
+}
+
+/// Complete `count` of what is held, in turn as `order` says, and tell the guest once.
+fn release(state: &mut State, count: usize) {
+    let mut last = None;
+    for _ in 0..count.min(state.held.len()) {
+        let place = match state.order {
+            HoldOrder::All | HoldOrder::Newest => state.held.len() - 1,
+            HoldOrder::Oldest => 0,
+            HoldOrder::Random => state.chance.next() as usize % state.held.len(),
+        };
+        let held = state.held.remove(place);
         // A ring that names a descriptor it does not have was refused before: such a request is not held.
         let _ = held.vring.add_used(held.head, held.used);
+        last = Some(held.vring);
     }
+    let Some(vring) = last else {
+        return;
+    };
+    state.asked = Some(Instant::now());
     if vring.needs_notification().unwrap_or(true) {
         // A guest whose connection is gone needs no interrupt.
         let _ = vring.signal_used_queue();
@@ -160,7 +214,7 @@ fn watch(hold: &Weak<Hold>) {
         };
         let mut state = hold.lock();
         match waits {
-            Waits::Now if state.asked == asked => release(&mut state),
+            Waits::Now if state.asked == asked => release_some(&mut state),
             Waits::Now => {}
             // Nothing is held, or not for long enough. `GLANCE` bounds how long this thread outlives the disk.
             Waits::NotYet(left) if state.held.is_empty() == nothing_held => {

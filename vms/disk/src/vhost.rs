@@ -112,7 +112,7 @@ impl Backend {
                 (Ok(reader), Ok(writer)) => {
                     let kind = block::kind(&mut reader.clone());
                     if kind == Kind::Flush {
-                        self.shared.hold.release();
+                        self.shared.hold.flushes();
                     }
                     (kind, self.answer(reader, writer))
                 }

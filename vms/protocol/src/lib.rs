@@ -12,10 +12,10 @@ mod names;
 pub mod pattern;
 
 pub use frame::{chain, decode, receive, send, FrameError};
-pub use names::{Call, DifferenceKind, FileKind, OperationFlag, OperationKind, RunKind};
+pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -422,11 +422,14 @@ pub enum DiskRequest {
     },
     /// From now on, hold completions of writes as long as the guest allows, as a slow disk may: until it asks for
     /// a flush, its queue is nearly full, or its machine, the process `guest`, sleeps; where that is not told or cannot
-    /// be seen, until it has asked for nothing for `hold_us` microseconds. None: complete each at once, as a disk does
-    /// at first.
+    /// be seen, until it has asked for nothing for `hold_us` microseconds. `order` says which are then released. None:
+    /// complete each at once, as a disk does at first.
     Completions {
         hold_us: Option<u64>,
         guest: Option<u32>,
+        order: HoldOrder,
+        /// Of what `order` leaves to chance.
+        seed: u64,
     },
     /// Counters since the last `Switch` or `Open`.
     Stats {},

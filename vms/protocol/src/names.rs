@@ -80,6 +80,22 @@ words! {
 }
 
 words! {
+    /// Which of the completions that it holds a disk releases, when the guest waits or asks for a flush.
+    #[derive(Default)]
+    HoldOrder {
+        /// Everything, the newest first.
+        #[default]
+        All,
+        /// Half of them, the newest; for a flush, none.
+        Newest,
+        /// Half of them, the oldest; for a flush, everything.
+        Oldest,
+        /// Any half of them; for a flush, any.
+        Random,
+    }
+}
+
+words! {
     /// The type of an inode. `Unknown`: not one that stat(2) documents.
     #[derive(Default)]
     FileKind {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powercut_protocol::{
     decode, limits, AgentReply, AgentRequest, Call, DifferenceKind, DiskReply, DiskRequest,
-    FileKind, OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
+    FileKind, HoldOrder, OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
 };
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -165,6 +165,7 @@ fn words_limits_and_version_are_those_of_the_host() {
         ("Call", words(Call::ALL)),
         ("DifferenceKind", words(DifferenceKind::ALL)),
         ("FileKind", words(FileKind::ALL)),
+        ("HoldOrder", words(HoldOrder::ALL)),
         ("OperationFlag", words(OperationFlag::ALL)),
         ("OperationKind", words(OperationKind::ALL)),
         ("ExtentKind", words(RunKind::ALL)),

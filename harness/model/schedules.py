@@ -1,0 +1,91 @@
+"""Schedules: what a disk completes when, and how time passes, while a workload is recorded.
+
+Threads that meet, writes that are still under way and timers that fire are different in each recording of a
+workload. A schedule makes some of that happen on purpose. Its number is part of a workload's name, and so of
+a case's: `append-fsync.s2` is `append-fsync` under schedule 2, and says all of it.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SUFFIX = re.compile(r"(.+)\.s([1-9]\d{0,8})")
+
+
+class HoldOrder(enum.StrEnum):
+    """Which of the completions that it holds a disk releases, when the guest waits or asks for a flush."""
+
+    ALL = "all"  # everything, the newest first
+    NEWEST = "newest"  # half of them, the newest; for a flush, none
+    OLDEST = "oldest"  # half of them, the oldest; for a flush, everything
+    RANDOM = "random"  # any half of them; for a flush, any
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`number`: seed of what is left to chance. `patience`: how many times as long as usual a guest asks for
+    nothing until it counts as waiting. `pauses`: numbers of operations, and seconds that pass before each.
+    `timers`: after how many hundredths of a second the kernel writes back what is dirty, and how often it
+    looks (vm.dirty_expire_centisecs, vm.dirty_writeback_centisecs); None: as they are, 30 s and 5 s.
+    """
+
+    number: int = 0
+    order: HoldOrder = HoldOrder.ALL
+    patience: int = 1
+    pauses: tuple[tuple[int, float], ...] = ()
+    timers: tuple[int, int] | None = None
+
+
+SHORT_TIMERS = (20, 5)
+SHORT_PAUSES = 12
+"""Of a workload at most, so that one of hundreds of operations takes seconds longer and not minutes."""
+SHORT_PAUSE_S = 0.4
+LONG_PAUSE_S = 6.0
+"""Longer than jbd2 lets a transaction grow (5 s)."""
+
+_FIXED: Mapping[int, tuple[HoldOrder, int, bool, bool]] = {
+    1: (HoldOrder.NEWEST, 1, False, False),
+    2: (HoldOrder.RANDOM, 4, True, False),
+    3: (HoldOrder.OLDEST, 1, False, True),
+}
+"""Order, patience, whether timers are short with short pauses, and whether there is a long pause."""
+
+
+def schedule_of(number: int, operations: int) -> Schedule:
+    """The schedule of that number for so many operations; 0: as every workload is recorded by default. The
+    first three are a kind each; what the further ones do is left to chance.
+    """
+    if not number:
+        return Schedule()
+    dice = random.Random(number)  # noqa: S311  # for variety; only `random` is the same in every Python
+    orders = (HoldOrder.NEWEST, HoldOrder.RANDOM, HoldOrder.OLDEST)
+    drawn = (orders[int(dice.random() * 3)], 1 << int(dice.random() * 4), dice.random() < 0.5)
+    order, patience, is_short, is_long = _FIXED.get(number, (*drawn, dice.random() < 0.25))
+    pauses: dict[int, float] = {}
+    if is_short:
+        for _ in range(SHORT_PAUSES):
+            pauses[int(dice.random() * operations)] = round(dice.random() * SHORT_PAUSE_S, 3)
+    if is_long:
+        pauses[int(dice.random() * operations)] = LONG_PAUSE_S
+    timers = SHORT_TIMERS if is_short else None
+    return Schedule(number, order, patience, tuple(sorted(pauses.items())), timers)
+
+
+def without_schedule(workload: str) -> tuple[str, int]:
+    """The name of a workload without its schedule, and the schedule's number; 0 for a name without one."""
+    m = _SUFFIX.fullmatch(workload)
+    return (m[1], int(m[2])) if m else (workload, 0)
+
+
+def under_schedule(workload: str, number: int) -> str:
+    """Inverse of `without_schedule`."""
+    return f"{workload}.s{number}" if number else workload
+
+
+def with_schedules(workloads: list[str], count: int) -> list[str]:
+    """Every name or set, and then again under each of so many schedules."""
+    return [under_schedule(w, number) for number in range(count + 1) for w in workloads]

@@ -1,0 +1,84 @@
+"""Schedules: a number says all of one, and stands in the name of a case."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import CaseId, CrashPoint, HoldOrder, Schedule
+from harness.model.schedules import (
+    LONG_PAUSE_S,
+    SHORT_PAUSE_S,
+    schedule_of,
+    under_schedule,
+    with_schedules,
+    without_schedule,
+)
+
+
+def test_number_zero_is_how_every_workload_is_recorded() -> None:
+    assert schedule_of(0, 20) == Schedule() == schedule_of(0, 1)
+    assert not Schedule().pauses
+    assert Schedule().timers is None
+
+
+def test_the_first_three_are_a_kind_each() -> None:
+    """A user who asks for three gets each order once, short timers once, and a pause that is longer than a
+    transaction lives.
+    """
+    made = [schedule_of(n, 20) for n in (1, 2, 3)]
+    assert [s.order for s in made] == [HoldOrder.NEWEST, HoldOrder.RANDOM, HoldOrder.OLDEST]
+    assert [bool(s.timers) for s in made] == [False, True, False]
+    assert [LONG_PAUSE_S in dict(s.pauses).values() for s in made] == [False, False, True]
+
+
+@given(st.integers(1, 10**9 - 1), st.integers(1, 500))
+def test_a_schedule_follows_from_its_number_and_costs_seconds(number: int, operations: int) -> None:
+    made = schedule_of(number, operations)
+    assert made == schedule_of(number, operations)
+    assert all(0 <= before < operations for before, _ in made.pauses)
+    assert sum(dict(made.pauses).values()) <= LONG_PAUSE_S + 12 * SHORT_PAUSE_S
+
+
+def test_a_schedule_travels_to_a_stations_process() -> None:
+    assert pickle.loads(pickle.dumps(schedule_of(2, 20))) == schedule_of(2, 20)  # noqa: S301 - our own
+
+
+def test_schedules_by_chance_are_of_every_order() -> None:
+    made = [schedule_of(n, 20) for n in range(4, 40)]
+    assert {s.order for s in made} == {HoldOrder.NEWEST, HoldOrder.RANDOM, HoldOrder.OLDEST}
+    assert {bool(s.timers) for s in made} == {True, False}
+    assert {LONG_PAUSE_S in dict(s.pauses).values() for s in made} == {True, False}
+
+
+NAMES = st.from_regex(r"[a-z][A-Za-z0-9_+-]{0,9}(\.[a-rt-z_]{1,3})?", fullmatch=True)
+
+
+@given(NAMES, st.integers(0, 999_999_999))
+def test_a_name_with_a_schedule_is_taken_apart_as_it_was_put_together(name: str, number: int) -> None:
+    assert without_schedule(under_schedule(name, number)) == (name, number)
+
+
+@pytest.mark.parametrize("name", ["append-fsync", "ace-creat.A_foo+fsync.A_foo", "x.s0", "x.s01", "x.sync"])
+def test_other_names_ask_for_no_schedule(name: str) -> None:
+    assert without_schedule(name) == (name, 0)
+
+
+def test_the_schedule_is_part_of_a_cases_name() -> None:
+    point = CrashPoint.parse("ext4-ordered/append-fsync.s2@t52-40")
+    assert str(point) == "ext4-ordered/append-fsync.s2@t52-40"
+    assert point.case != CaseId("ext4", "ordered", "append-fsync")
+
+
+def test_generated_workloads_stand_together_by_schedule() -> None:
+    """Hundreds of rows, were each one of its own."""
+    assert CaseId("ext4", "ordered", "random2-7-20.s1").family == "random.s1"
+    assert CaseId("ext4", "ordered", "ace-creat.A_foo+none.s2").family == "ace1.s2"
+    assert not CaseId("ext4", "ordered", "append-fsync.s2").is_generated
+
+
+def test_every_schedule_of_a_workload_comes_after_the_workload() -> None:
+    assert with_schedules(["quick", "x"], 2) == ["quick", "x", "quick.s1", "x.s1", "quick.s2", "x.s2"]
