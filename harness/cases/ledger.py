@@ -91,6 +91,7 @@ class Ledger:
         self._plan, self._progress = plan, progress
         self._mismatch = case.mismatch
         self._provisional: list[Group] = []
+        self._told: set[int] = set()
         self._expected = 0
         self._counted = Counts()
         self.smallest: dict[Key, CrashState] = {}
@@ -170,9 +171,13 @@ class Ledger:
         for s in kept:
             self._keep_evidence(s)
         self._provisional += [s.group for s in observed if s.observation.recalled]
-        self._advance(sum(len(s.judged) for s in observed))
+        self._advance([j.state for s in observed for j in s.judged])
 
-    def _advance(self, count: int) -> None:
+    def _advance(self, states: Sequence[CrashState]) -> None:
+        """Tell of the states that were not judged before: one may be of several crash times."""
+        known = len(self._told)
+        self._told.update(map(hash, states))
+        count = len(self._told) - known
         if count > self._expected:
             self._progress.begin("states", count - self._expected)
         self._expected = max(0, self._expected - count)

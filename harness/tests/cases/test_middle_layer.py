@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from harness.cases.casework import Casework
-from harness.cases.examine import Examiner, JudgedGroup, Observation
-from harness.cases.ledger import Ledger
+from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
+from harness.cases.ledger import Ledger, PlannedCase
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
 from harness.findings.repro import find_point
 from harness.guests.disk import find_binary
-from harness.model import CrashState, Judgement, Verdict
-from harness.plan import Budget
+from harness.model import CrashState, Judgement, Outcome, Verdict
+from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, JudgedState
 from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
-from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind
+from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind, Silent
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
@@ -352,3 +352,28 @@ def test_a_case_with_an_unknown_state_is_tried_again_and_one_without_is_not(
     bench.run(idle, states)
     assert not idle.visits
     assert ended(bench)[1] is ExitCode.CONSISTENT
+
+
+def test_progress_counts_a_state_of_several_crash_times_once(bench: Bench) -> None:
+    """Progress ended with 210 of 210 states, and the summary had 180."""
+    seen = dict.fromkeys(("begun", "done"), 0)
+
+    class Counting(Silent):
+        def begin(self, what: str, total: int) -> None:
+            seen["begun"] += total
+
+        def advance(self, what: str, count: int) -> None:
+            seen["done"] += count
+
+    bench.run(Kernel(), "exhaustive")
+    rows = [*bench.store.iter_verdicts(bench.case)]
+    case = PlannedCase(bench.profile, bench.workload, bench.case)
+    plan = Plan(configurations=[bench.profile.name], workloads=[bench.workload.name])
+    ledger = Ledger(case, Examiner(bench.recording("exhaustive")), bench.store, plan, Counting())
+    ledger.begin(expected=0, anew=True)
+    judged = [JudgedState(row.state, row.content_hash, Judgement(), How.JUDGED) for row in rows]
+    groups = [JudgedGroup(Group(j.content_hash, (j.state,)), Observation(Outcome()), (j,)) for j in judged]
+    ledger.keep(groups)
+    ledger.keep(groups[:2])
+    assert seen == {"begun": len(rows), "done": len(rows)}
+    assert bench.store.counts(bench.case).checked == len(rows)
