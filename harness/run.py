@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone
-from harness.cases.first_mount import mount_once
+from harness.cases.first_mount import finish_base
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import MakePool, pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
@@ -76,10 +76,10 @@ def execute(
             _note_why_not(store, asked)
             return _report(store)
         # 3. Make the guests' specs: an initramfs around the agent; machines, tried on the real kernel. Mount
-        #    once what writes the same at every mount.
+        #    once what writes the same at every mount, and make stacks.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        _mount_bases_once(plan, able, bases, specs.recorder, store.layout, scratch)
+        _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, specs, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, specs))
@@ -186,7 +186,7 @@ def _base_images(
     return made, refused
 
 
-def _mount_bases_once(
+def _finish_bases(
     plan: Plan,
     able: Sequence[Profile],
     bases: Mapping[str, Path],
@@ -194,12 +194,12 @@ def _mount_bases_once(
     run: RunLayout,
     scratch: Path,
 ) -> None:
-    """Mount once the base images that need it, unless something was already recorded on them."""
+    """Finish the base images that need a guest, unless something was already recorded on them."""
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
-        if p.mounted_once and p.name in bases and not recorded:
+        if (p.mounted_once or p.stacked) and p.name in bases and not recorded:
             with Session(spec, scratch / "first-mount", plan.log_bytes) as session:
-                mount_once(session, p, bases[p.name], run.base(p.filesystem, p.mode))
+                finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
 
 
 @dataclass(frozen=True, slots=True)

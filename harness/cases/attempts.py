@@ -191,7 +191,7 @@ class Attempts:
         noted = len(state.again) < self._again
         recovery = session.recover(target, shown, ask, note=noted or self._aim is not None)
         _need_no_stall(recovery.outcome.kernel_log)
-        fsck = self._check(session, state)
+        fsck = self._check(session, state, target)
         asked = self._asked(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
@@ -229,7 +229,7 @@ class Attempts:
             hits, healed = session.recover_healed(target, state)
             _need_no_stall(healed.kernel_log)
             if hits:
-                healed = dataclasses.replace(healed, fsck=self._check(session, state).result)
+                healed = dataclasses.replace(healed, fsck=self._check(session, state, target).result)
                 return Visited(dataclasses.replace(recovery.outcome, healed=healed))
         return Visited(Unobserved(f"nothing was asked of the disk that the fault would befall: {fault.text}"))
 
@@ -263,7 +263,8 @@ class Attempts:
         if known is not None and not self._memo.sampled(state):
             return known
         profile = self._recording.profile
-        check = self._check_emptied if self._memo.sampled(state) and profile.contract.fsck_clean else None
+        checks = profile.contract.fsck_clean and not profile.stacked  # on the host
+        check = self._check_emptied if self._memo.sampled(state) and checks else None
         answer = UseReads.of(session, target, profile.contract.made_by_mkfs, check)
         _need_no_stall(answer.result.kernel_log)
         if known is not None:
@@ -277,20 +278,26 @@ class Attempts:
         answer = FsckReads.of(self._recording.profile, image)
         return answer.result, answer.blocks
 
-    def _check(self, session: Session, state: CrashState) -> FsckReads:
+    def _check(self, session: Session, state: CrashState, target: Target) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""
         if self._recording.profile.fsck is None:
             return FsckReads.of(self._recording.profile, session.image)
         known = self._fsck.recall(session.disk) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
-        session.disk.image(session.image)
-        answer = FsckReads.of(self._recording.profile, session.image, session.servers)
+        answer = self._fsck_of(session, target)
         if known is not None:
             self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:
             self._fsck.remember(session.disk, answer)
         return answer
+
+    def _fsck_of(self, session: Session, target: Target) -> FsckReads:
+        profile = self._recording.profile
+        if profile.stacked:
+            return FsckReads.in_guest(profile, session, target)
+        session.disk.image(session.image)
+        return FsckReads.of(profile, session.image, session.servers)
 
 
 def _need_no_stall(log: Sequence[str]) -> None:

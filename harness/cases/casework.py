@@ -275,6 +275,8 @@ class Casework:
     ) -> tuple[Path, CaseLayout]:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
         kept = replace(kept, base=kept.own_base)
+        if profile.stacked:
+            raise NotSupported(f"{workload.name} needs a larger image; on a stack, only the mode's is made")
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)

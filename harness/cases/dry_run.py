@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
+from harness.cases.first_mount import finish_base
 from harness.cases.recording import make_base, record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
@@ -50,6 +51,8 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
         with Session(spec, scratch / "session", asked.log_bytes) as session:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             kept = CaseLayout(scratch / "base.zst", scratch / "kept")
+            if profile.stacked:
+                finish_base(session, profile, base, scratch / "base.zst")
             recording = record(session, profile, workload, case, base, kept, scratch)
             outputs = tuple(session.outputs)
             examiner = Examiner(recording)

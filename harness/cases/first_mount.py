@@ -1,4 +1,7 @@
-"""Base images of file systems that write the same to their disk at every mount.
+"""Base images that a guest has a hand in: of file systems on a stack, and of those that write the same to
+their disk at every mount.
+
+Where a stack keeps the bytes of a file system, only the kernel knows: so a guest makes both.
 
 XFS stamps the 2 MiB of its log that lie ahead of the head (xlog_clear_stale_blocks,
 fs/xfs/xfs_log_recover.c). On a fresh image these are 513 blocks that a cut may lose, each on its own, and
@@ -15,11 +18,25 @@ from pathlib import Path
 
 from harness.cases.recording import target_of
 from harness.filesystems.profiles import Profile
-from harness.guests.session import Recorder
+from harness.guests.session import Recorder, Session
 from harness.host.packed import pack
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
 from harness.writelog import read_log
 from harness.writelog.events import times_of
+
+
+def finish_base(session: Session, profile: Profile, base: Path, kept: Path) -> None:
+    """Do in a guest what a base image that was just made still needs, to it and to `kept`. Raises as
+    `Session.make` and `Session.record`.
+    """
+    if profile.stacked:
+        part = base.with_suffix(".made")
+        session.make(target_of(profile, base, None), profile.making_script(), part)
+        session.close()  # its disk has the old image open
+        pack(part, kept)
+        part.replace(base)
+    elif profile.mounted_once:
+        mount_once(session, profile, base, kept)
 
 
 def mount_once(session: Recorder, profile: Profile, base: Path, kept: Path) -> None:

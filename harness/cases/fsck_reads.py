@@ -14,10 +14,12 @@ from pathlib import Path
 from harness.cases.block_answers import BlockAnswers
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
+from harness.filesystems.stacks import NOT_STARTED, NOT_STOPPED
+from harness.guests.session import Session, Target
 from harness.host.files import memory_file
 from harness.host.fork_server import TRACE_OUT, ForkServers
 from harness.host.resources import built_part
-from harness.model import BLOCK_BYTES, FsckResult
+from harness.model import BLOCK_BYTES, FsckClass, FsckResult
 
 _COMPLETE = "complete"
 
@@ -50,6 +52,19 @@ class FsckReads:
             served = (servers.run,) if servers and profile.fsck.forks else ()
             result = profile.check_filesystem(image, environment, *served)
             return cls(result, parse_trace(trace.read_text()))
+
+    @classmethod
+    def in_guest(cls, profile: Profile, session: Session, target: Target) -> FsckReads:
+        """Run the profile's fsck in the session's guest, on the stack that it has just recovered: only the
+        kernel knows where that keeps the file system. Raises as `Session.beside`.
+        """
+        assert profile.fsck  # noqa: S101 - whoever asks has looked
+        exit_code, output, blocks = session.beside(target, profile.checking_script())
+        if exit_code in (NOT_STARTED, NOT_STOPPED):
+            what = "starts" if exit_code == NOT_STARTED else "stops"
+            refused = f"a step failed that {what} the stack"
+            return cls(FsckResult(FsckClass.FAILED, exit_code, output, refused), blocks)
+        return cls(profile.fsck.decoded(exit_code, output), blocks)
 
 
 FsckAnswers = BlockAnswers[FsckReads]

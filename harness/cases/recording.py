@@ -170,14 +170,16 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
         profile.mount_options,
         base,
         log,
-        profile.second_offset,
+        profile.parts,
         read_only_first=profile.read_only_first,
+        stacked=profile.stacked,
     )
 
 
 def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path:
     """The image that recording begins with: poison everywhere, then mkfs. Kept compressed as `kept`. `of`:
-    the workload to which it belongs, unless it is shared.
+    the workload to which it belongs, unless it is shared. On a stack, mkfs is for a guest to run: see
+    `harness.cases.first_mount`.
 
     Poison, so that a block which no one has written shows when it turns up in a file. A mkfs that is killed
     is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses.
@@ -191,7 +193,8 @@ def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path
             for chunk in poison(profile.size_bytes):
                 f.write(chunk)
         try:
-            profile.make_filesystem(part)
+            if not profile.stacked:
+                profile.make_filesystem(part)
             break
         except ToolKilled:
             if not attempts_left:

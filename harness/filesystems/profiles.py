@@ -25,6 +25,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
+from harness.filesystems.stacks import Stacked, find_stack
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -126,6 +127,23 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ToolKilled(f"{self.program} was killed by signal {-done.returncode}", next_step)
         return done
 
+    def words_in_guest(self, device: str, more: Sequence[str] = ()) -> list[str]:
+        """Its command line in a guest that has it, for a device there."""
+        environment = [f"{name}={value}" for name, value in self.environment.items()]
+        setting = ["env", *environment] if environment else []
+        return [*setting, self.program, *self.arguments, *more, device]
+
+    def decoded(self, exit_code: int, output: str) -> FsckResult:
+        """What an fsck says with this exit code and output."""
+        if line := self.unknown_features(output):
+            refused = f"{self.program} of this host is too old for what this kernel's file system has: {line}"
+            return FsckResult(FsckClass.FAILED, exit_code, output, refused)
+        if exit_code in self.clean:
+            return FsckResult(FsckClass.CLEAN, exit_code, output)
+        if exit_code in self.dirty:
+            return FsckResult(FsckClass.DIRTY, exit_code, output, self.complaint(output))
+        return FsckResult(FsckClass.FAILED, exit_code, output)
+
 
 class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A second device behind the first. `fsck_arguments` tell fsck where it is. `steps`: programs that run
@@ -203,7 +221,8 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`. `size_bytes`: of the disk, second device included.
+    """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`. `size_bytes`: of the
+    disk, second device or all members of the stack included.
     `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
     exit codes mean that it succeeded. `tools_image`: None if the guest with tools has no mkfs for it.
     `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
@@ -233,6 +252,7 @@ class Profile:
     mounted_once: bool = False
     mailing_list: str = ""
     read_only_first: bool = False
+    stacked: Stacked | None = None
 
     @property
     def first_options(self) -> str:
@@ -245,11 +265,75 @@ class Profile:
         return self.size_bytes - self.second.size_bytes if self.second else 0
 
     @property
+    def parts(self) -> tuple[int, ...]:
+        """The bytes of the disk at which its further devices begin."""
+        if self.stacked:
+            return self.stacked.begins
+        return (self.second_offset,) if self.second else ()
+
+    @property
     def name(self) -> str:
         return f"{self.filesystem}/{self.mode}"
 
+    @property
+    def needs_bare_disk(self) -> str:
+        """Why it cannot be on a stack; empty if it can."""
+        if self.second:
+            return "a second device"
+        writes = self.repair or (self.fsck and self.fsck.writes)
+        return "programs of the host that write to its disk" if writes else ""
+
+    def on_stack(self, name: str) -> Profile:
+        """The same mode on a stack: `raid1`, or `raid1-0` where member 0 is missing after the power cut.
+        Raises UsageError for a stack that is none, and for a mode that takes one disk as it is.
+        """
+        stack, missing = find_stack(name)
+        if why := self.needs_bare_disk:
+            raise UsageError(f"{self.name} takes {why}, and not a stack", "name another mode")
+        made = Stacked(name, stack, self.size_bytes >> 20, missing)
+        return replace(
+            self,
+            mode=f"{self.mode}@{name}",
+            summary=f"{self.summary}; on {stack.summary}" + ("" if missing is None else f" less {missing}"),
+            size_bytes=sum(made.sizes),
+            modules=(*self.modules, *stack.modules),
+            contract=replace(self.contract, rules=(*self.contract.rules, "untouched-stays")),
+            on_request=True,
+            stacked=made,
+        )
+
+    @property
+    def guest_programs(self) -> list[str]:
+        """The programs of this host that come into the guest, each with its package: on a stack, mkfs and
+        fsck are among them, since only the kernel knows where a stack keeps the file system's bytes.
+        """
+        if not self.stacked:
+            return []
+        of_filesystem = [f"{tool.program}:{tool.package}" for tool in (self.mkfs, self.fsck) if tool]
+        return ["busybox:busybox-static", *self.stacked.stack.programs, *of_filesystem]
+
+    def making_script(self) -> str:
+        """What makes the stack and the file system on it, in the guest."""
+        assert self.stacked  # noqa: S101 - who asks has seen it
+        device = self.stacked.stack.device
+        lines = [self.mkfs.words_in_guest(device, self.mkfs_arguments)]
+        if self.mounted_once:
+            lines += [["mount", "-t", self.fstype, device, "/mnt"], ["umount", "/mnt"]]
+        return self.stacked.making(lines)
+
+    def checking_script(self) -> str:
+        """What starts the stack, runs fsck on it and stops it, in the guest."""
+        assert self.stacked  # noqa: S101 - as above
+        assert self.fsck  # noqa: S101
+        line = shlex.join(self.fsck.words_in_guest(self.stacked.stack.device))
+        return self.stacked.on_it(line)
+
     def sized(self, image_mib: int) -> Profile:
         """The same mode on a first device of at least so many MiB; itself where that is so already."""
+        if self.stacked:
+            larger = replace(self.stacked, filesystem_mib=max(image_mib, self.stacked.filesystem_mib))
+            same = larger == self.stacked
+            return self if same else replace(self, size_bytes=sum(larger.sizes), stacked=larger)
         second_bytes = self.second.size_bytes if self.second else 0
         size_bytes = (image_mib << 20) + second_bytes
         return replace(self, size_bytes=size_bytes) if size_bytes > self.size_bytes else self
@@ -260,6 +344,9 @@ class Profile:
         lines = [[self.mkfs.program, *self.mkfs.arguments, *self.mkfs_arguments]]
         if self.second:
             lines += [[step.program, *step.arguments] for step in self.second.steps]
+        if self.stacked:
+            steps = self.stacked.stack.make.strip().replace("\n", "; ")
+            return f"{steps}; {shlex.join(lines[0])}"
         return "; ".join(map(shlex.join, lines))
 
     @property
@@ -309,9 +396,13 @@ class Profile:
         environment: Mapping[str, str] = MappingProxyType({}),
         start: Start = start_anew,
     ) -> FsckResult:
-        """Run the native fsck on an image file and decode its exit code."""
+        """Run the native fsck on an image file and decode its exit code. Not for one on a stack, whose bytes
+        only the guest can find.
+        """
         if self.fsck is None:
             return FsckResult(FsckClass.FAILED, -1, f"there is no fsck for {self.filesystem}")
+        if self.stacked:
+            return FsckResult(FsckClass.FAILED, -1, "on a stack, fsck runs in the guest")
         if self.second is not None:
             cut(image, self.second_offset)
         try:
@@ -321,16 +412,7 @@ class Profile:
             return FsckResult(FsckClass.FAILED, -1, str(e))
         output = done.stdout.decode(errors="replace")
         output = output.replace(str(file_for(image)), "SECOND").replace(str(image), "IMAGE")
-        if line := self.fsck.unknown_features(output):
-            refused = (
-                f"{self.fsck.program} of this host is too old for what this kernel's file system has: {line}"
-            )
-            return FsckResult(FsckClass.FAILED, done.returncode, output, refused)
-        if done.returncode in self.fsck.clean:
-            return FsckResult(FsckClass.CLEAN, done.returncode, output)
-        if done.returncode in self.fsck.dirty:
-            return FsckResult(FsckClass.DIRTY, done.returncode, output, self.fsck.complaint(output))
-        return FsckResult(FsckClass.FAILED, done.returncode, output)
+        return self.fsck.decoded(done.returncode, output)
 
 
 def _succeed(tool: Tool, words: Sequence[str], image: Path) -> None:
@@ -454,10 +536,17 @@ def _wrong_patches(second: Second) -> Iterator[str]:
 
 def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`; those that run on request only if they
-    are named in full. Raises UsageError with the nearest.
+    are named in full. With `@raid1` behind it, the same on a stack. Raises UsageError with the nearest.
     """
     known = profiles()
-    return list({p.name: p for name in wanted for p in _named(name, known)}.values())
+    found: dict[str, Profile] = {}
+    for word in wanted:
+        name, at, stack = word.partition("@")
+        chosen = _named(name, known)
+        if at:
+            chosen = [p.on_stack(stack) for p in chosen if p.name == name or not p.needs_bare_disk]
+        found |= {p.name: p for p in chosen}
+    return list(found.values())
 
 
 def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:

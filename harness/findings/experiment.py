@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.cases.examine import Examiner, JudgedGroup
 from harness.cases.exploration import Exploration, legal_times, listed
-from harness.cases.first_mount import mount_once
+from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base, record
 from harness.filesystems.profiles import Profile
@@ -65,8 +65,8 @@ def open_equipment(
             recorder = guests.enter_context(
                 Session(specs.recorder, directory / "recorder", plan.log_bytes, plan.completions)
             )
-        if profile.mounted_once and kept != theirs:
-            mount_once(recorder, profile, base, kept)
+        if kept != theirs:
+            finish_base(recorder, profile, base, kept)
         yield Equipment(plan, recorder, judge, base, directory)
 
 

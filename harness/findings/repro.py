@@ -396,7 +396,7 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
         target, state = shown.recording.shown(shown.point.state)
         disk = session.show(target)
         disk.switch(state)
-        recovered = not profile.second_offset and _recovered(shown, session.log_device, say)
+        recovered = not profile.parts and _recovered(shown, session.log_device, say)
         if not recovered:
             session.log_device.write_bytes(bytes(1 << 20))
         boot = Boot(
@@ -406,7 +406,8 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
             log=session.log_device,
             directory=session.directory,
             shell_mount=f"{profile.fstype}:{profile.first_options}",
-            shell_second=profile.second_offset,
+            shell_parts=profile.parts,
+            shell_stack=profile.stacked.stack.device if profile.stacked else "",
             shell_recovered=recovered,
         )
         return shown.spec.machine.shell(boot)

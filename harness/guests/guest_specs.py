@@ -24,6 +24,9 @@ from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import GuestChoice
 
+START_STACK = "start-stack"
+"""A file in the guest's root: `vms/agent/src/boot.rs`."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuestSpecs:
@@ -63,12 +66,14 @@ def make_specs(
     judges = machine.profile.confirms
     for judge in judges:
         found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
-        if found and has_filesystems(found.image, profiles):
+        stacked = any(p.stacked for p in profiles)
+        if found and not stacked and has_filesystems(found.image, profiles):
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
             return GuestSpecs(recorder, spec, description, reason)
-    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
+    stacked = any(p.stacked for p in profiles)  # no kernel that could be built for another machine has these
+    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges if not stacked))
     description = "; ".join([description, *hints])
     return GuestSpecs(recorder, recorder, description, reason)
 
@@ -158,7 +163,11 @@ def spec_of(
 ) -> GuestSpec:
     """A spec whose guests can mount these profiles' file systems and run these workloads' programs."""
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
-    return GuestSpec(machine, kernel.image, pack(kernel, modules, archive, workloads=workloads))
+    programs = [program for p in profiles for program in p.guest_programs]
+    stacked = next((p.stacked for p in profiles if p.stacked), None)  # a shell has one mode
+    steps = {START_STACK: stacked.start.encode()} if stacked else {}
+    packed = pack(kernel, modules, archive, programs, steps, workloads)
+    return GuestSpec(machine, kernel.image, packed)
 
 
 def pack(
@@ -233,6 +242,12 @@ def _how_to_build(kernel: Kernel) -> str:
 def _own_spec(
     name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
 ) -> GuestSpec:
+    if stacked := next((p.name for p in profiles if p.stacked), ""):
+        title = profile_of(name).title
+        raise UsageError(
+            f"{stacked}: kernels for {title} are built without the drivers of stacks",
+            "leave the machine to powercut, which takes one that has them",
+        )
     return spec_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
 
 
@@ -253,6 +268,8 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
     try:
         resolve_modules(kernel, profile.modules)
         profile.fetch_tools()
+        for program in profile.guest_programs:
+            initramfs.find_program(program)
     except (KernelError, EnvironmentLacks) as e:
         return e.line
     return profile.lacks()

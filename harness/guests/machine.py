@@ -28,8 +28,8 @@ class Boot:
     disk as memory, for a kernel that has the driver, instead of the socket; `log`: the file behind its log
     device; `directory`: for its console. `shell_mount`: if not empty, `FSTYPE:OPTIONS`:
     instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
-    `shell_second`: byte of the disk at which its second device begins, 0 if there is none. `shell_recovered`:
-    the log device is the same disk after recovery, and the shell says so.
+    `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: the device of the
+    stack on them. `shell_recovered`: the log device is the same disk after recovery, and the shell says so.
     """
 
     kernel_image: Path
@@ -38,7 +38,8 @@ class Boot:
     log: Path
     directory: Path
     shell_mount: str = ""
-    shell_second: int = 0
+    shell_parts: tuple[int, ...] = ()
+    shell_stack: str = ""
     shell_recovered: bool = False
     disk_memory: Path | None = None
 

@@ -72,6 +72,8 @@ def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outco
     errors = tuple(call_error(e) for e in seen.walk_errors)
     if seen.mount_errno and (seen.entries or errors or seen.unmount_errno):
         raise WireError(f"a tree, although mount failed with errno {seen.mount_errno}")
+    if seen.not_started and not seen.mount_errno:
+        raise WireError("a file system was mounted on a stack that did not start")
     if not seen.mount_errno and not seen.entries and not errors:
         raise WireError("a file system was mounted, but neither its root nor an error was reported")
     return Outcome(
@@ -80,6 +82,7 @@ def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outco
         tree=_tree(seen.entries, {e.path for e in errors}, (known or KnownEntries()).entry),
         walk_errors=errors,
         kernel_log=tuple(seen.kernel_log),
+        not_started=seen.not_started,
     )
 
 

@@ -84,7 +84,9 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     words = []
     if boot.shell_mount:
         words = ["powercut.shell=1", f"powercut.mount={boot.shell_mount}"]
-        words += [f"powercut.device={profile().data_device}", f"powercut.second={boot.shell_second}"]
+        words += [f"powercut.device={profile().data_device}"]
+        words += [f"powercut.parts={','.join(map(str, boot.shell_parts))}"] if boot.shell_parts else []
+        words += [f"powercut.stack={boot.shell_stack}"] if boot.shell_stack else []
         words += [f"powercut.recovered={profile().log_device}"] if boot.shell_recovered else []
     return _line(
         [

@@ -13,7 +13,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.writelog import read_log
 from harness.writelog.events import first_difference, no_events, times_of
-from harness.writelog.merge import merge_logs, second_log
+from harness.writelog.merge import log_places, merge_logs
 
 EVENTS_BYTES_MAX = 256 << 20
 FULL_BYTES = 1 << 20
@@ -30,10 +30,9 @@ def finished_log(finished: wire.RecordFinished, disk: Disk, device: Path, log_by
     written = read_log(device)
     used = written.used_bytes
     if written.devices.several:
-        second_at = second_log(device.stat().st_size)
-        used = second_at + read_log(device, second_at).used_bytes
         log = device.with_name("merged.log")
-        merge_logs(device, second_at, events, log)
+        places = log_places(device.stat().st_size, len(written.devices.begins))
+        used = merge_logs(device, places, events, log)
         written = read_log(log)
     if told.bytes and told.offset < used:
         raise WriteLogError(

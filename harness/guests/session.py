@@ -22,6 +22,7 @@ import msgspec
 
 from harness.errors import (
     DiskError,
+    EnvironmentLacks,
     GuestError,
     GuestLost,
     KernelError,
@@ -29,6 +30,7 @@ from harness.errors import (
     PowercutError,
     VersionsDiffer,
 )
+from harness.filesystems.stacks import Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
@@ -58,6 +60,8 @@ from harness.plan import LOG_BYTES, Completions
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
 RECOVER_TIMEOUT_S = 120.0
+BESIDE_DEADLINE_S = 300
+"""For programs beside the disk: fsck on a stack, or the first resync of one."""
 USE_DEADLINE_S = 60
 """For writing to a recovered file system and removing all that it holds."""
 OPERATIONS_TIMEOUT_S = 600.0
@@ -79,22 +83,36 @@ ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the h
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is shown on the disk, and how to mount it. `second_offset`: byte at which the second device
-    begins, or 0. `order`: in which the disk applies the log's entries, if not in their own.
-    `read_only_first`: after a crash it is mounted read-only, then remounted.
+    """What is shown on the disk, and how to mount it. `parts`: bytes at which further devices begin. `order`:
+    in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
+    mounted read-only, then remounted. `stacked`: the stack on the parts.
     """
 
     fstype: str
     mount_options: str
     base: Path
     log: Path | None
-    second_offset: int = 0
+    parts: tuple[int, ...] = ()
     order: Order | None = None
     read_only_first: bool = False
+    stacked: Stacked | None = None
 
     @property
     def mount(self) -> wire.MountSpec:
-        return wire.MountSpec(self.fstype, self.mount_options, self.second_offset, self.read_only_first)
+        """After a power cut."""
+        return self._mount(self.stacked.start if self.stacked else "")
+
+    @property
+    def mount_whole(self) -> wire.MountSpec:
+        """Before it, when no member of a stack is missing."""
+        return self._mount(self.stacked.start_whole if self.stacked else "")
+
+    def _mount(self, start: str) -> wire.MountSpec:
+        stack = None
+        if self.stacked:
+            of = self.stacked.stack
+            stack = wire.StackSpec(device=of.device, start=start, stop=of.stop)
+        return wire.MountSpec(self.fstype, self.mount_options, list(self.parts), self.read_only_first, stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +385,9 @@ class Session:
                     "enable CONFIG_DM_LOG_WRITES; if it is a module, name the directory of the modules",
                 )
             machine = self._spec.machine
-            start = wire.RecordStart(data=machine.data_device, log=machine.log_device, mount=target.mount)
+            start = wire.RecordStart(
+                data=machine.data_device, log=machine.log_device, mount=target.mount_whole
+            )
             guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
             _set_timers(guest, schedule.timers)
             try:
@@ -547,6 +567,55 @@ class Session:
                 raise GuestLost("the file system was mounted without a read of the disk", guest.console())
             self._spent = bool(seen.unmount_errno)
             return seen, None if read is None else blocks
+
+    def beside(self, target: Target, script: str) -> tuple[int, str, tuple[int, ...]]:
+        """Run a shell script in the guest, beside the disk that `recover` has just recovered. Returns its
+        exit code, its output, and the numbers of the 4 KiB blocks that it read of what recovery had left: it
+        depends on nothing else. The disk then shows again what recovery had left.
+
+        Raises GuestLost, also for a script that does not end; GuestError, DiskError.
+        """
+        with self._losing():
+            disk = self.disk
+            disk.snapshot()
+            exit_code, output = self._run_beside(target, script)
+            blocks = disk.roll_back()
+            if disk.stats().errors:
+                raise DiskError(f"the disk refused {disk.stats().errors} requests")
+            return exit_code, output, blocks
+
+    def make(self, target: Target, script: str, image: Path) -> None:
+        """Run a shell script in the guest, beside a disk with the target's base image, and write what it made
+        of that into `image`. Raises EnvironmentLacks with its output if it fails, GuestLost, DiskError.
+        """
+        self._renew()
+        with self._losing():
+            disk = self.show(dataclasses.replace(target, log=None, order=None))
+            disk.switch(CrashState(0))
+            self.guest()
+            exit_code, output = self._run_beside(target, script)
+            if exit_code:
+                raise EnvironmentLacks(
+                    f"the steps that make {target.fstype} on a stack failed: {exit_code}: {output.strip()}",
+                    "correct them in vms/stacks, or name another kernel",
+                )
+            image.unlink(missing_ok=True)
+            disk.image(image)
+
+    def _run_beside(self, target: Target, script: str) -> tuple[int, str]:
+        guest = self.guest()
+        request = wire.RunBeside(
+            device=self._spec.machine.data_device,
+            mount=target.mount,
+            clock_s=CLOCK_S,
+            argv=["/bin/busybox", "sh", "-c", script],
+            deadline_s=BESIDE_DEADLINE_S,
+        )
+        done = guest.request(request, wire.ProgramDone, BESIDE_DEADLINE_S + RECOVER_TIMEOUT_S)
+        said = done.output.decode(errors="replace")
+        if done.exit_code is None:
+            raise GuestLost(f"a program beside the disk did not end: {said.strip()}", guest.console())
+        return done.exit_code, said
 
     def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
         """Raise if `outcome` may not be that of `state`; mark a guest that is unusable for the next one."""

@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -112,11 +112,18 @@ class Operation(_Part):
     argv: Annotated[list[str], _up_to("ARGUMENTS")] = []
 
 
+class StackSpec(_Part):
+    device: str
+    start: str
+    stop: str
+
+
 class MountSpec(_Part):
     fstype: str
     options: str
-    second_offset: U64 = 0
+    parts: Annotated[list[U64], _up_to("FLAGS")] = []
     read_only_first: bool = False
+    stack: StackSpec | None = None
 
 
 class CallError(_Part):
@@ -275,6 +282,14 @@ class RunProgram(_Message, tag="run_program"):
     deadline_s: U32
 
 
+class RunBeside(_Message, tag="run_beside"):
+    device: str
+    mount: MountSpec
+    clock_s: U64
+    argv: Annotated[list[str], _up_to("ARGUMENTS")]
+    deadline_s: U32
+
+
 class Unmount(_Message, tag="unmount"):
     pass
 
@@ -295,7 +310,7 @@ class Use(_Message, tag="use"):
 
 
 AgentRequest: TypeAlias = (
-    RecordStart | RunOperations | RecordFinish | Recover | RunProgram | Unmount | PutFile | Use
+    RecordStart | RunOperations | RecordFinish | Recover | RunProgram | RunBeside | Unmount | PutFile | Use
 )
 
 
@@ -337,6 +352,7 @@ class Recovered(_Message, tag="recovered"):
     mount_us: U64
     walk_us: U64
     unmount_us: U64
+    not_started: str = ""
 
 
 class ProgramDone(_Message, tag="program_done"):

@@ -11,7 +11,9 @@ from harness.model.schedules import under_schedule, without_schedule
 
 @dataclass(frozen=True, slots=True)
 class CaseId:
-    """A file system in a mode under a workload: `ext4-ordered/append-fsync`."""
+    """A file system in a mode under a workload: `ext4-ordered/append-fsync`; on a stack,
+    `ext4-ordered@raid1/append-fsync`.
+    """
 
     filesystem: str
     mode: str
@@ -43,7 +45,7 @@ class CaseId:
     @classmethod
     def parse(cls, text: str) -> CaseId:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
-        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+)/([A-Za-z0-9_.+-]+)", text)
+        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+(?:@[a-z0-9-]+)?)/([A-Za-z0-9_.+-]+)", text)
         if not m:
             raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
         return cls(m[1], m[2], m[3])
@@ -62,7 +64,9 @@ class CrashPoint:
     @classmethod
     def parse(cls, text: str) -> CrashPoint:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
-        case, at, state = text.partition("@")
+        folder, slash, rest = text.partition("/")  # a mode on a stack has an @, too
+        workload, at, state = rest.partition("@")
+        case = f"{folder}{slash}{workload}"
         if not at:
             raise ValueError(f"crash point {text!r} is not of the form ext4-ordered/append-fsync@417")
         return cls(CaseId.parse(case), CrashState.parse(at + state))

@@ -231,7 +231,8 @@ class Outcome:
 
     `usable`: None where writing was not tried, because the file system did not come back whole. `lost`:
     console output, if the kernel died or hung on this state (`harness.cases.attempts`). `healed`: of a visit
-    on a disk that erred, what came of the next mount, without the fault.
+    on a disk that erred, what came of the next mount, without the fault. `not_started`: what the steps said
+    that start the stack, if one failed.
     """
 
     mount_errno: int = 0
@@ -244,3 +245,4 @@ class Outcome:
     checks: tuple[CheckResult, ...] = ()
     lost: str = ""
     healed: Outcome | None = None
+    not_started: str = ""

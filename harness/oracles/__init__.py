@@ -23,6 +23,7 @@ from harness.oracles.contract import Contract
 from harness.oracles.honesty import honesty
 from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
+from harness.oracles.untouched import untouched
 from harness.symptoms import paths_of, symptom_of
 
 MAX_VIOLATIONS = 20
@@ -45,6 +46,7 @@ def _of_the_model(name: str) -> Oracle:
 
 
 ORACLES: Mapping[str, Oracle] = {
+    "assembles": surface.assembles,
     "mountable": surface.mountable,
     "readable": surface.readable,
     "kernel-log": surface.kernel_log,
@@ -56,6 +58,7 @@ ORACLES: Mapping[str, Oracle] = {
     "foreign": _of_the_model("foreign"),
     "size": _of_the_model("size"),
     "contents": _of_the_model("contents"),
+    "untouched": untouched,
     "program": surface.program,
     "confluence": confluence,
     "honesty": honesty,

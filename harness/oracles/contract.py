@@ -121,6 +121,7 @@ RULES: Mapping[str, str] = {
     "reused-name-loses": "fsync of a file may remove one that had its name before and was renamed",
     "exchange-leaves-inodes": "an exchange of names changes the directories only, not what they name",
     "rename-commits": "fsync of a file made after a rename into its directory covers the rename",
+    "untouched-stays": "a durable file that nothing touches stays as it is; of file systems on a stack",
 }
 """Rules that only some modes have, each with what it says."""
 

@@ -49,12 +49,29 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.lost:
         what, signature = death(seen.lost, "recovery hangs", "the kernel did not survive recovery")
         yield Violation("mountable", "recovery", what, "recovery that ends", last_words(seen.lost), signature)
+    elif seen.not_started:
+        return  # `assembles` says so
     elif could_not_try(seen.mount_errno):
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
         name = _errno_name(seen.mount_errno)
         yield Violation(
             "mountable", "mount", f"mount fails with {name}", "a mount that succeeds", name, f"mount: {name}"
+        )
+
+
+def assembles(case: Case) -> Iterator[Violation | Undecided]:
+    """The stack below the file system starts by the steps that its documentation names."""
+    said = case.outcome.not_started
+    if said:
+        last = said.strip().splitlines()[-1]
+        yield Violation(
+            "assembles",
+            "stack",
+            f"the stack does not start after the crash: {last}",
+            "a stack that starts",
+            said[:1000],
+            f"start: {_without_numbers(last)}",
         )
 
 

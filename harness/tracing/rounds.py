@@ -138,8 +138,8 @@ def _able(kernel: Kernel, profiles: Sequence[Profile]) -> tuple[list[Profile], l
     """Modes that this kernel can mount on one disk, their modules, and why the others cannot be traced."""
     able, modules, lacking = [], dict[str, None](), {}
     for profile in profiles:
-        if profile.second:
-            lacking[profile.name] = "it needs a second disk, and this guest has one"
+        if profile.parts:
+            lacking[profile.name] = "it needs more disks, and this guest has one"
             continue
         try:
             resolve_modules(kernel, profile.modules)

@@ -5,7 +5,7 @@ A superblock {magic, version, nr_entries, sectorsize}, then for each entry a hea
 nr_sectors, flags, data_len} followed by its data. A unit is `sectorsize` bytes; `sector` and `nr_sectors` are
 in units. A discard has no data; the text of a mark is in its header.
 
-A log of two devices was merged from the log of each (`merge.py`). Its first mark says which devices there
+A log of several devices was merged from the log of each (`merge.py`). Its first mark says which devices there
 are: `devices 254,2+0 254,3+131072`, each with its number in the guest and the sector of the disk at which it
 begins. Whatever an entry does, it does to the device in which its sector lies; so a flush has one too.
 
@@ -37,7 +37,7 @@ _KNOWN_FLAGS = sum(EntryFlag)
 
 
 DEVICES_MARK = "devices"
-_ORDINALS = ("first", "second", "further")
+_ORDINALS = ("first", "second")
 _DEVICE = re.compile(r"([0-9]{1,9},[0-9]{1,9})\+([0-9]{1,18})")
 
 
@@ -59,8 +59,13 @@ class Devices:
         return len(self.begins) > 1
 
     def name(self, sector: int) -> str:
-        """Of the device of a sector, `second device`, where there are several; else empty."""
-        return f"{_ORDINALS[min(self.of(sector), 2)]} device" if self.several else ""
+        """Of the device of a sector, where there are several; else empty: `second device` of two, `member 2`
+        of more.
+        """
+        number = self.of(sector)
+        if len(self.begins) > len(_ORDINALS):
+            return f"member {number}"
+        return f"{_ORDINALS[number]} device" if self.several else ""
 
 
 ONE_DEVICE = Devices()

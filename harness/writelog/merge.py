@@ -1,4 +1,4 @@
-"""One log of two devices, from the log of each: in the order in which things were logged.
+"""One log of several devices, from the log of each: in the order in which things were logged.
 
 Each device has a dm-log-writes of its own, so its log has what its own flushes made durable, when they did.
 The order over both is that of the events, which one clock numbers. An entry has the time at which it was
@@ -8,13 +8,14 @@ of its log, which is the flush that took it along.
 So a prefix of the merged log is a state that a power cut may leave: at the time of its last entry, each
 device has what its own log had by then, and that contains whatever was durable.
 
-The second device lies behind the first on the disk. The merged log has the sectors of the disk, also for
+The devices lie one behind the other on the disk. The merged log has the sectors of the disk, also for
 flushes: theirs is the first of their device.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,30 +30,32 @@ _COPY_BYTES = 1 << 20
 _PAGE_BYTES = 4096
 
 
-def second_log(device_bytes: int) -> int:
-    """Where on a log device of this size the second log begins (`vms/agent/src/logs.rs`)."""
-    return device_bytes // 2 // _PAGE_BYTES * _PAGE_BYTES
+def log_places(device_bytes: int, devices: int) -> tuple[int, ...]:
+    """Where on a log device of this size the log of each device begins (`vms/agent/src/logs.rs`)."""
+    slice_bytes = device_bytes // devices // _PAGE_BYTES * _PAGE_BYTES
+    return tuple(number * slice_bytes for number in range(devices))
 
 
-def merge_logs(device: Path, second_at: int, text: str, merged: Path) -> None:
-    """Write the merged log as `merged`. `device`: the log device, on which the first log begins at byte 0 and
-    the second at `second_at`; `text`: the events of both.
+def merge_logs(device: Path, places: Sequence[int], text: str, merged: Path) -> int:
+    """Write the merged log as `merged`. `device`: the log device, on which the log of each device begins at
+    one of `places`; `text`: the events of all. Returns where the last log ends.
 
-    Raises WriteLogError for a log that is none, is truncated or reaches into the other, EventsDiffer for
+    Raises WriteLogError for a log that is none, is truncated or reaches into the next, EventsDiffer for
     events that do not fit.
     """
-    logs = (read_log(device), read_log(device, second_at))
-    if logs[0].used_bytes > second_at:
-        raise WriteLogError(
-            f"{device}: the first log reaches into the second: it has {logs[0].used_bytes} bytes",
-            "record a shorter workload, or give --log-size a larger value",
-        )
+    logs = [read_log(device, at) for at in places]
+    for (at, behind), log in zip(itertools.pairwise(places), logs, strict=False):
+        if at + log.used_bytes > behind:
+            raise WriteLogError(
+                f"{device}: the log at byte {at} reaches into the next: it has {log.used_bytes} bytes",
+                "record a shorter workload, or give --log-size a larger value",
+            )
     with device.open("rb") as source, merged.open("wb") as target:
         chosen = _in_order(logs, read_events(text))
         target.write(SUPER.pack(MAGIC, VERSION, len(chosen), SECTOR_BYTES).ljust(SECTOR_BYTES, b"\0"))
         for number, entry in chosen:
-            at = entry.data_offset + (second_at if number else 0)
-            _put(source, at, entry, target)
+            _put(source, places[number] + entry.data_offset, entry, target)
+    return places[-1] + logs[-1].used_bytes
 
 
 def _in_order(logs: Sequence[WriteLog], events: Events) -> list[tuple[int, LogEntry]]:

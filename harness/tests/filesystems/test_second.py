@@ -70,7 +70,7 @@ def test_programs_are_given_both_files(tmp_path: Path) -> None:
 def test_the_disk_of_two_devices_is_as_long_as_both() -> None:
     assert (EXTERNAL.second_offset, EXTERNAL.size_bytes) == (64 << 20, 72 << 20)
     assert profiles()["ext4/ordered"].second_offset == 0
-    assert target_of(EXTERNAL, Path("base"), None).mount.second_offset == 64 << 20
+    assert target_of(EXTERNAL, Path("base"), None).mount.parts == [64 << 20]
 
 
 def test_how_both_are_made_is_told() -> None:

@@ -35,7 +35,7 @@ UNIONS: dict[str, Any] = {
 }
 
 _MOUNT = wire.MountSpec(
-    fstype="ext4", options="data=ordered,nodelalloc", second_offset=1 << 26, read_only_first=True
+    fstype="ext4", options="data=ordered,nodelalloc", parts=[1 << 26], read_only_first=True
 )
 _WRITE = wire.Operation(
     kind=OperationKind.WRITE,
@@ -121,6 +121,21 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("run a program", "AgentRequest", wire.RunProgram(argv=["/bin/true"], deadline_s=0)),
     ("unmount", "AgentRequest", wire.Unmount()),
     (
+        "run beside the disk",
+        "AgentRequest",
+        wire.RunBeside(
+            device="/dev/vda",
+            mount=msgspec.structs.replace(
+                _MOUNT,
+                parts=[1 << 26, 1 << 27],
+                stack=wire.StackSpec(device="/dev/md0", start="mdadm --assemble", stop="mdadm --stop"),
+            ),
+            clock_s=1_700_000_000,
+            argv=["/bin/busybox", "sh", "-c", "e2fsck -fn /dev/md0"],
+            deadline_s=60,
+        ),
+    ),
+    (
         "use",
         "AgentRequest",
         wire.Use(device="/dev/vda", mount=_MOUNT, clock_s=1_700_000_000, keep=["lost+found"], deadline_s=60),
@@ -188,6 +203,22 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             mount_us=1300,
             walk_us=70_000,
             unmount_us=300,
+        ),
+    ),
+    (
+        "a stack that does not start",
+        "AgentReply",
+        wire.Recovered(
+            mount_errno=6,
+            entries=[],
+            walk_errors=[],
+            unmount_errno=0,
+            kernel_log=[],
+            log_complete=True,
+            mount_us=0,
+            walk_us=0,
+            unmount_us=0,
+            not_started="exit code 1: mdadm: no devices found for /dev/md0",
         ),
     ),
     (

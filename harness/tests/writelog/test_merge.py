@@ -15,7 +15,7 @@ from harness.tests.writelog.test_events import DEVICES, Device, pairs
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 from harness.writelog.events import times_of
 from harness.writelog.log import devices_of
-from harness.writelog.merge import merge_logs, second_log
+from harness.writelog.merge import log_places, merge_logs
 from harness.writelog.times import Times
 
 SECOND_AT = 1 << 20
@@ -44,7 +44,7 @@ def merged(pair: tuple[Device, Device], folder: Path) -> WriteLog:
     with device.open("r+b") as target:
         target.seek(SECOND_AT)
         target.write(other.read_bytes())
-    merge_logs(device, SECOND_AT, pair[0].text, log)
+    merge_logs(device, (0, SECOND_AT), pair[0].text, log)
     return read_log(log)
 
 
@@ -137,8 +137,8 @@ def test_a_log_that_reaches_into_the_other_is_refused(tmp_path: Path) -> None:
     with device.open("r+b") as log:
         log.seek(second)
         log.write((tmp_path / "other").read_bytes())
-    with pytest.raises(WriteLogError, match="the first log reaches into the second"):
-        merge_logs(device, second, pair[0].text, tmp_path / "merged")
+    with pytest.raises(WriteLogError, match="the log at byte 0 reaches into the next"):
+        merge_logs(device, (0, second), pair[0].text, tmp_path / "merged")
 
 
 def test_events_of_another_recording_are_refused(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_events_of_another_recording_are_refused(tmp_path: Path) -> None:
     lines = [line for line in pair[0].lines if "254,4 FWFSM" not in line]
     with pytest.raises(EventsDiffer):
         merge_logs(
-            tmp_path / "device", SECOND_AT, "".join(f"{line}\n" for line in lines), tmp_path / "merged"
+            tmp_path / "device", (0, SECOND_AT), "".join(f"{line}\n" for line in lines), tmp_path / "merged"
         )
 
 
@@ -166,6 +166,7 @@ def test_a_mark_that_names_no_devices_that_can_be_is_refused(mark: str) -> None:
         devices_of([LogEntry(0, 0, 0, EntryFlag.MARK, 0, mark)])
 
 
-def test_the_second_log_begins_at_a_page() -> None:
-    assert second_log(1 << 30) == 1 << 29
-    assert second_log((1 << 30) + 4096 + 512) == 1 << 29
+def test_each_log_begins_at_a_page() -> None:
+    assert log_places(1 << 30, 2) == (0, 1 << 29)
+    assert log_places((1 << 30) + 4096 + 512, 2) == (0, 1 << 29)
+    assert log_places(3 * 4096 + 512, 3) == (0, 4096, 8192)

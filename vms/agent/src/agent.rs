@@ -7,7 +7,7 @@ use std::{
 
 use powercut_protocol::{
     pattern::POISON, AgentReply, AgentRequest, ModuleError, MountSpec, Operation, RecordedEvents,
-    Recovered, PROTOCOL_VERSION,
+    Recovered, StackSpec, PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -26,10 +26,9 @@ use crate::{
     logs::Logs,
     mounts::{self, MOUNT_POINT},
     operations,
+    parts::Parts,
     phases::Phases,
-    processes, program,
-    second::Pair,
-    usable,
+    processes, program, stack, usable,
     walk::Walker,
     watch::{self, Call},
 };
@@ -75,8 +74,10 @@ pub struct Agent {
     mapper: Result<DeviceMapper, Failure>,
     walker: Walker,
     mounted: Mounted,
-    /// The disk cut in two, if it is; kept from one state to the next.
-    pair: Option<Pair>,
+    /// The parts of the disk, if it has any; kept from one state to the next.
+    parts: Option<Parts>,
+    /// What is started on them: its last writes belong to the state that is on the disk now.
+    stack: Option<StackSpec>,
     /// Runs in an image with tools: programs may run anywhere and print a lot.
     tools: bool,
 }
@@ -88,7 +89,8 @@ impl Agent {
             mapper: DeviceMapper::open(),
             walker: Walker::new(),
             mounted: Mounted::Nothing,
-            pair: None,
+            parts: None,
+            stack: None,
             tools: false,
         })
     }
@@ -136,6 +138,16 @@ impl Agent {
             AgentRequest::RunProgram { argv, deadline_s } => {
                 self.run_program(&argv, seconds_from_now(deadline_s))
             }
+            AgentRequest::RunBeside {
+                device,
+                mount,
+                clock_s,
+                argv,
+                deadline_s,
+            } => {
+                let deadline = seconds_from_now(deadline_s);
+                self.run_beside(&device, &mount, clock_s, &argv, deadline)
+            }
             AgentRequest::Unmount {} => self.unmount(),
             AgentRequest::Use {
                 device,
@@ -180,10 +192,12 @@ impl Agent {
             Mounted::Nothing => {}
             Mounted::Recovered => {
                 watch::during(Call::Unmount, mounts::unmount_device);
+                let _ = self.stop_stack();
             }
             Mounted::Recording(mut recording) => {
                 recording.scene.close_all();
                 watch::during(Call::Unmount, mounts::unmount_device);
+                let _ = self.stop_stack();
                 if !recording.logs.are_apart() {
                     let _ = self.join();
                 }
@@ -209,14 +223,18 @@ impl Agent {
         self.release();
         self.join()?;
         files::wait_for_device(log)?;
-        // Without events nothing would tell the order of two logs.
-        let apart = mount.second_offset != 0 && events::need_tracefs().is_ok();
+        // Without events nothing would tell the order of several logs.
+        let traced = events::need_tracefs();
+        if mount.stack.is_some() {
+            traced.clone().map_err(Failure::Tracing)?;
+        }
+        let apart = mount.is_cut() && traced.is_ok();
         if apart {
-            self.cut(data, mount.second_offset)?;
+            self.cut(data, mount)?;
         }
         let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
-        let logs = match &self.pair {
-            Some(pair) => Logs::of_two(mapper, pair, log)?,
+        let logs = match &self.parts {
+            Some(parts) => Logs::of_parts(mapper, parts, log)?,
             None => Logs::of_one(mapper, data, log)?,
         };
         let node = logs.first().node.to_string_lossy().into_owned();
@@ -228,9 +246,15 @@ impl Agent {
         })); // a failure from here on releases it
         let node = if apart {
             self.say_which_devices()?;
-            node
+            let started = self.start_stack(mount)?;
+            started
+                .map_err(|said| Failure::Steps {
+                    what: "start",
+                    said,
+                })?
+                .unwrap_or(node)
         } else {
-            self.cut(&node, mount.second_offset)?
+            self.cut(&node, mount)?
         };
         mounts::mount_device(&node, mount, MountFlags::empty()).map_err(failed(format!(
             "mount {node} ({}) as {}",
@@ -243,7 +267,7 @@ impl Agent {
         Ok(AgentReply::RecordStarted {})
     }
 
-    /// The first mark of a recording of two devices.
+    /// The first mark of a recording of several devices.
     fn say_which_devices(&mut self) -> Result<(), Failure> {
         let (mapper, recording) = self.recording()?;
         if let Err(lacking) = &recording.events {
@@ -252,32 +276,54 @@ impl Agent {
         recording.mark(mapper, &recording.logs.described()?)
     }
 
-    /// The device to mount: the disk, or the part in front of the second device if there is one.
-    fn cut(&mut self, disk: &str, second_offset: u64) -> Result<String, Failure> {
-        let kept = self.pair.as_ref();
-        if kept.is_some_and(|pair| !pair.is_of(disk, second_offset)) {
+    /// The device to mount where there is no stack: the disk, or its first part if it is cut.
+    fn cut(&mut self, disk: &str, mount: &MountSpec) -> Result<String, Failure> {
+        let begins = &mount.parts;
+        let kept = self.parts.as_ref();
+        if kept.is_some_and(|parts| !mount.is_cut() || !parts.is_of(disk, begins)) {
             self.join()?;
         }
-        if second_offset == 0 {
+        if !mount.is_cut() {
             return Ok(disk.to_owned());
         }
-        let pair = match self.pair.take() {
-            Some(pair) => pair,
+        let parts = match self.parts.take() {
+            Some(parts) => parts,
             None => {
                 let mapper = self.mapper.as_mut().map_err(|failure| failure.clone())?;
-                Pair::cut(mapper, disk, second_offset)?
+                Parts::cut(mapper, disk, begins)?
             }
         };
-        let first = self.pair.insert(pair).first();
-        Ok(first.to_string_lossy().into_owned())
+        let nodes = self.parts.insert(parts).nodes();
+        Ok(nodes[0].to_string_lossy().into_owned())
     }
 
     /// Undo a `cut`.
     fn join(&mut self) -> Result<(), Failure> {
-        match (self.pair.take(), &self.mapper) {
-            (Some(pair), Ok(mapper)) => pair.remove(mapper),
+        match (self.parts.take(), &self.mapper) {
+            (Some(parts), Ok(mapper)) => parts.remove(mapper),
             _ => Ok(()),
         }
+    }
+
+    /// The device that the stack gives, or None where there is none; what its steps said, if one failed.
+    fn start_stack(
+        &mut self,
+        mount: &MountSpec,
+    ) -> Result<Result<Option<String>, String>, Failure> {
+        let Some(stack) = &mount.stack else {
+            return Ok(Ok(None));
+        };
+        // Steps that fail half-way leave something behind, too.
+        self.stack = Some(stack.clone());
+        let started = stack::start(stack)?;
+        if started.is_err() {
+            self.stop_stack()?;
+        }
+        Ok(started.map(Some))
+    }
+
+    fn stop_stack(&mut self) -> Result<(), Failure> {
+        self.stack.take().as_ref().map_or(Ok(()), stack::stop)
     }
 
     fn recording(&mut self) -> Result<(&DeviceMapper, &mut Recording), Failure> {
@@ -325,6 +371,8 @@ impl Agent {
         recording.mark(mapper, "end")?;
         recording.scene.close_all();
         let unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
+        self.stop_stack()?;
+        let (mapper, recording) = self.recording()?;
         recording.mark(mapper, "unmounted")?;
         if !recording.logs.are_apart() {
             self.join()?;
@@ -382,7 +430,10 @@ impl Agent {
         keep_mounted: bool,
     ) -> Result<AgentReply, Failure> {
         let phases = Phases::of(device);
-        let device = self.prepare(device, mount, clock_s)?;
+        let device = match self.prepare(device, mount, clock_s)? {
+            Ok(device) => device,
+            Err(not_started) => return self.not_started(not_started),
+        };
         let mut recovered = Recovered::default();
         self.walker.phases = phases;
         let clock = Instant::now();
@@ -396,12 +447,13 @@ impl Agent {
                 self.mounted = Mounted::Recovered;
                 self.inspect(&mut recovered)?;
                 if !keep_mounted {
-                    recovered.unmount_errno = self.unmount_recovered(&mut recovered.unmount_us);
+                    recovered.unmount_errno = self.unmount_recovered(&mut recovered.unmount_us)?;
                 }
             }
             Err(errno) => {
                 recovered.mount_us = micros(clock);
                 recovered.mount_errno = errno.raw_os_error();
+                self.stop_stack()?;
             }
         }
         if matches!(self.mounted, Mounted::Nothing) {
@@ -412,8 +464,33 @@ impl Agent {
         Ok(AgentReply::Recovered(recovered))
     }
 
-    /// Whatever is mounted goes, and nothing of the device is in a cache. Returns the device to mount.
+    /// The answer where the stack did not start: there is no device.
+    fn not_started(&mut self, not_started: String) -> Result<AgentReply, Failure> {
+        let said = self.kernel_log.drain();
+        Ok(AgentReply::Recovered(Recovered {
+            mount_errno: Errno::NXIO.raw_os_error(),
+            not_started,
+            kernel_log: said.lines,
+            log_complete: said.complete,
+            ..Recovered::default()
+        }))
+    }
+
+    /// Whatever is mounted goes, nothing of the device is in a cache, and the stack is started. Returns the
+    /// device to mount, or what the steps said that start the stack.
     fn prepare(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+    ) -> Result<Result<String, String>, Failure> {
+        let device = self.lay_out(device, mount, clock_s)?;
+        let started = self.start_stack(mount)?;
+        Ok(started.map(|of_stack| of_stack.unwrap_or(device)))
+    }
+
+    /// Whatever is mounted goes, nothing of the device is in a cache, and its parts are there.
+    fn lay_out(
         &mut self,
         device: &str,
         mount: &MountSpec,
@@ -428,11 +505,28 @@ impl Agent {
         clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
         files::wait_for_device(device)?;
         mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
-        let device = self.cut(device, mount.second_offset)?;
-        if let Some(pair) = &self.pair {
-            pair.drop_caches()?;
+        let device = self.cut(device, mount)?;
+        if let Some(parts) = &self.parts {
+            parts.drop_caches()?;
         }
         Ok(device)
+    }
+
+    fn run_beside(
+        &mut self,
+        device: &str,
+        mount: &MountSpec,
+        clock_s: u64,
+        argv: &[String],
+        deadline: Instant,
+    ) -> Result<AgentReply, Failure> {
+        self.lay_out(device, mount, clock_s)?;
+        let ended = program::run(argv, deadline).map_err(failed("start the program"))?;
+        forget_devices()?;
+        Ok(AgentReply::ProgramDone {
+            exit_code: ended.exit_code,
+            output: ended.output,
+        })
     }
 
     fn write_and_remove(
@@ -448,13 +542,13 @@ impl Agent {
         let mounted = self.mount_to_use(device, mount, clock_s)?;
         if mounted.is_ok() {
             again = watch::during(Call::Files, || user.write_and_remove());
-            unmount_errno = self.unmount_used();
+            unmount_errno = self.unmount_used()?;
         }
         if again && unmount_errno == 0 {
             match self.mount_to_use(device, mount, clock_s)? {
                 Ok(()) => {
                     watch::during(Call::Files, || user.read_back());
-                    unmount_errno = self.unmount_used();
+                    unmount_errno = self.unmount_used()?;
                 }
                 Err(errno) => remount_errno = errno.raw_os_error(),
             }
@@ -480,20 +574,35 @@ impl Agent {
         mount: &MountSpec,
         clock_s: u64,
     ) -> Result<Result<(), Errno>, Failure> {
-        let device = self.prepare(device, mount, clock_s)?;
+        let Ok(device) = self.prepare(device, mount, clock_s)? else {
+            return Ok(Err(Errno::NXIO));
+        };
         let mounted = watch::during(Call::Mount, || {
             mounts::mount_device(&device, mount, MountFlags::NOATIME)
         });
         if mounted.is_ok() {
             self.mounted = Mounted::Recovered;
+        } else {
+            self.stop_stack()?;
         }
         Ok(mounted)
     }
 
-    fn unmount_used(&mut self) -> i32 {
+    fn unmount_used(&mut self) -> Result<i32, Failure> {
         let errno = watch::during(Call::Unmount, mounts::unmount_device);
         self.mounted = Mounted::Nothing;
-        errno
+        self.stop_after(errno)?;
+        Ok(errno)
+    }
+
+    /// Stop the stack after an unmount. Where that failed, the stack is still in use, which is no news.
+    fn stop_after(&mut self, unmount_errno: i32) -> Result<(), Failure> {
+        let stopped = self.stop_stack();
+        if unmount_errno == 0 {
+            stopped
+        } else {
+            Ok(())
+        }
     }
 
     fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {
@@ -505,12 +614,13 @@ impl Agent {
         Ok(())
     }
 
-    fn unmount_recovered(&mut self, unmount_us: &mut u64) -> i32 {
+    fn unmount_recovered(&mut self, unmount_us: &mut u64) -> Result<i32, Failure> {
         let clock = Instant::now();
         let errno = watch::during(Call::Unmount, mounts::unmount_device);
         self.mounted = Mounted::Nothing;
         *unmount_us = micros(clock);
-        errno
+        self.stop_after(errno)?;
+        Ok(errno)
     }
 
     fn run_program(&mut self, argv: &[String], deadline: Instant) -> Result<AgentReply, Failure> {

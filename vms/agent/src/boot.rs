@@ -18,6 +18,8 @@ use crate::{
     files,
 };
 
+/// In the guest's root, for the shell: the steps that start the stack.
+pub const STACK_STEPS: &str = "/start-stack";
 /// Seconds after which a process that waits in the kernel counts as hung.
 const HUNG_TASK: &str = "/proc/sys/kernel/hung_task_timeout_secs";
 const HUNG_TASK_S: &str = "30";
@@ -33,8 +35,10 @@ pub struct Settings {
     pub device: String,
     /// `powercut.mount=FSTYPE:OPTIONS`: the mount that the shell's banner proposes.
     pub mount: String,
-    /// `powercut.second=BYTE`: where the disk's second device begins, for the shell; 0: there is none.
-    pub second: u64,
+    /// `powercut.parts=BYTE,BYTE`: where the disk's further devices begin, for the shell.
+    pub parts: Vec<u64>,
+    /// `powercut.stack=DEVICE`: what the steps in [`STACK_STEPS`] start on the parts, for the shell.
+    pub stack: String,
     /// `powercut.recovered=DEVICE`: the same disk after recovery, for the shell; empty: there is none.
     pub recovered: String,
     /// `powercut.root=DEVICE:FSTYPE`: an image with tools to switch to; empty: stay in the initramfs.
@@ -45,8 +49,8 @@ impl Settings {
     /// Parse a kernel command line.
     ///
     /// # Errors
-    /// [`Failure::Setting`] for a malformed value. Otherwise a second device that is not a number would pass
-    /// for "there is none", and the file system would be mounted without its log.
+    /// [`Failure::Setting`] for a malformed value. Otherwise a place that is not a number would pass for "there
+    /// is no second device", and the file system would be mounted without its log.
     pub fn parse(command_line: &str) -> Result<Self, Failure> {
         let mut settings = Self {
             device: "/dev/vda".to_owned(),
@@ -58,13 +62,15 @@ impl Settings {
                 Some(("powercut.shell", value)) => settings.shell = value == "1",
                 Some(("powercut.device", value)) => value.clone_into(&mut settings.device),
                 Some(("powercut.mount", value)) => value.clone_into(&mut settings.mount),
-                Some(("powercut.second", value)) => {
-                    settings.second = value.parse().map_err(|_| Failure::Setting {
-                        name: "second",
+                Some(("powercut.parts", value)) => {
+                    let places: Result<_, _> = value.split(',').map(str::parse).collect();
+                    settings.parts = places.map_err(|_| Failure::Setting {
+                        name: "parts",
                         value: value.to_owned(),
-                        expected: "a byte of the disk",
+                        expected: "bytes of the disk",
                     })?;
                 }
+                Some(("powercut.stack", value)) => value.clone_into(&mut settings.stack),
                 Some(("powercut.recovered", value)) => value.clone_into(&mut settings.recovered),
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
                 _ => {}
@@ -184,13 +190,15 @@ mod tests {
     fn settings_are_read_off_the_command_line() {
         let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
                     powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs \
-                    powercut.second=67108864 powercut.recovered=/dev/vdb quiet";
+                    powercut.parts=67108864,134217728 powercut.stack=/dev/md0 \
+                    powercut.recovered=/dev/vdb quiet";
         let expected = Settings {
             port: "org.powercut.agent".to_owned(),
             shell: true,
             device: "/dev/vda".to_owned(),
             mount: "ext4:data=journal,noatime".to_owned(),
-            second: 64 << 20,
+            parts: vec![64 << 20, 128 << 20],
+            stack: "/dev/md0".to_owned(),
             recovered: "/dev/vdb".to_owned(),
             root: "/dev/vda:erofs".to_owned(),
         };
@@ -200,13 +208,10 @@ mod tests {
     /// It used to pass for 0: no second device.
     #[test]
     fn a_second_device_that_is_no_number_is_refused() {
-        for value in ["", "64M", "-1", "99999999999999999999"] {
-            let failure = Settings::parse(&format!("powercut.second={value}")).unwrap_err();
+        for value in ["", "64M", "-1", "1,", "99999999999999999999"] {
+            let failure = Settings::parse(&format!("powercut.parts={value}")).unwrap_err();
             let told = failure.to_string();
-            assert!(
-                told.contains(&format!("powercut.second={value} ")),
-                "{told}"
-            );
+            assert!(told.contains(&format!("powercut.parts={value} ")), "{told}");
         }
     }
 

@@ -23,8 +23,10 @@ pub enum Failure {
     NoDeviceNumber { path: String, text: String },
     #[error("DM_TABLE_STATUS {name}: {lines} lines, expected 1")]
     TargetStatus { name: String, lines: u32 },
-    #[error("{disk} cannot be cut in two at byte {offset}: both parts need whole sectors")]
-    CannotCut { disk: String, offset: u64 },
+    #[error("{disk} cannot be cut at bytes {begins:?}: each part needs whole sectors")]
+    CannotCut { disk: String, begins: Vec<u64> },
+    #[error("the steps that {what} the stack: {said}")]
+    Steps { what: &'static str, said: String },
     #[error("{0}")]
     Tracing(String),
     #[error("{log} has no room for {bytes} bytes of events")]
@@ -63,6 +65,7 @@ impl Failure {
             Self::Reply(_) => Errno::MSGSIZE,
             Self::NoDeviceNumber { .. }
             | Self::CannotCut { .. }
+            | Self::Steps { .. }
             | Self::NoRecording
             | Self::NothingRecovered
             | Self::NotOutside(_)

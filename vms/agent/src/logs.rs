@@ -1,8 +1,8 @@
 //! The logs of a recording: a `log-writes` target for each device that has a cache of its own.
 //!
-//! A disk cut in two is two devices, so each part has its target: a flush takes along what completed on its own
-//! device. Nothing but the block layer's events tells the order of writes to different devices. So where a
-//! kernel has no such events, one target lies below both parts, as if they were partitions of one disk.
+//! A disk that is cut is several devices, so each part has its target: a flush takes along what completed on its
+//! own device. Nothing but the block layer's events tells the order of writes to different devices. So where a
+//! kernel has no such events, one target lies below all parts, as if they were partitions of one disk.
 
 use std::{
     fs,
@@ -16,20 +16,20 @@ use crate::{
     dm::{DeviceMapper, LogWrites, Status, Target, SECTOR_BYTES},
     failure::{errno_of, failed, Failure},
     files,
-    second::{self, Pair},
+    parts::{self, Parts},
 };
 
-/// Alignment of the second log on the log device.
+/// Alignment of the logs on the log device.
 const PAGE_BYTES: u64 = 4096;
 
 /// What a recording logs to.
 pub struct Logs {
-    /// The file system's own device first, which takes the marks; then the second.
+    /// The first part's takes the marks.
     targets: Vec<LogWrites>,
-    /// The second half of the log device, where the second device's log is.
-    half: Option<Target>,
-    /// Where the second device begins on the disk, in sectors.
-    second: u64,
+    /// The slices of the log device where the logs of all parts but the first are.
+    slices: Vec<Target>,
+    /// Where each part begins on the disk, in sectors; none where the whole disk has one log.
+    begins: Vec<u64>,
 }
 
 impl Logs {
@@ -40,22 +40,22 @@ impl Logs {
     pub fn of_one(mapper: &mut DeviceMapper, disk: &str, log: &str) -> Result<Self, Failure> {
         Ok(Self {
             targets: vec![mapper.log_writes(disk, log)?],
-            half: None,
-            second: 0,
+            slices: Vec::new(),
+            begins: Vec::new(),
         })
     }
 
-    /// A log for each part of a disk. `/dev/second` is then the second part's target.
+    /// A log for each part of a disk. `/dev/second` is then the second part's target, `/dev/member-0` the first's.
     ///
     /// # Errors
     /// Errors of device-mapper.
-    pub fn of_two(mapper: &mut DeviceMapper, pair: &Pair, log: &str) -> Result<Self, Failure> {
+    pub fn of_parts(mapper: &mut DeviceMapper, parts: &Parts, log: &str) -> Result<Self, Failure> {
         let mut logs = Self {
             targets: Vec::new(),
-            half: None,
-            second: pair.second_sector(),
+            slices: Vec::new(),
+            begins: parts.sectors(),
         };
-        match logs.make_two(mapper, pair, log) {
+        match logs.make(mapper, parts, log) {
             Ok(()) => Ok(logs),
             Err(failure) => {
                 // The first failure is the one to report.
@@ -65,26 +65,26 @@ impl Logs {
         }
     }
 
-    fn make_two(
-        &mut self,
-        mapper: &mut DeviceMapper,
-        pair: &Pair,
-        log: &str,
-    ) -> Result<(), Failure> {
-        let (first, second) = pair.nodes();
-        self.targets
-            .push(mapper.log_writes(&first.to_string_lossy(), log)?);
-        let half = files::device_bytes(log)? / 2 / PAGE_BYTES * PAGE_BYTES / SECTOR_BYTES;
-        let half = self.half.insert(mapper.linear(log, half, half)?);
-        let log = half.node.to_string_lossy();
-        self.targets
-            .push(mapper.log_writes(&second.to_string_lossy(), &log)?);
-        second::point_to(&self.targets[1].node)
+    fn make(&mut self, mapper: &mut DeviceMapper, parts: &Parts, log: &str) -> Result<(), Failure> {
+        let nodes = parts.nodes();
+        let slice = files::device_bytes(log)? / nodes.len() as u64 / PAGE_BYTES * PAGE_BYTES;
+        let slice = slice / SECTOR_BYTES;
+        for (number, node) in (0u64..).zip(&nodes) {
+            let mut log = log.to_owned();
+            if number > 0 {
+                let behind = mapper.linear(&log, number * slice, slice)?;
+                log = behind.node.to_string_lossy().into_owned();
+                self.slices.push(behind);
+            }
+            self.targets
+                .push(mapper.log_writes(&node.to_string_lossy(), &log)?);
+        }
+        parts::point_to(&self.nodes())
     }
 
     /// Whether each part of the disk has a log of its own.
     pub fn are_apart(&self) -> bool {
-        self.half.is_some()
+        !self.begins.is_empty()
     }
 
     /// The target that takes the marks; the file system's own device, or the whole disk.
@@ -104,7 +104,7 @@ impl Logs {
     /// Errors of stat(2).
     pub fn described(&self) -> Result<String, Failure> {
         let mut text = "devices".to_owned();
-        for (target, begin) in self.targets.iter().zip([0, self.second]) {
+        for (target, begin) in self.targets.iter().zip(&self.begins) {
             let (major, minor) = number_of(&target.node)?;
             text.push_str(&format!(" {major},{minor}+{begin}"));
         }
@@ -146,7 +146,7 @@ impl Logs {
     /// # Errors
     /// The first error of device-mapper.
     pub fn remove(&self, mapper: &DeviceMapper) -> Result<(), Failure> {
-        let all = self.targets.iter().rev().chain(&self.half);
+        let all = self.targets.iter().rev().chain(&self.slices);
         all.map(|target| mapper.remove(target))
             .fold(Ok(()), Result::and)
     }

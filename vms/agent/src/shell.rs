@@ -6,12 +6,12 @@ use powercut_protocol::ModuleError;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::{
-    boot::{self, Settings},
+    boot::{self, Settings, STACK_STEPS},
     dm::DeviceMapper,
     files,
     mounts::MOUNT_POINT,
+    parts::Parts,
     processes,
-    second::Pair,
 };
 
 const CONSOLE: &str = "/dev/console";
@@ -23,7 +23,7 @@ const CONSOLE: &str = "/dev/console";
 pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Result<()> {
     // Report it and go on: the shell is useful without it.
     let attached = files::wait_for_device(&settings.device).is_ok();
-    let (device, mut problems) = two_devices(settings);
+    let (device, mut problems) = cut(settings);
     problems.extend(
         module_errors
             .iter()
@@ -59,17 +59,18 @@ pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Resul
     processes::wait_for(&shell.spawn()?).map_err(Into::into)
 }
 
-/// The device to mount if the disk has a second one, and any problem in making it.
-fn two_devices(settings: &Settings) -> (String, Vec<String>) {
+/// The device to mount, and any problem in making it: the disk, its first part, or the stack's device.
+fn cut(settings: &Settings) -> (String, Vec<String>) {
     let disk = settings.device.clone();
-    if settings.second == 0 {
+    if settings.parts.is_empty() {
         return (disk, Vec::new());
     }
-    let pair =
-        DeviceMapper::open().and_then(|mut mapper| Pair::cut(&mut mapper, &disk, settings.second));
-    match pair {
-        Ok(pair) => (pair.first().to_string_lossy().into_owned(), Vec::new()),
-        Err(failure) => (disk, vec![format!("no second device: {failure}")]),
+    let parts =
+        DeviceMapper::open().and_then(|mut mapper| Parts::cut(&mut mapper, &disk, &settings.parts));
+    match parts {
+        Ok(_) if !settings.stack.is_empty() => (settings.stack.clone(), Vec::new()),
+        Ok(parts) => (parts.nodes()[0].to_string_lossy().into_owned(), Vec::new()),
+        Err(failure) => (disk, vec![format!("the disk is not cut: {failure}")]),
     }
 }
 
@@ -87,9 +88,20 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
         words.push(format!("-o {options}"));
     }
     let mount = words.join(" ");
-    let mut text = format!(
-        "\nThe disk after the power cut is {device} ({state}). Try:\n\n    {mount} {device} {MOUNT_POINT}\n\n"
-    );
+    let (intro, start) = if settings.stack.is_empty() {
+        (
+            format!("The disk after the power cut is {device} ({state})."),
+            String::new(),
+        )
+    } else {
+        let last = settings.parts.len();
+        let members = format!("/dev/member-0 to /dev/member-{last}");
+        (
+            format!("The disks after the power cut are {members}; {device} is what the steps in {STACK_STEPS} make of them (not started)."),
+            format!("    sh -e {STACK_STEPS}\n"),
+        )
+    };
+    let mut text = format!("\n{intro} Try:\n\n{start}    {mount} {device} {MOUNT_POINT}\n\n");
     let recovered = &settings.recovered;
     if !recovered.is_empty() {
         text.push_str(&format!(
@@ -121,6 +133,20 @@ mod tests {
         assert!(text.contains("    mount -t ext4 -o data=journal /dev/vda /mnt\n"));
         assert!(text.contains("module not loaded: xfs: ENOENT (2)"));
         assert!(!text.contains("as recovery left it"));
+    }
+
+    #[test]
+    fn a_stack_is_started_before_the_mount() {
+        let settings = Settings {
+            device: "/dev/vda".to_owned(),
+            mount: "ext4:".to_owned(),
+            parts: vec![1 << 20, 2 << 20],
+            stack: "/dev/md0".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, "/dev/md0", true, &[]);
+        assert!(text.contains("/dev/member-0 to /dev/member-2"));
+        assert!(text.contains("    sh -e /start-stack\n    mount -t ext4 /dev/md0 /mnt\n"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,10 +46,31 @@ pub struct MountSpec {
     pub fstype: String,
     /// Comma-separated data string of mount(2): `data=ordered`.
     pub options: String,
-    /// Byte of the disk at which a second device begins, `/dev/second` in `options`. 0: there is none.
-    pub second_offset: u64,
+    /// Bytes of the disk at which further devices begin, behind the first: `/dev/second` in `options`, or the
+    /// members of `stack`. None: the disk is one device.
+    pub parts: Vec<u64>,
     /// `Recover` mounts it read-only first, as a boot does with its root file system, and then remounts it.
     pub read_only_first: bool,
+    /// What lies between the parts and the file system.
+    pub stack: Option<StackSpec>,
+}
+
+impl MountSpec {
+    /// Whether the disk is cut into parts; a stack may have one member.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        !self.parts.is_empty() || self.stack.is_some()
+    }
+}
+
+/// How a stack (RAID, a thin volume) is started on the parts of a disk, `/dev/member-0` and so on, and stopped:
+/// shell scripts, of which no command may fail.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackSpec {
+    /// The device that holds the file system once it is started.
+    pub device: String,
+    pub start: String,
+    pub stop: String,
 }
 
 /// The host's requests to the agent, which answers each with one [`AgentReply`].
@@ -81,6 +102,15 @@ pub enum AgentRequest {
     },
     /// Run a program in the mount point of a file system that `Recover` left mounted.
     RunProgram { argv: Vec<String>, deadline_s: u32 },
+    /// Run a program beside the disk, whose parts are there as `mount` has them. Nothing is mounted, and no
+    /// stack is started: the program does that itself where it has to.
+    RunBeside {
+        device: String,
+        mount: MountSpec,
+        clock_s: u64,
+        argv: Vec<String>,
+        deadline_s: u32,
+    },
     /// Unmount what `Recover` left mounted.
     Unmount {},
     /// Write to a recovered file system that was unmounted: mount it again, make and write a file in its root and
@@ -240,6 +270,8 @@ pub struct Recovered {
     pub mount_us: u64,
     pub walk_us: u64,
     pub unmount_us: u64,
+    /// What the steps that start the stack said if one failed; then nothing was mounted. Empty: they succeeded.
+    pub not_started: String,
 }
 
 /// One name in a recovered tree.

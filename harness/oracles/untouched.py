@@ -1,0 +1,97 @@
+"""Old data that no operation touched: a stack must not lose what nobody wrote.
+
+Where blocks of different files share a stripe, a write of one that power cuts short may take the other along
+(the write hole of RAID 5, md(4)). To the file system, that is a block that changed by itself. The other
+oracles see broken contents; this one says that nothing had any business there.
+
+Looked at: files that were durable, and then not touched by any operation, that have their name still. Not
+checked: metadata, free blocks, and files whose name an operation in flight may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.model import Extent, ExtentKind, TreeEntry, Violation
+from harness.oracles.case import Case
+from harness.oracles.namespace import ABSENT
+from harness.oracles.pattern import fill
+from harness.oracles.timeline import ZERO, FileHistory, pieces
+from harness.oracles.undecided import Undecided
+
+RULE = "untouched-stays"
+
+
+def untouched(case: Case) -> Iterator[Violation | Undecided]:
+    """A file that was durable, and that no operation has touched since, reads as it did."""
+    if RULE not in case.contract.rules or not case.mounted or case.timeline.opaque:
+        return
+    for path, entry in case.tree.items():
+        if (file := _untouched(case, path)) is None or entry.kind != "file":
+            continue
+        point, durable = file.durable(case.position.acked)
+        since = case.timeline.describe(point)
+        if changed := _first_changed(entry, file, durable):
+            start, end, what = changed
+            yield Violation(
+                "untouched",
+                path,
+                f"{path}: bytes {start} to {end} hold {what}; nothing has touched the file since {since}",
+                "the data as it was",
+                what,
+                f"{path}: changed though untouched",
+            )
+
+
+def _untouched(case: Case, path: str) -> FileHistory | None:
+    """The file of that name, if it was durable and nothing that has begun since touches it or its name."""
+    timeline, acked, begun = case.timeline, case.position.acked, case.position.begun
+    inode = timeline.names.inode(path, acked)
+    if inode == ABSENT or inode not in timeline.files:
+        return None
+    file = timeline.files[inode]
+    point, durable = file.durable(acked)
+    if point < 0 or durable != file.before(begun):
+        return None
+    same_name = all(timeline.names.inode(path, j) == inode for j in range(point + 1, begun + 1))
+    return file if same_name else None
+
+
+def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[int, int, str] | None:
+    """The first bytes, within the size that it had, that differ from what was durable, and what they hold."""
+    size = file.size_at(durable)
+    for extent in entry.extents:
+        if extent.kind is ExtentKind.UNREADABLE:
+            continue  # `readable` says so
+        end = min(extent.end, size)
+        for start, stop, origin in pieces(file.content(durable), extent.start, end):
+            if not _is(extent, start, stop, origin):
+                return start, stop, _described(extent)
+    return None
+
+
+def _is(extent: Extent, start: int, end: int, origin: int) -> bool:
+    """Whether these bytes of an extent are what this origin wrote there, as far as they were looked at."""
+    expected = bytes(end - start) if origin == ZERO else fill(origin, start, end - start)
+    if extent.kind is ExtentKind.WRITTEN:
+        return extent.value == origin or fill(extent.value, start, end - start) == expected
+    if extent.kind is ExtentKind.ZERO:
+        return origin == ZERO or not any(expected)
+    if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
+        seen = extent.data[start - extent.start : end - extent.start]
+        return expected.startswith(seen)
+    return False
+
+
+def _described(extent: Extent) -> str:
+    match extent.kind:
+        case ExtentKind.WRITTEN:
+            return f"data of operation {extent.value}"
+        case ExtentKind.ZERO:
+            return "zeros"
+        case ExtentKind.POISON:
+            return "what the device held before mkfs"
+        case ExtentKind.MISPLACED:
+            return f"data of operation {extent.value} of another place"
+        case _:
+            return f"bytes that nobody wrote ({extent.data[:16].hex(' ')})"

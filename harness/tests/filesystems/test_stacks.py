@@ -1,0 +1,198 @@
+"""Stacks: their files, their names, the scripts that are made of their steps."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.cases.recording import target_of
+from harness.errors import UsageError
+from harness.filesystems import stacks as module
+from harness.filesystems.profiles import profiles, select_profiles
+from harness.filesystems.stacks import (
+    MEMBERS,
+    NOT_MADE,
+    NOT_STARTED,
+    NOT_STOPPED,
+    Member,
+    Stack,
+    Stacked,
+    find_stack,
+    stacks,
+)
+from harness.model import CaseId, CrashPoint
+
+TOY = Stack(
+    summary="",
+    promises="",
+    modules=[],
+    programs=[],
+    device="/dev/toy",
+    members=[Member(share=0.5, extra_mib=2), Member(extra_mib=4), Member(share=1)],
+    make="true",
+    start=f"echo start {MEMBERS}",
+    stop="true",
+    start_degraded=f"echo degraded {MEMBERS}",
+    may_miss=[0, 2],
+)
+MIB = 1 << 20
+
+
+def write(path: Path, stack: Stack) -> None:
+    fields = msgspec.to_builtins(stack)
+    members = ", ".join(
+        f"{{ share = {m['share']}, extra_mib = {m['extra_mib']} }}" for m in fields.pop("members")
+    )
+    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+    path.write_text("\n".join([*lines, f"members = [{members}]\n"]))
+
+
+def exit_code(script: str) -> int:
+    return subprocess.run(["busybox", "sh", "-c", script], check=False, capture_output=True).returncode
+
+
+def test_members_lie_one_behind_the_other() -> None:
+    toy = Stacked("toy", TOY, 63)
+    assert toy.sizes == (34 * MIB, 4 * MIB, 63 * MIB)
+    assert toy.begins == (34 * MIB, 38 * MIB)
+
+
+def test_steps_name_the_members_that_are_there() -> None:
+    """Recorded with all of them; started after the crash without the one that is missing."""
+    degraded = Stacked("toy-0", TOY, 64, missing=0)
+    assert Stacked("toy", TOY, 64).start == "echo start /dev/member-0 /dev/member-1 /dev/member-2"
+    assert degraded.start == "echo degraded /dev/member-1 /dev/member-2"
+    assert degraded.start_whole == "echo start /dev/member-0 /dev/member-1 /dev/member-2"
+
+
+@pytest.mark.parametrize(
+    ("steps", "line", "code"),
+    [
+        ({}, "true", 0),
+        ({}, "(exit 4)", 4),
+        ({"start": "false\ntrue"}, "true", NOT_STARTED),
+        ({"start": "true\nfalse"}, "true", NOT_STARTED),
+        ({"stop": "false\ntrue"}, "(exit 4)", NOT_STOPPED),
+    ],
+)
+def test_the_exit_code_is_that_of_the_line_unless_a_step_failed(
+    steps: dict[str, str], line: str, code: int
+) -> None:
+    """A step that fails in the middle counts: in `sh -e`, what is left of `||` may fail unnoticed."""
+    script = Stacked("toy", msgspec.structs.replace(TOY, **steps), 64).on_it(line)
+    assert exit_code(script) == code
+
+
+@pytest.mark.parametrize(
+    ("make", "mkfs", "code"), [("true", "true", 0), ("false", "true", NOT_MADE), ("true", "false", 1)]
+)
+def test_what_fails_while_it_is_made_is_told(make: str, mkfs: str, code: int) -> None:
+    script = Stacked("toy", msgspec.structs.replace(TOY, make=make), 64).making([[mkfs]])
+    assert exit_code(script) == code
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_each_stack_has_what_it_needs(name: str) -> None:
+    stack = stacks()[name]
+    assert stack.summary
+    assert stack.promises
+    assert all(re.fullmatch(r"[a-z0-9._-]+:[a-z0-9.+-]+", p) for p in stack.programs), "program:package"
+    assert stack.device.startswith("/dev/")
+    for steps in (stack.make, stack.start, stack.stop, stack.start_degraded):
+        numbers = {int(n) for n in re.findall(r"/dev/member-(\d+)", steps)}
+        assert numbers <= set(range(len(stack.members)))
+        assert subprocess.run(["busybox", "sh", "-n", "-c", steps], check=False).returncode == 0
+    made = {int(n) for n in re.findall(r"/dev/member-(\d+)", stack.make)}
+    assert made == set(range(len(stack.members))), "each member has a place in it"
+
+
+def test_a_mode_runs_on_a_stack_by_name() -> None:
+    (whole,) = select_profiles(["ext4/ordered@raid1"])
+    (less,) = select_profiles(["ext4/ordered@raid1-0"])
+    plain = profiles()["ext4/ordered"]
+    assert (whole.name, less.name) == ("ext4/ordered@raid1", "ext4/ordered@raid1-0")
+    assert whole.size_bytes == sum(whole.stacked.sizes) if whole.stacked else False
+    assert whole.parts == (66 * MIB,)
+    assert "raid1" in whole.modules
+    assert set(whole.contract.rules) - set(plain.contract.rules) == {"untouched-stays"}
+    assert "/dev/member-0" not in target_of(less, Path("base"), None).mount.stack.start  # type: ignore[union-attr]
+    assert "/dev/member-0" in target_of(less, Path("base"), None).mount_whole.stack.start  # type: ignore[union-attr]
+    assert target_of(plain, Path("base"), None).mount.stack is None
+
+
+def test_all_modes_of_a_file_system_run_on_a_stack() -> None:
+    names = {p.name for p in select_profiles(["ext4@raid1"])}
+    assert {"ext4/ordered@raid1", "ext4/journal@raid1"} <= names
+    assert "ext4/external-journal@raid1" not in names
+
+
+def test_none_runs_on_a_stack_unasked() -> None:
+    assert not any(p.stacked for p in select_profiles(["all"]))
+
+
+def test_a_larger_image_makes_larger_members() -> None:
+    (mode,) = select_profiles(["ext4/ordered@raid5"])
+    assert mode.sized(64) is mode
+    larger = mode.sized(128)
+    assert larger.stacked is not None
+    assert larger.stacked.sizes == (66 * MIB,) * 3
+    assert larger.size_bytes == 3 * 66 * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("ext4/ordered@riad1", "no stack 'riad1'"),
+        ("ext4/ordered@raid1-2", "does not survive the loss of member 2"),
+        ("ext4/ordered@", "no stack ''"),
+        ("ext4/external-journal@raid1", "a second device, and not a stack"),
+        ("ext2/default@raid1", "programs of the host"),
+    ],
+)
+def test_what_cannot_be_on_a_stack_is_refused(name: str, told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        select_profiles([name])
+
+
+def test_ids_of_modes_on_a_stack_are_read_back() -> None:
+    """The @ of the stack was taken for the one in front of the crash state."""
+    case = CaseId("ext4", "ordered@raid1-0", "append-fsync")
+    assert CaseId.parse(str(case)) == case
+    for text in ("ext4-ordered@raid1-0/append-fsync@417", "ext4-ordered/append-fsync@t417-402"):
+        assert str(CrashPoint.parse(text)) == text
+    assert CrashPoint.parse("ext4-ordered@raid1-0/append-fsync@417").case == case
+    for wrong in ("ext4-ordered@raid1/append-fsync", "ext4-ordered@/append-fsync@4", "@raid1/x@4"):
+        with pytest.raises(ValueError, match="is not of the form"):
+            CrashPoint.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"members": []}, "a stack has members"),
+        ({"members": [Member()]}, "share of the file system"),
+        ({"may_miss": [3]}, "members are 0 to 2"),
+        ({"start": "true", "start_degraded": "true"}, f"without a member name {MEMBERS}"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(
+    wrong: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "resource", lambda *_: tmp_path)
+    write(tmp_path / "toy.toml", msgspec.structs.replace(TOY, **wrong))
+    with pytest.raises(UsageError, match=re.escape(told)):
+        find_stack("toy")
+
+
+def test_a_stack_whose_name_looks_like_a_missing_member_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "resource", lambda *_: tmp_path)
+    write(tmp_path / "toy-0.toml", TOY)
+    with pytest.raises(UsageError, match="of a missing member"):
+        stacks()

@@ -1,0 +1,79 @@
+"""Old data that nothing touched: what a stack may lose in a write that power cut short."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.model import Extent, ExtentKind, Outcome, Position
+from harness.oracles import Judge
+from harness.tests.oracles.cases import CLEAN, ORDERED, PATTERNS, file, history, judged, tree, written, zeros
+
+ON_STACK = dataclasses.replace(ORDERED, rules=("untouched-stays",))
+OLD = ["create old", "write old 0 8192", "sync", "create new", "write new 0 4096", "fsync new"]
+
+
+def names(found: object) -> list[str]:
+    return [v.signature for v in found.violations if v.oracle == "untouched"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [written(1, 0, 4096), Extent(ExtentKind.FOREIGN, 4096, 4096, 0, data=b"\x17" * 64)],
+        [written(1, 0, 4096), zeros(4096, 4096)],
+        [written(1, 0, 4096), written(4, 4096, 4096)],
+        [written(1, 0, 4096), Extent(ExtentKind.POISON, 4096, 4096, 7)],
+    ],
+)
+def test_old_data_that_changed_is_told_by_its_own_name(wrong: list[Extent]) -> None:
+    """It was one of many files with broken contents; that no operation had touched it was not said."""
+    recovered = tree(file("old", *wrong), file("new", written(4, 0, 4096)))
+    assert names(judged(OLD, recovered, ON_STACK)) == ["old: changed though untouched"]
+    assert not names(judged(OLD, recovered, ORDERED)), "of file systems on a stack alone"
+
+
+def test_old_data_that_is_there_passes() -> None:
+    recovered = tree(file("old", written(1, 0, 8192)), file("new", written(4, 0, 4096)))
+    assert not judged(OLD, recovered, ON_STACK).violations
+
+
+def test_a_hole_stays_a_hole() -> None:
+    operations = ["create old", "write old 4096 4096", "sync", "create new", "write new 0 4096", "fsync new"]
+    new = file("new", written(4, 0, 4096))
+    assert not judged(
+        operations, tree(file("old", zeros(0, 4096), written(1, 4096, 4096)), new), ON_STACK
+    ).violations
+    assert names(
+        judged(operations, tree(file("old", written(4, 0, 4096), written(1, 4096, 4096)), new), ON_STACK)
+    )
+
+
+@pytest.mark.parametrize(
+    "touching", ["write old 0 4096", "truncate old 4096", "unlink old", "rename old other"]
+)
+def test_a_file_that_an_operation_touches_is_left_to_the_others(touching: str) -> None:
+    operations = ["create old", "write old 0 8192", "sync", touching]
+    garbage = Extent(ExtentKind.FOREIGN, 4096, 4096, 0, data=b"\x17" * 64)
+    recovered = tree(file("old", written(1, 0, 4096), garbage))
+    assert not names(judged(operations, recovered, ON_STACK, begun=4))
+
+
+def test_a_file_that_was_never_durable_is_left_to_the_others() -> None:
+    garbage = Extent(ExtentKind.FOREIGN, 4096, 4096, 0, data=b"\x17" * 64)
+    assert not names(
+        judged(["create old", "write old 0 8192"], tree(file("old", written(1, 0, 4096), garbage)), ON_STACK)
+    )
+
+
+def test_a_stack_that_does_not_start_is_told_once() -> None:
+    """It would be a mount that fails, and with other errnos one that could not be tried."""
+    judge = Judge(ORDERED, history(OLD), error_patterns=PATTERNS)
+    outcome = Outcome(
+        mount_errno=6, not_started="exit code 1: mdadm: no such array\nmdadm: giving up", fsck=CLEAN
+    )
+    found = judge.judge(Position(6, 6), outcome)
+    assert [v.oracle for v in found.violations] == ["assembles"]
+    assert "mdadm: giving up" in found.violations[0].summary
+    assert not found.unknown
