@@ -138,6 +138,9 @@ def look_up(plan: Plan) -> Asked:
     kernel = find_chosen(plan.kernel_choice)
     asked = Asked(select_cases(plan), kernel, {})
     lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
+    if plan.disk:
+        why = "faults of a member of a stack are not known yet"
+        lacking |= {p.name: why for p in asked.profiles if p.stacked}
     lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
     asked = replace(asked, lacking=lacking)
     if kernel.replaced and asked.able:

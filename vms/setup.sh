@@ -19,6 +19,8 @@ need depmod kmod
 need xz xz-utils
 need busybox busybox-static
 need setpriv util-linux
+need mdadm mdadm
+need dmsetup dmsetup
 need git git
 [ -e /usr/lib/x86_64-linux-gnu/liblmdb.so.0 ] || missing="$missing liblmdb0"
 # Debian's PostgreSQL starts a service: only where tests that lack something fail (.ci/run) is it installed unasked.

@@ -16,7 +16,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.cases.recording import target_of
+from harness.cases.recording import MKFS_ATTEMPTS, target_of
+from harness.errors import GuestLost
 from harness.filesystems.profiles import Profile
 from harness.guests.session import Recorder, Session
 from harness.host.packed import pack
@@ -31,12 +32,23 @@ def finish_base(session: Session, profile: Profile, base: Path, kept: Path) -> N
     """
     if profile.stacked:
         part = base.with_suffix(".made")
-        session.make(target_of(profile, base, None), profile.making_script(), part)
+        _make(session, profile, base, part)
         session.close()  # its disk has the old image open
         pack(part, kept)
         part.replace(base)
     elif profile.mounted_once:
         mount_once(session, profile, base, kept)
+
+
+def _make(session: Session, profile: Profile, base: Path, made: Path) -> None:
+    """A guest that is lost meanwhile, as on a busy host, is replaced."""
+    for attempts_left in reversed(range(MKFS_ATTEMPTS)):
+        try:
+            session.make(target_of(profile, base, None), profile.making_script(), made)
+            return
+        except GuestLost:
+            if not attempts_left:
+                raise
 
 
 def mount_once(session: Recorder, profile: Profile, base: Path, kept: Path) -> None:

@@ -29,6 +29,7 @@ from harness.cli.options import (
 from harness.cli.serve import Server, Site
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import profiles
+from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_bytes, write_atomically
@@ -162,12 +163,12 @@ def _compared(found: Comparison) -> str:
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["filesystems", "workloads", "kernels", "runs"]))
+@click.argument("what", type=click.Choice(["filesystems", "stacks", "workloads", "kernels", "runs"]))
 @out_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
 def list_command(what: str, out: Path, as_json: bool) -> None:
-    """List what can be named: file systems and modes, workloads, kernels, and stored runs.
+    """List what can be named: file systems and modes, stacks, workloads, kernels, and stored runs.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
     which are in the cache, and whether UML judges them.
@@ -205,6 +206,7 @@ def _piled_up(kept: Sequence[Kept]) -> str:
 
 COLUMNS = {
     "filesystems": ("name", "mount_options", "summary"),
+    "stacks": ("name", "summary", "promises"),
     "workloads": ("name", "summary"),
     "kernels": ("name", "newest", "cached", "judged_natively", "summary"),
     "runs": ("path", "kernel", "state", "command"),
@@ -233,6 +235,11 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
             return [
                 (p.name, p.mount_options, p.summary + (asked if p.on_request else ""))
                 for p in profiles().values()
+            ]
+        case "stacks":
+            return [
+                (" ".join([name, *(f"{name}-{n}" for n in s.may_miss)]), s.summary, s.promises)
+                for name, s in stacks().items()
             ]
         case "workloads":
             folders = folder_sets()
