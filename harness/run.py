@@ -79,7 +79,12 @@ def execute(
         #    once what writes the same at every mount, and make stacks.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
+        refused = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
+        asked = replace(asked, lacking={**asked.lacking, **refused})
+        able = asked.able
+        if not able:
+            _note_why_not(store, asked)
+            return _report(store)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, specs, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, specs))
@@ -196,13 +201,20 @@ def _finish_bases(
     spec: GuestSpec,
     run: RunLayout,
     scratch: Path,
-) -> None:
-    """Finish the base images that need a guest, unless something was already recorded on them."""
+) -> dict[str, str]:
+    """Finish the base images that need a guest, unless something was already recorded on them. Returns, by
+    name, why the steps of a mode's stack made none: this kernel may not have what they ask for.
+    """
+    refused = {}
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if (p.mounted_once or p.stacked) and p.name in bases and not recorded:
             with Session(spec, scratch / "first-mount", plan.log_bytes) as session:
-                finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
+                try:
+                    finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
+                except EnvironmentLacks as e:
+                    refused[p.name] = e.line
+    return refused
 
 
 @dataclass(frozen=True, slots=True)

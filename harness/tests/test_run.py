@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -209,6 +211,28 @@ def test_a_mode_whose_mkfs_refuses_is_not_run_and_says_why(
     assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 2
     assert summary.cases[0].reason == "mkfs for ext4/ordered failed with 1: Invalid filesystem option set"
     assert shell_code(summary) is ExitCode.NOTHING_RUN
+
+
+def test_a_mode_whose_stack_cannot_be_made_is_not_run_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the whole run, as a mkfs that refuses had."""
+
+    def refuse(_: object, profile: Profile, *__: Path) -> None:
+        raise EnvironmentLacks(f"the steps that make {profile.name} failed: 221: no such policy")
+
+    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
+    monkeypatch.setattr(run, "missing_for", lambda *_: "")
+    monkeypatch.setattr(run, "make_base", lambda *_: tmp_path / "base")
+    monkeypatch.setattr(run, "make_specs", lambda *_: SimpleNamespace(recorder=None))
+    monkeypatch.setattr(run, "Session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(run, "finish_base", refuse)
+    plan = Plan(configurations=["ext4/ordered@raid1"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)))
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.NOT_RUN
+    assert case.reason == "the steps that make ext4/ordered@raid1 failed: 221: no such policy"
 
 
 def test_a_module_is_kept_with_the_run_as_it_was(tmp_path: Path) -> None:
