@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+import msgspec
+
 from harness.bench.figures import (
     BenchResult,
     Decided,
@@ -512,7 +514,7 @@ def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
     per_second: dict[int, float] = {}
     share = 0.0
     for stations in setup.effort.stations:
-        plan = dataclasses.replace(first, jobs=stations, recordings=recordings)
+        plan = msgspec.structs.replace(first, jobs=stations, recordings=recordings)
         watch, clock = _Watch(), _Clock()
         with create_run(plan, reports, f"played-{stations}") as store:
             count = _visits(execute(plan, store, watch, make_pool=visits.played).cases)

@@ -67,12 +67,20 @@ class _Watched(RemoteSession):
         notes: list[tuple[object, bytes]],
         *,
         again: int,
+        erring: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
         """See `RemoteSession`."""
         observed = super().attempt(
-            recording, state, ask, notes, again=again, sample_rate=sample_rate, recalls=recalls
+            recording,
+            state,
+            ask,
+            notes,
+            again=again,
+            erring=erring,
+            sample_rate=sample_rate,
+            recalls=recalls,
         )
         self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"")
         return observed
@@ -92,6 +100,7 @@ class _Played(_Watched):
         notes: list[tuple[object, bytes]],
         *,
         again: int,
+        erring: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:

@@ -223,7 +223,12 @@ def test_a_set_asks_each_of_its_cases_a_few_times(summary: Summary, monkeypatch:
     name = CaseId("ext4", "ordered", "random1-1-1")
     case = replace(summary.cases[0], info=replace(summary.cases[0].info, case=name))
     asked = []
-    monkeypatch.setattr(CaseSummary, "verdict", property(lambda c: asked.append(c) or CaseVerdict.PASS))
+
+    def verdict(case: CaseSummary) -> CaseVerdict:
+        asked.append(case)
+        return CaseVerdict.PASS
+
+    monkeypatch.setattr(CaseSummary, "verdict", property(verdict))
     cell = Cell((case,) * 100)
     assert cell.figure == "100 cases"
     assert cell.example is case
