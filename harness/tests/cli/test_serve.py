@@ -70,7 +70,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, found: Look) -> tuple[list[str], lis
 FOUND = Look(
     "ext4-nobarrier/append-fsync@33-31",
     "fail",
-    (Violation("contents", "a", "a: <b>lost</b>", "32 bytes", "nothing", "lost"),),
+    (Violation("contents", "a", "a: <b>lost</b> after `sync`", "32 bytes", "nothing", "lost"),),
     (),
     (Write(31, 8, 16, "data of a", "lost"),),
     ((Write(0, 24, 8, "bitmap", "lost"),),),
@@ -160,7 +160,8 @@ def test_what_is_broken_the_page_says_with_what_was_expected_and_how_to_see_it_a
     looked(monkeypatch, FOUND)
     point = str(run.findings()[0].crash_point)
     said = [words for _, words in Page(site.page(f"/state/{point}")).texts]
-    assert {"contents", "32 bytes", "nothing"} <= set(said)
+    assert {"contents", "32 bytes", "nothing", "sync"} <= set(said)
+    assert not any("`" in words for words in said)
     assert any(words.startswith(f"powercut repro {point} --from ") for words in said)
     assert any("had written when it was cut" in words for words in said)
     assert any("EXT4-fs: no room" in words for words in said)
