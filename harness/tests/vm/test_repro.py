@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import ExitCode, UsageError
 from harness.findings.repro import export, find_point, repro_context, reproduce
-from harness.model import CrashPoint, CrashState, Verdict
+from harness.model import CrashPoint, CrashState, Outcome, Verdict
 from harness.store import RunStore
 from harness.summary import Summary
 from harness.tests.states.replay import replay
@@ -61,6 +61,25 @@ def test_a_durable_write_that_is_dropped_is_seen(compared_store: RunStore) -> No
         state = CrashState(fsync.ack + 1, tuple(commits))
         seen = reproduce(dataclasses.replace(shown, point=CrashPoint(case, state)))
     assert {v.oracle for v in seen.judgement.violations} & {"durability", "mountable", "fsck"}
+
+
+def test_a_fault_of_the_disk_is_done_again(compared_store: RunStore) -> None:
+    """A superblock that cannot be read is refused, and read when it can be; a fault that befalls nothing
+    tells nothing.
+    """
+    case = next(c.case for c in compared_store.cases() if c.case.mode == "ordered")
+    found = {}
+    for fault in ("eio-read2-on", "eio-read130000"):
+        point = CrashPoint(case, CrashState.parse(f"@40+{fault}"))
+        with repro_context(compared_store, point, Named(), "auto") as shown:
+            found[fault] = reproduce(shown)
+    refused, missed = found.values()
+    assert isinstance(refused.outcome, Outcome)
+    assert refused.outcome.healed is not None
+    assert refused.outcome.mount_errno
+    assert not refused.outcome.healed.mount_errno
+    assert refused.judgement.verdict is Verdict.PASS
+    assert missed.judgement.verdict is Verdict.UNKNOWN
 
 
 def test_export_writes_the_crashed_disk(compared_store: RunStore, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""What counts as a report, and what a fault may leave behind."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from harness.model import Call, CallError, FileKind, FsckClass, FsckResult, Outcome, TreeEntry
+from harness.oracles.honesty import Seen, seen
+
+ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8)
+FILE = TreeEntry("f", FileKind.FILE, 12, 0o644, 1, 0, 0, 100, 8, digest="a")
+CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
+WHOLE = Outcome(tree={"": ROOT, "f": FILE}, kernel_log=("EXT4-fs (vda): recovery complete",), fsck=CLEAN)
+OTHER = replace(WHOLE, tree={"": ROOT, "f": replace(FILE, digest="b")})
+REFUSED = Outcome(mount_errno=errno.EIO)
+
+
+def on_erring(outcome: Outcome, healed: Outcome = WHOLE) -> Seen:
+    return seen(WHOLE, replace(outcome, healed=healed))[0]
+
+
+def saying(outcome: Outcome, *lines: str) -> Outcome:
+    return replace(outcome, kernel_log=(*outcome.kernel_log, *lines))
+
+
+def test_from_best_to_worst() -> None:
+    assert on_erring(WHOLE) is Seen.INTACT
+    assert on_erring(REFUSED) is Seen.REPORTED
+    assert on_erring(OTHER) is Seen.SILENT
+    assert on_erring(WHOLE, OTHER) is Seen.DESTROYED
+    assert seen(WHOLE, Outcome(lost="Kernel panic - not syncing: toy"))[0] is Seen.DIED
+
+
+def test_a_refusal_excuses_nothing_that_is_lost_for_good() -> None:
+    assert on_erring(REFUSED, OTHER) is Seen.DESTROYED
+    assert on_erring(REFUSED, REFUSED) is Seen.DESTROYED
+
+
+def test_what_fsck_finds_only_after_the_fault_was_destroyed_by_it() -> None:
+    dirty = FsckResult(FsckClass.DIRTY, 4, "Inode bitmap differences")
+    assert on_erring(WHOLE, replace(WHOLE, fsck=dirty)) is Seen.DESTROYED
+
+
+@pytest.mark.parametrize(
+    ("line", "reports"),
+    [
+        ("EXT4-fs error (device vda): ext4_lookup:1: inode #2: comm walk: iget: checksum invalid", True),
+        ("JBD2: IO error -5 recovering block 7 in log", True),
+        ("I/O error, dev vda, sector 8 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2", False),
+        ("Buffer I/O error on dev vda, logical block 1, async page read", False),
+        ("EXT4-fs (vda): recovery complete", False),
+    ],
+)
+def test_the_block_layer_reports_for_nobody(line: str, reports: bool) -> None:
+    """An application reads wrong names: a line of the block layer's in the log does not help it."""
+    assert on_erring(saying(OTHER, line)) is (Seen.REPORTED if reports else Seen.SILENT)
+
+
+def test_a_call_that_fails_only_now_is_a_report() -> None:
+    failed = CallError(Call.READ, "f", errno.EIO)
+    assert on_erring(replace(OTHER, walk_errors=(failed,))) is Seen.REPORTED
+    before = replace(WHOLE, walk_errors=(failed,))
+    assert seen(before, replace(OTHER, walk_errors=(failed,), healed=before))[0] is Seen.SILENT
