@@ -142,7 +142,7 @@ def class_of(name: BlockName) -> str:
 
 _AREAS = ("journal", "log", "SSA")
 """Heads of names that say only in which area a block lies."""
-_LINK = re.compile(r"(^|\s)(of|in|from|to|for|group|block|inodes?|pack|transaction|sequence)$")
+_LINK = re.compile(r"(^|\s)(of|in|from|to|for|group|inodes?|pack|segment|transaction|sequence)$")
 
 
 def _piece(sector: int, sectors: int) -> int:

@@ -45,6 +45,12 @@ class Seen(enum.StrEnum):
 UNDECIDED = "undecided"
 """Where none of these was seen."""
 
+# Without such a word, a line tells nobody that something is wrong: `Ending clean mount`.
+_WRONG = re.compile(
+    r"error|corrupt|fail|invalid|bad |checksum|csum|crc|abort|shut|warn|unable|cannot|can't|could ?n[o']t"
+    r"|mismatch|inconsisten|repair|fsck|damage|lost|wrong|unexpected|unrecogni|missing",
+    re.IGNORECASE,
+)
 # block/blk-core.c: `I/O error, dev vda, sector 8 op 0x0:(READ)`; fs/buffer.c: `Buffer I/O error on dev vda`
 _BLOCK_LAYER = re.compile(r"\bI/O error,? (on )?dev |\b(critical|timeout|protection) error, dev ")
 
@@ -113,12 +119,12 @@ def _reported(undisturbed: Outcome, outcome: Outcome) -> str:
     if failed := next((str(e) for e in outcome.walk_errors if str(e) not in known_errors), ""):
         return failed
     known = set(map(folded, undisturbed.kernel_log))
-    return next((line for line in _own(outcome.kernel_log) if folded(line) not in known), "")
+    return next((line for line in _complaints(outcome.kernel_log) if folded(line) not in known), "")
 
 
-def _own(log: Sequence[str]) -> Iterator[str]:
-    """Lines that are not the block layer's."""
-    return (line for line in log if not _BLOCK_LAYER.search(line))
+def _complaints(log: Sequence[str]) -> Iterator[str]:
+    """Lines in which the kernel says that something is wrong, and that are not the block layer's."""
+    return (line for line in log if _WRONG.search(line) and not _BLOCK_LAYER.search(line))
 
 
 def _fsck_differs(then: FsckResult | None, now: FsckResult | None) -> str:

@@ -52,6 +52,10 @@ def test_what_fsck_finds_only_after_the_fault_was_destroyed_by_it() -> None:
         ("I/O error, dev vda, sector 8 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2", False),
         ("Buffer I/O error on dev vda, logical block 1, async page read", False),
         ("EXT4-fs (vda): recovery complete", False),
+        ("XFS (vda): Ending clean mount", False),
+        ("EXT4-fs (vda): 1 orphan inode deleted", False),
+        ("XFS (vda): Metadata CRC error detected at xfs_agf_read_verify, xfs_agf block 0x1", True),
+        ("BTRFS warning (device vda): csum failed root 5 ino 257 off 0", True),
     ],
 )
 def test_the_block_layer_reports_for_nobody(line: str, reports: bool) -> None:
