@@ -374,9 +374,12 @@ def test_a_write_that_nobody_waits_for_outlives_a_flush(disk: Disk) -> None:
 
 def test_who_waits_gets_half_of_what_is_held_the_newest_first(disk: Disk) -> None:
     with Frontend(disk.socket) as guest:
+        disk.hold_completions(LONG_S, order=HoldOrder.NEWEST)
+        guest.submit_writes([_write(n) for n in range(4)])  # the queue is nearly full: as if it waited
+        assert guest.completed(2) == [3, 2]
+        assert guest.used() == 2
         disk.hold_completions(0.001, order=HoldOrder.NEWEST)
-        guest.submit_writes([_write(n) for n in range(3)])
-        assert guest.completed(3) == [2, 1, 0]
+        assert guest.completed(4) == [3, 2, 1, 0]
 
 
 def test_a_disk_that_completes_in_order_completes_what_came_before_a_flush(disk: Disk) -> None:
