@@ -19,6 +19,7 @@ from harness.model import CaseId, FsckClass
 from harness.symptoms import symptom_of
 from harness.tests.needs import needed
 from harness.workloads.generate import names_of
+from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import select_workloads
 
 ALL = profiles()
@@ -190,7 +191,8 @@ def test_what_any_kernel_says_stands_in_one_file() -> None:
     ],
 )
 def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) -> None:
-    names = [*(w.name for w in select_workloads(["all", "oldtree", "applications"])), *names_of("ace1")]
+    listed = select_workloads(["all", "oldtree", "applications", random_name(1, 20)])
+    names = [*(w.name for w in listed), *names_of("ace1"), *names_of("ace1more")]
     for expectation in read_expectations(resource(*path.split("/"))):
         assert any(
             expectation.applies_to(CaseId(p.filesystem, p.mode, name)) for p in ALL.values() for name in names

@@ -14,6 +14,10 @@ from harness.workloads.generate import chance, sequences
 
 SETS: Mapping[str, tuple[int, str]] = {
     "ace1": (1, "every operation with every persistence point: 207 workloads"),
+    "ace1more": (
+        1,
+        "the same for exchanges, owners, O_SYNC, O_DSYNC, and O_DIRECT at other alignments: 95 workloads",
+    ),
     "ace2": (2, "every two of those, one after the other: 101,644 workloads, best in parts (--shard)"),
 }
 """Sets of workloads: the number of steps in each sequence, and a description."""
@@ -34,4 +38,6 @@ def generate(name: str) -> Workload:
 
 def names_of(set_name: str) -> Iterator[str]:
     """The names of a set of SETS, in order."""
+    if set_name == "ace1more":
+        return sequences.further_single()
     return sequences.sequences(SETS[set_name][0])

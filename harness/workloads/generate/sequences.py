@@ -14,12 +14,12 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.model import Operation, Workload
-from harness.workloads.generate.steps import STEPS, Persistence, StepKind, persistences
+from harness.workloads.generate.steps import SINGLE_STEPS, STEPS, Persistence, StepKind, persistences
 from harness.workloads.generate.world import Invalid, World
 
 PREFIX = "ace-"
@@ -46,19 +46,25 @@ def _coded(path: str) -> str:
 
 def sequences(length: int) -> Iterator[str]:
     """The names of all workloads of `length` steps, in order."""
-    yield from (_name(chosen) for chosen, _ in _sequences(length))
+    yield from (_name(chosen) for chosen, _ in _sequences(length, STEPS))
+
+
+def further_single() -> Iterator[str]:
+    """The names of all workloads of one step that `sequences` leaves out, in order."""
+    further = {name: step for name, step in SINGLE_STEPS.items() if name not in STEPS}
+    yield from (_name(chosen) for chosen, _ in _sequences(1, further))
 
 
 def _name(chosen: Sequence[PlacedStep]) -> str:
     return PREFIX + BETWEEN.join(map(str, chosen))
 
 
-def _sequences(length: int) -> Iterator[tuple[tuple[PlacedStep, ...], World]]:
+def _sequences(length: int, steps: Mapping[str, StepKind]) -> Iterator[tuple[tuple[PlacedStep, ...], World]]:
     if not length:
         yield (), World()
         return
-    for before, world in _sequences(length - 1):
-        for step in STEPS.values():
+    for before, world in _sequences(length - 1, steps):
+        for step in steps.values():
             for paths in step.places:
                 if not _is_first(before, step, paths):
                     continue
@@ -114,7 +120,7 @@ def workload(name: str) -> Workload:
 
 def _parse(name: str, part: str) -> PlacedStep:
     m = re.fullmatch(r"([a-z-]+)((?:\.\w+)+)\+([a-z]+)(?:\.(\w+))?", part)
-    step = STEPS.get(m[1]) if m else None
+    step = SINGLE_STEPS.get(m[1]) if m else None
     paths = tuple(_path(word) for word in m[2][1:].split(".")) if m else ()
     if m is None or step is None or paths not in step.places:
         raise UsageError(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import BLOCK_BYTES, Operation, OperationKind
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, Operation, OperationKind
 from harness.workloads.generate.world import (
     ATTRIBUTE,
     DIRECTORIES,
@@ -100,6 +100,22 @@ def _next_block(file: File) -> tuple[int, int]:
 def _last_block(file: File) -> tuple[int, int]:
     _needs(file.size % BLOCK_BYTES > 0, "the file ends at a block's end: direct-end does it")
     return file.size // BLOCK_BYTES * BLOCK_BYTES, 2 * BLOCK_BYTES
+
+
+def _sector(file: File) -> tuple[int, int]:
+    """One of the first block's, so that a direct write covers no block."""
+    return 3 * SECTOR_BYTES, SECTOR_BYTES
+
+
+def _sector_of_hole(file: File) -> tuple[int, int]:
+    _needs(file.hole, "there is no hole")
+    return HEAD_BYTES + 3 * SECTOR_BYTES, SECTOR_BYTES
+
+
+def _tail_sectors(file: File) -> tuple[int, int]:
+    """From the last whole sector over the end of the file, which lies in no sector's end."""
+    _needs(file.size % SECTOR_BYTES > 0, "the file ends at a sector's end")
+    return file.size // SECTOR_BYTES * SECTOR_BYTES, 3 * SECTOR_BYTES
 
 
 def _mapped_start(file: File) -> tuple[int, int]:
@@ -349,7 +365,23 @@ MORE_STEPS: Mapping[str, StepKind] = {
         StepKind("direct-dsync", _FILE, _write(_next_block, K.WRITE, "direct", "dsync")),
     )
 }
-"""Those of sequences, and more: each of these would make thousands of sequences of two."""
+"""Those of sequences, and more: each of these would make thousands of sequences of two. Those of random
+workloads, whose names would mean others if one were added.
+"""
+
+SINGLE_STEPS: Mapping[str, StepKind] = {
+    step.name: step
+    for step in (
+        *MORE_STEPS.values(),
+        StepKind("direct-sector", _FILE, _write(_sector, K.WRITE, "direct")),
+        StepKind("direct-tail", _FILE, _write(_tail_sectors, K.WRITE, "direct")),
+        StepKind("direct-hole-sector", _FILE, _write(_sector_of_hole, K.WRITE, "direct")),
+        StepKind("direct-tail-dsync", _FILE, _write(_tail_sectors, K.WRITE, "direct", "dsync")),
+        StepKind("overlap-sync", _FILE, _write(_overlap, K.WRITE, "sync")),
+        StepKind("hole-dsync", _FILE, _write(_in_hole, K.WRITE, "dsync")),
+    )
+}
+"""Those, and more again: each by itself."""
 
 
 @dataclass(frozen=True, slots=True)

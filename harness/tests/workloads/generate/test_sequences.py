@@ -20,6 +20,7 @@ from harness.workloads.load import parse_operation
 
 K = OperationKind
 ALL = list(sequences(1))
+FURTHER = list(names_of("ace1more"))
 OF_TWO = list(sequences(2))
 SOME_OF_TWO = OF_TWO[::97]
 
@@ -36,8 +37,27 @@ def test_every_workload_can_be_carried_out(workloads: list[Workload]) -> None:
 
 
 def test_their_numbers_are_those_that_are_told() -> None:
-    for name, count in (("ace1", len(ALL)), ("ace2", len(OF_TWO))):
+    for name, count in (("ace1", len(ALL)), ("ace1more", len(FURTHER)), ("ace2", len(OF_TWO))):
         assert f"{count:,} workloads" in SETS[name][1]
+
+
+def test_further_single_operations_are_none_of_those_and_can_be_carried_out() -> None:
+    assert not {*FURTHER} & {*ALL}
+    for w in map(generate, FURTHER):
+        replay(ORDERED, history(w.operations))
+        assert w == generate(w.name)
+        assert [parse_operation(str(op)) for op in w.operations] == list(w.operations)
+
+
+def test_direct_and_synchronous_writes_are_there_at_several_alignments() -> None:
+    """All direct writes covered whole blocks of 4 KiB, where no file system has to read or zero the rest of
+    one; O_SYNC and O_DSYNC stood in random workloads alone.
+    """
+    every = [op for name in (*ALL, *FURTHER) for op in generate(name).operations]
+    direct = [op for op in every if "direct" in op.flags]
+    assert {op.offset % 512 + op.length % 512 for op in direct} == {0}
+    assert {op.offset % 4096 == 0 for op in direct} == {True, False}
+    assert {"sync", "dsync"} <= {flag for op in every if op.kind in (K.WRITE, K.APPEND) for flag in op.flags}
 
 
 def test_none_is_there_twice(workloads: list[Workload]) -> None:
