@@ -179,8 +179,9 @@ def _list(chosen: list[Fault]) -> ExitCode:
 def _show(plan: FaultsPlan) -> ExitCode:
     """Print what a campaign would do (--no-action)."""
     chosen = chosen_faults(plan)
-    for modes, workloads in baseline_runs(chosen):
-        console.say(f"the unmodified kernel: {', '.join(modes)}: {', '.join(workloads)}")
+    for modes, workloads, disk in baseline_runs(chosen):
+        erring = f", on a disk that errs ({', '.join(disk)})" if disk else ""
+        console.say(f"the unmodified kernel: {', '.join(modes)}: {', '.join(workloads)}{erring}")
     for fault in chosen:
         console.say(f"{fault.name}: {', '.join(fault.modes)}: {', '.join(fault.asked_workloads)}")
     return ExitCode.CONSISTENT

@@ -110,16 +110,18 @@ def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:
             raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
 
 
-def baseline_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str]]]:
-    """The modes and workloads of the unmodified kernel's runs: every case of a fault, and few others."""
-    by_mode: dict[str, dict[str, None]] = {}
+def baseline_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str], tuple[str, ...]]]:
+    """The modes, workloads and ways in which the disk errs of the unmodified kernel's runs: every case of a
+    fault, and few others.
+    """
+    by_mode: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
     for fault in chosen:
         for mode in fault.modes:
-            by_mode.setdefault(mode, {}).update(dict.fromkeys(fault.asked_workloads))
-    runs: dict[tuple[str, ...], list[str]] = {}
-    for mode, workloads in by_mode.items():
-        runs.setdefault(tuple(sorted(workloads)), []).append(mode)
-    return [(modes, list(workloads)) for workloads, modes in runs.items()]
+            by_mode.setdefault((mode, fault.disk), {}).update(dict.fromkeys(fault.asked_workloads))
+    runs: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (mode, disk), workloads in by_mode.items():
+        runs.setdefault((tuple(sorted(workloads)), disk), []).append(mode)
+    return [(modes, list(workloads), disk) for (workloads, disk), modes in runs.items()]
 
 
 class FaultSeries(Series[Trial]):
@@ -136,19 +138,33 @@ class FaultSeries(Series[Trial]):
         self._build_s: dict[str, float] = {}
         baseline = enumerate(baseline_runs(self._chosen), 1)
         self._baseline = [self._item(f"{BASELINE}-{n}", (), *asked) for n, asked in baseline]
-        self._trials = {f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads) for f in self._chosen}
+        self._trials = {
+            f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads, f.disk) for f in self._chosen
+        }
         super().__init__(path, plan.argv, known_failures())
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._baseline, *self._trials.values()]
 
-    def _item(self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]) -> Item:
-        states = [*self.plan.fault_models, self.plan.budget.option]
+    def _item(
+        self,
+        name: str,
+        edits: Sequence[Edit],
+        modes: Sequence[str],
+        workloads: Sequence[str],
+        disk: Sequence[str],
+    ) -> Item:
+        states = [*self.plan.fault_models, self.plan.budget.option, *disk]
         key = asked_key(self._kernels.key(edits), modes, workloads, states)
-        return Item(name, self._built(name, edits, modes, workloads), key)
+        return Item(name, self._built(name, edits, modes, workloads, disk), key)
 
     def _built(
-        self, name: str, edits: Sequence[Edit], modes: Sequence[str], workloads: Sequence[str]
+        self,
+        name: str,
+        edits: Sequence[Edit],
+        modes: Sequence[str],
+        workloads: Sequence[str],
+        disk: Sequence[str],
     ) -> Callable[[], Plan]:
         def plan() -> Plan:
             begun = time.monotonic()
@@ -161,6 +177,7 @@ class FaultSeries(Series[Trial]):
                 machine=self.plan.machine,
                 fault_models=self.plan.fault_models,
                 budget=self.plan.budget,
+                disk=tuple(disk),
                 jobs=self.plan.jobs,
                 argv=self.plan.argv,
             )

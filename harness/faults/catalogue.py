@@ -9,6 +9,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.kernels.edits import Edit
+from harness.model import DISK_PROFILES
 from harness.series.catalogue import Listed, load_all, named
 
 ALL_WORKLOADS = "all"
@@ -17,12 +18,14 @@ ALL_WORKLOADS = "all"
 class Fault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
-    `imitates`: the commit that fixed or made such a fault; empty if it is invented. `equivalent`: the proof
-    that no crash breaks a promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
+    `disk`: how the disk errs in recovery (`powercut run --disk`), where that shows it. `imitates`: the commit
+    that fixed or made such a fault; empty if it is invented. `equivalent`: the proof that no crash breaks a
+    promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
     """
 
     edits: tuple[Edit, ...]
     workloads: tuple[str, ...] = ()
+    disk: tuple[str, ...] = ()
     imitates: str = ""
     equivalent: str = ""
     gap: str = ""
@@ -46,6 +49,8 @@ def faults() -> dict[str, Fault]:
 def _need_edits(fault: Fault) -> None:
     if not fault.edits or not fault.modes:
         raise UsageError("a fault has edits and modes")
+    if unknown := set(fault.disk) - set(DISK_PROFILES):
+        raise UsageError(f"no disk errs in the way {min(unknown)}", f"there are: {', '.join(DISK_PROFILES)}")
 
 
 def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fault]) -> list[Fault]:

@@ -102,10 +102,15 @@ def test_the_baseline_runs_every_case_of_every_fault() -> None:
     chosen = list(ALL.values())
     runs = baseline_runs(chosen)
     covered = {
-        (mode, w.name) for modes, workloads in runs for mode in modes for w in select_workloads(workloads)
+        (mode, w.name, disk)
+        for modes, workloads, disk in runs
+        for mode in modes
+        for w in select_workloads(workloads)
     }
-    wanted = {(m, w.name) for f in chosen for m in f.modes for w in select_workloads(f.asked_workloads)}
+    wanted = {
+        (m, w.name, f.disk) for f in chosen for m in f.modes for w in select_workloads(f.asked_workloads)
+    }
     assert wanted == covered
-    modes = [mode for some, _ in runs for mode in some]
-    assert len(modes) == len(set(modes)), "a mode runs once"
-    assert set(modes) <= profiles().keys()
+    modes = [(mode, disk) for some, _, disk in runs for mode in some]
+    assert len(modes) == len(set(modes)), "a mode runs once on a disk"
+    assert {mode for mode, _ in modes} <= profiles().keys()
