@@ -109,8 +109,9 @@ class Attempts:
     2. `observe` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and
        timeouts) is replaced, and the state is tried again. So it is where the kernel went on, but says that
        something took long: a slow host causes that, too. A guest or program that reports failure is not tried
-       again. An unforeseen exception, from a defect of the harness or a hostile tree that got past the
-       channel, costs this state only, and its reason names the exception and the line.
+       again; nor is a guest that was lost while its disk erred, unless its kernel says how it ended. An
+       unforeseen exception, from a defect of the harness or a hostile tree that got past the channel, costs
+       this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
     4. Only a complete outcome has reads: after fsck, from a visit in which nothing went wrong and each mount
        could be tried.
@@ -151,6 +152,8 @@ class Attempts:
             losses.append(loss)
             if loss.end and loss.kind in self._known_ends:
                 return Visited(loss.outcome)
+            if state.fault is not None and not loss.end:
+                break  # it may try again for ever what fails for good, as XFS does with its metadata
         return Visited(self._conclude(losses))
 
     # --- what stations tell each other --------------------------------------------------------
