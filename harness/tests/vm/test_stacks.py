@@ -85,3 +85,19 @@ def test_raid5_less_a_member_loses_data_that_nothing_touched_and_is_reproduced(t
     assert "nothing has touched the file since" in found.summary
     assert "untouched" in {v.oracle for v in verdict(path, found.crash_point).violations}
     assert not verdict(path, found.crash_point, "ext4/ordered@raid5").violations
+
+
+def spoil_data(base: Path, parts: tuple[int, ...]) -> None:
+    """Of member 1, where the file system has nothing."""
+    with base.open("r+b") as image:
+        image.seek(parts[0] + (41 << 20))
+        image.write(b"\xa5" * 4096)
+
+
+def test_halves_that_differ_after_the_resync_are_told(mirrored: tuple[Summary, Path]) -> None:
+    """A planted error: a block of one half, in an array that is clean, so that no resync mends it."""
+    point, resync = CrashPoint(CASE, CrashState(0)), "ext4/ordered@raid1-resync"
+    assert not verdict(mirrored[1], point, resync).violations
+    (found,) = verdict(mirrored[1], point, resync, spoil_data).violations
+    assert found.oracle == "assembles"
+    assert "the halves differ after the resync" in found.summary
