@@ -27,7 +27,7 @@ VISIT_S = 0.025
 
 
 @dataclass(slots=True)
-class Visits:
+class KeptVisits:
     """What visits came to. `unseen`: visits of a run made again that the first had not made."""
 
     seen: dict[tuple[CaseId, CrashState], Observed] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Visits:
 class _Watched(RemoteSession):
     """Keeps what its visits come to."""
 
-    def __init__(self, process: StationProcess, name: str, spec: GuestSpec, visits: Visits) -> None:
+    def __init__(self, process: StationProcess, name: str, spec: GuestSpec, visits: KeptVisits) -> None:
         super().__init__(process, name, spec)
         self.visits = visits
 
