@@ -42,7 +42,7 @@ from harness.bench.host import (
     time_fsck,
 )
 from harness.bench.scaling import VISIT_S, KeptVisits
-from harness.bench.setup import LOG_BYTES, PROFILE, Effort, Setup, make_setup, own_kernel_of
+from harness.bench.setup import LOG_BYTES, PROFILE, WHOLE, Effort, Setup, make_setup, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
 from harness.cases.fsck_reads import FsckReads
@@ -442,13 +442,6 @@ def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
         interpreter_s * 1000 / case.by_how[How.JUDGED],
         case.counts.checked / watch.seconds,
     )
-
-
-WHOLE = (
-    ("ace1", ("ext4/ordered",), "prefix"),
-    ("quick", ("ext4/ordered", "ext4/journal", "xfs/default", "btrfs/default"), "exhaustive"),
-)
-"""Workloads, modes and fault model of each whole run."""
 
 
 def measure_whole(setup: Setup, name: str) -> tuple[Whole, ...] | NotMeasured:

@@ -22,6 +22,11 @@ from harness.model import CaseId, CrashState
 from harness.store.layout import CaseLayout
 
 PROFILE = "ext4/ordered"
+WHOLE = (
+    ("ace1", ("ext4/ordered",), "prefix"),
+    ("quick", ("ext4/ordered", "ext4/journal", "xfs/default", "btrfs/default"), "exhaustive"),
+)
+"""Workloads, modes and fault model of each whole run."""
 LOG_BYTES = 256 << 20
 _OWN_FIX = "build one (powercut kernel build), or name one"
 

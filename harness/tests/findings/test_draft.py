@@ -162,7 +162,7 @@ def test_the_script_mounts_as_the_mode_does(mode: str, run: RunStore) -> None:
 
 
 def test_a_second_device_is_not_guessed_at(run: RunStore) -> None:
-    with pytest.raises(UsageError, match="second device"):
+    with pytest.raises(UsageError, match="several devices"):
         script(profiles()["ext4/external-journal"], run.findings()[0], append_fsync())
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness.cases import first_mount
 from harness.filesystems.profiles import profiles
 from harness.findings import experiment
 from harness.model import Workload
@@ -53,7 +54,7 @@ def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
 
     monkeypatch.setattr(experiment, "make_base", made)
     monkeypatch.setattr(
-        experiment, "mount_once", lambda _session, _profile, base, _kept: mounted.append(base), raising=False
+        first_mount, "mount_once", lambda _session, _profile, base, _kept: mounted.append(base)
     )
     monkeypatch.setattr(experiment, "chosen_kernel", lambda *_: None)
     monkeypatch.setattr(experiment, "make_specs", lambda *_: SimpleNamespace(judge=1, recorder=2))

@@ -40,7 +40,7 @@ def test_a_file_is_known_by_its_name(tmp_path: Path) -> None:
         ("\x00", "a.toml: ", "compare it with its neighbours"),
         (WHOLE + "colour = 1", "unknown field `colour`", "compare it with its neighbours"),
         (WHOLE.replace("ordered", "orderd"), "a.toml: there is no mode 'ext4/orderd'", "one of: "),
-        (WHOLE.replace("fsck", "fsk"), "a.toml: there is no oracle 'fsk'", "one of: mountable"),
+        (WHOLE.replace("fsck", "fsk"), "a.toml: there is no oracle 'fsk'", "one of: assembles"),
         (WHOLE + "weight = 10", "a.toml: it is too heavy", "compare it with its neighbours"),
     ],
 )
