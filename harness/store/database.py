@@ -144,10 +144,10 @@ class Database:
         other threads wait. Does not nest.
         """
         with self._lock:
-            with _asked_of(self.file):
-                self._connection.execute("BEGIN IMMEDIATE")
-            self._together = True
             try:
+                with _asked_of(self.file):
+                    self._connection.execute("BEGIN IMMEDIATE")
+                self._together = True
                 yield
             finally:
                 self._together = False
@@ -159,12 +159,15 @@ class Database:
 
     def checkpoint(self) -> None:
         """Checkpoint the WAL into the database file, at the end of `together`: SQLite silently drops the WAL
-        after a damaged byte.
+        after a damaged byte. A transaction that a signal left open is rolled back.
         """
         with self._lock, read_from(self.file):
             self._checkpoint_due = self._together
-            if not self._together:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self._together:
+                return
+            if self._connection.in_transaction:  # a signal was raised between BEGIN and its end
+                self._connection.execute("ROLLBACK")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _examine(connection: sqlite3.Connection, file: Path) -> None:

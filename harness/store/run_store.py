@@ -66,6 +66,8 @@ from harness.store.rows import (
 from harness.symptoms import paths_of, symptom_of
 from harness.workloads.load import parse_operation
 
+_DIGESTS = "SELECT digest FROM states WHERE case_id = ?"
+
 
 class RunStore:
     """One run on disk. One process writes; the methods are thread-safe. Use as a context manager."""
@@ -264,7 +266,8 @@ class RunStore:
         """Delete all verdicts on a case's states."""
         with self._writing() as db:
             number = self._number(case)
-            out = [d for (d,) in db.execute("SELECT digest FROM states WHERE case_id = ?", (number,))]
+            # Not row by row: SQLite makes no checkpoint while the traceback of a signal keeps half of them.
+            out = [d for (d,) in db.execute(_DIGESTS, (number,)).fetchall()]
             db.execute("DELETE FROM states WHERE case_id = ?", (number,))
             move_states(db, number, out=out)
 
@@ -469,7 +472,8 @@ class RunStore:
             ((body,),) = db.execute("SELECT info FROM cases WHERE id = ?", (number,)).fetchall()
             if not self._same_recording(body, record.info):
                 raise StoreError(f"{rows.case} has a recording, and what is to replace it has none")
-            out = [d for (d,) in db.execute("SELECT digest FROM states WHERE case_id = ?", (number,))]
+            # Not row by row: SQLite makes no checkpoint while the traceback of a signal keeps half of them.
+            out = [d for (d,) in db.execute(_DIGESTS, (number,)).fetchall()]
             db.execute("DELETE FROM states WHERE case_id = ?", (number,))
             db.execute("DELETE FROM evidence WHERE case_id = ?", (number,))
             into = [put_state(db, number, str(rows.case), judged)[1] for judged in rows.judged]

@@ -103,6 +103,18 @@ def test_a_part_that_fails_takes_nothing_else_back(store: RunStore) -> None:
         assert again.judged_states(CASE) == {"@1", "@3"}
 
 
+def test_a_run_ends_although_a_signal_left_a_transaction_open(store: RunStore) -> None:
+    """A run ended with a traceback, "database table is locked": SIGTERM had come between BEGIN and its end."""
+    put(store, JudgedState(CrashState(1), "h", Judgement()))
+    store._database._connection.execute("BEGIN IMMEDIATE")
+    store._database._connection.execute("DELETE FROM states")
+    store.finish(interrupted=True)
+    put(store, JudgedState(CrashState(2), "h", Judgement()))
+    store.finish()
+    with RunStore.open(store.path) as again:  # its digests hold
+        assert again.judged_states(CASE) == {"@1", "@2"}
+
+
 def test_a_mismatch_that_is_stored_together_with_others_is_checkpointed_with_them(store: RunStore) -> None:
     """SQLite refuses a checkpoint in the middle of a transaction."""
     with store.together():
