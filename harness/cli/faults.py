@@ -25,7 +25,7 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.faults.campaign import FaultSeries, baseline_runs, chosen_faults, create, load_plan
+from harness.faults.campaign import FaultSeries, asked_of, baseline_runs, chosen_faults, create, load_plan
 from harness.faults.catalogue import Fault
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
@@ -179,9 +179,7 @@ def _list(chosen: list[Fault]) -> ExitCode:
 def _show(plan: FaultsPlan) -> ExitCode:
     """Print what a campaign would do (--no-action)."""
     chosen = chosen_faults(plan)
-    for modes, workloads, disk in baseline_runs(chosen):
-        erring = f", on a disk that errs ({', '.join(disk)})" if disk else ""
-        console.say(f"the unmodified kernel: {', '.join(modes)}: {', '.join(workloads)}{erring}")
-    for fault in chosen:
-        console.say(f"{fault.name}: {', '.join(fault.modes)}: {', '.join(fault.asked_workloads)}")
+    runs = [("the unmodified kernel", asked) for asked in baseline_runs(chosen)]
+    for name, asked in [*runs, *((f.name, asked_of(f)) for f in chosen)]:
+        console.say(f"{name}: {', '.join(asked.modes)}: {', '.join(asked.workloads)}{asked.words}")
     return ExitCode.CONSISTENT

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,18 +111,38 @@ def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:
             raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
 
 
-def baseline_runs(chosen: Sequence[Fault]) -> list[tuple[list[str], list[str], tuple[str, ...]]]:
-    """The modes, workloads and ways in which the disk errs of the unmodified kernel's runs: every case of a
-    fault, and few others.
-    """
-    by_mode: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a kernel is asked. `disk`, `again`: see `Fault`."""
+
+    modes: tuple[str, ...]
+    workloads: tuple[str, ...]
+    disk: tuple[str, ...] = ()
+    again: int = 0
+
+    @property
+    def words(self) -> str:
+        """What is done to recoveries; empty for nothing."""
+        erring = f", on a disk that errs ({', '.join(self.disk)})" if self.disk else ""
+        return erring + (f", recoveries cut {self.again} deep" if self.again else "")
+
+
+def asked_of(fault: Fault) -> Asked:
+    """What the kernel with a fault is asked."""
+    return Asked(fault.modes, fault.asked_workloads, fault.disk, fault.again)
+
+
+def baseline_runs(chosen: Sequence[Fault]) -> list[Asked]:
+    """What the unmodified kernel is asked, run by run: every case of a fault, and few others."""
+    by_mode: dict[tuple[str, tuple[str, ...], int], dict[str, None]] = {}
     for fault in chosen:
         for mode in fault.modes:
-            by_mode.setdefault((mode, fault.disk), {}).update(dict.fromkeys(fault.asked_workloads))
-    runs: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for (mode, disk), workloads in by_mode.items():
-        runs.setdefault((tuple(sorted(workloads)), disk), []).append(mode)
-    return [(modes, list(workloads), disk) for (workloads, disk), modes in runs.items()]
+            key = (mode, fault.disk, fault.again)
+            by_mode.setdefault(key, {}).update(dict.fromkeys(fault.asked_workloads))
+    runs: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[str]] = {}
+    for (mode, disk, again), workloads in by_mode.items():
+        runs.setdefault((tuple(sorted(workloads)), disk, again), []).append(mode)
+    return [Asked(tuple(modes), *key) for key, modes in runs.items()]
 
 
 class FaultSeries(Series[Trial]):
@@ -137,47 +158,33 @@ class FaultSeries(Series[Trial]):
         need_places(self._chosen, kernels)
         self._build_s: dict[str, float] = {}
         baseline = enumerate(baseline_runs(self._chosen), 1)
-        self._baseline = [self._item(f"{BASELINE}-{n}", (), *asked) for n, asked in baseline]
-        self._trials = {
-            f.name: self._item(f.name, f.edits, f.modes, f.asked_workloads, f.disk) for f in self._chosen
-        }
+        self._baseline = [self._item(f"{BASELINE}-{n}", (), asked) for n, asked in baseline]
+        self._trials = {f.name: self._item(f.name, f.edits, asked_of(f)) for f in self._chosen}
         super().__init__(path, plan.argv, known_failures())
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._baseline, *self._trials.values()]
 
-    def _item(
-        self,
-        name: str,
-        edits: Sequence[Edit],
-        modes: Sequence[str],
-        workloads: Sequence[str],
-        disk: Sequence[str],
-    ) -> Item:
-        states = [*self.plan.fault_models, self.plan.budget.option, *disk]
-        key = asked_key(self._kernels.key(edits), modes, workloads, states)
-        return Item(name, self._built(name, edits, modes, workloads, disk), key)
+    def _item(self, name: str, edits: Sequence[Edit], asked: Asked) -> Item:
+        again = [f"again {asked.again}"] if asked.again else []
+        states = [*self.plan.fault_models, self.plan.budget.option, *asked.disk, *again]
+        key = asked_key(self._kernels.key(edits), asked.modes, asked.workloads, states)
+        return Item(name, self._built(name, edits, asked), key)
 
-    def _built(
-        self,
-        name: str,
-        edits: Sequence[Edit],
-        modes: Sequence[str],
-        workloads: Sequence[str],
-        disk: Sequence[str],
-    ) -> Callable[[], Plan]:
+    def _built(self, name: str, edits: Sequence[Edit], asked: Asked) -> Callable[[], Plan]:
         def plan() -> Plan:
             begun = time.monotonic()
             image = self._kernels.variant(edits) if edits else self._kernels.image
             self._build_s[name] = round(time.monotonic() - begun, 1)
             return Plan(
-                configurations=list(modes),
-                workloads=list(workloads),
+                configurations=list(asked.modes),
+                workloads=list(asked.workloads),
                 kernel=str(image),
                 machine=self.plan.machine,
                 fault_models=self.plan.fault_models,
                 budget=self.plan.budget,
-                disk=tuple(disk),
+                disk=asked.disk,
+                again=asked.again,
                 jobs=self.plan.jobs,
                 argv=self.plan.argv,
             )

@@ -18,14 +18,15 @@ ALL_WORKLOADS = "all"
 class Fault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
-    `disk`: how the disk errs in recovery (`powercut run --disk`), where that shows it. `imitates`: the commit
-    that fixed or made such a fault; empty if it is invented. `equivalent`: the proof that no crash breaks a
+    `disk`: how the disk errs in recovery (`powercut run --disk`), `again`: how often recovery is cut
+    (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is invented. `equivalent`: the proof that no crash breaks a
     promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
     """
 
     edits: tuple[Edit, ...]
     workloads: tuple[str, ...] = ()
     disk: tuple[str, ...] = ()
+    again: int = 0
     imitates: str = ""
     equivalent: str = ""
     gap: str = ""
@@ -49,6 +50,8 @@ def faults() -> dict[str, Fault]:
 def _need_edits(fault: Fault) -> None:
     if not fault.edits or not fault.modes:
         raise UsageError("a fault has edits and modes")
+    if fault.again < 0:
+        raise UsageError(f"a recovery cannot be cut {fault.again} times")
     if unknown := set(fault.disk) - set(DISK_PROFILES):
         raise UsageError(f"no disk errs in the way {min(unknown)}", f"there are: {', '.join(DISK_PROFILES)}")
 

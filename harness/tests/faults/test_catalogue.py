@@ -102,15 +102,18 @@ def test_the_baseline_runs_every_case_of_every_fault() -> None:
     chosen = list(ALL.values())
     runs = baseline_runs(chosen)
     covered = {
-        (mode, w.name, disk)
-        for modes, workloads, disk in runs
-        for mode in modes
-        for w in select_workloads(workloads)
+        (mode, w.name, asked.disk, asked.again)
+        for asked in runs
+        for mode in asked.modes
+        for w in select_workloads(asked.workloads)
     }
     wanted = {
-        (m, w.name, f.disk) for f in chosen for m in f.modes for w in select_workloads(f.asked_workloads)
+        (m, w.name, f.disk, f.again)
+        for f in chosen
+        for m in f.modes
+        for w in select_workloads(f.asked_workloads)
     }
     assert wanted == covered
-    modes = [(mode, disk) for some, _, disk in runs for mode in some]
-    assert len(modes) == len(set(modes)), "a mode runs once on a disk"
-    assert {mode for mode, _ in modes} <= profiles().keys()
+    modes = [(mode, asked.disk, asked.again) for asked in runs for mode in asked.modes]
+    assert len(modes) == len(set(modes)), "a mode runs once in each way"
+    assert {mode for mode, *_ in modes} <= profiles().keys()
