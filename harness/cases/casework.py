@@ -443,15 +443,15 @@ class Casework:
         return True
 
     def _err(self, pool: Pool, work: _Work, last: Exploration) -> bool:
-        """Visit again what the first exploration visited, on a disk that errs, if that is wanted and was not
-        done. False: it is not.
+        """Visit again what all explorations visited, on a disk that errs, if that is wanted and was not done.
+        False: it is not.
         """
         if not self._plan.disk or work.erred:
             return False
         work.erred = True
         work.exploration = Erring(
             work.examiner,
-            work.earlier[0] if work.earlier else last,
+            list(dict.fromkeys([*work.earlier, last])),
             self._plan.disk,
             self._plan.fault_kinds,
             self._plan.budget,

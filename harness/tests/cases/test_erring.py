@@ -191,6 +191,19 @@ def test_stations_in_processes_come_to_the_same(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+def test_the_disk_errs_in_cut_recoveries_as_well(bench: Bench) -> None:
+    """With both asked for, only the recoveries of the first power cut had met a disk that errs."""
+    kernel = Kernel(journal=True, on_error=OnError.IGNORES)
+    bench.run(kernel, "exhaustive", again=1, disk=("errors",), budget=Budget(visits=1000))
+    (case,) = bench.store.cases()
+    assert case.info.again[0].recoveries, "recoveries were cut"
+    rows = [v for v in bench.store.iter_verdicts(bench.case) if v.state.fault]
+    assert len(rows) == erred(bench).tried == erred(bench).faults
+    both = [v for v in rows if v.state.again]
+    assert {v.verdict for v in both} == {Verdict.PASS, Verdict.FAIL}
+    assert erred(bench).recoveries == len({v.state.sound for v in rows}) > len({v.state.first for v in both})
+
+
 def test_a_budget_bounds_the_faults(bench: Bench) -> None:
     bench.run(Kernel(journal=True), "prefix", disk=("errors",), budget=Budget(visits=7))
     assert erred(bench).tried == 7 < erred(bench).faults
