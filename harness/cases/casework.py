@@ -505,13 +505,15 @@ class Casework:
         work.confirming -= 1
         if work.confirming or pool.stop.is_set():
             return
-        if isinstance(work.exploration, Erring):
-            work.exploration = work.exploration.before
-        if work.exploration is not None and work.exploration.reopen():
-            work.explored = False
-            self._add_station(pool, work)
-        else:
-            self._finish(pool, work)
+        last = work.exploration
+        if isinstance(last, Erring):
+            last = last.before[-1]
+        for explored in dict.fromkeys([*work.earlier, last]):
+            if explored is not None and explored.reopen():
+                work.exploration, work.explored = explored, False
+                self._add_station(pool, work)
+                return
+        self._finish(pool, work)
 
     # --- finish -------------------------------------------------------------------------------
 

@@ -81,9 +81,9 @@ class Erring:
         report: Report,
     ) -> None:
         """`profiles`: as they were asked for, with the `kinds` of faults in them."""
-        self._examiner, self._before, self._profiles = examiner, tuple(before), tuple(profiles)
+        self._examiner, self.before, self._profiles = examiner, tuple(before), tuple(profiles)
         self._budget, self._stop, self._report = budget, stop, report
-        self._trials, usual = lined_up((a for e in self._before for a in e.asked), kinds)
+        self._trials, usual = lined_up((a for e in self.before for a in e.asked), kinds)
         limited = budget.visits is not None or budget.seconds is not None
         self._wanted = min(len(self._trials), budget.visits or len(self._trials)) if limited else usual
         self._begun = time.monotonic()
@@ -145,8 +145,8 @@ class Erring:
         has = self._examiner.recording.profile.contract.has_checksum
         return DiskErred(
             self._profiles,
-            sum(len(e.asked) for e in self._before),
-            sum(e.unasked for e in self._before),
+            sum(len(e.asked) for e in self.before),
+            sum(e.unasked for e in self.before),
             len(self._trials),
             self._next,
             tuple(

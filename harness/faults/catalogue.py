@@ -19,8 +19,9 @@ class Fault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
     `disk`: how the disk errs in recovery (`powercut run --disk`), `again`: how often recovery is cut
-    (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is invented. `equivalent`: the proof that no crash breaks a
-    promise that the unmodified kernel keeps. `gap`: why Powercut is known to miss it.
+    (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is
+    invented. `equivalent`: the proof that no crash breaks a promise that the unmodified kernel keeps. `gap`:
+    why Powercut is known to miss it.
     """
 
     edits: tuple[Edit, ...]
