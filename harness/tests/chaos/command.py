@@ -192,12 +192,22 @@ def look_for_leftovers(trial: Trial) -> None:
     end_processes(trial)
     files = sorted(p.name for p in trial.temporary.iterdir() if not _of_tempfile(p))
     for kind in sorted({name.rpartition("-")[0] or name for name in files}):
-        trial.tell(
-            "left behind", f"{sum(n.startswith(kind) for n in files)} of {kind}* in the temporary folder"
-        )
+        ours = [n for n in files if n.startswith(kind)]
+        trial.tell("left behind", f"{len(ours)} of {kind}* in the temporary folder{_state(trial, ours[0])}")
     for scratch in trial.directory.glob("**/scratch"):
         trial.tell("left behind", f"{scratch.relative_to(trial.directory)}")
     clear(trial.temporary)
+
+
+def _state(trial: Trial, name: str) -> str:
+    """What tells why nobody removed a folder: see `harness.host.folders`."""
+    folder = trial.temporary / name
+    if not folder.is_dir():
+        return ""
+    maker = name.split("-")[-2]
+    lives = "lives" if Path("/proc", maker).exists() else "has ended"
+    inside = ", ".join(sorted(p.name for p in folder.iterdir())) or "nothing"
+    return f", whose maker {lives}, with {inside} in it"
 
 
 def _of_tempfile(path: Path) -> bool:

@@ -17,6 +17,9 @@ const APPEAR_POLL: Duration = Duration::from_millis(5);
 
 /// Retry until there is a result; None after [`APPEAR_TIMEOUT`].
 pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    if let Some(answer) = ask() {
+        return Some(answer);
+    }
     let end = Instant::now() + APPEAR_TIMEOUT;
     loop {
         if let Some(answer) = ask() {

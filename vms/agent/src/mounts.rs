@@ -1,6 +1,9 @@
 //! Mounting and unmounting the file system under test.
 
-use std::ffi::CString;
+use std::{
+    ffi::CString,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use powercut_protocol::MountSpec;
 use rustix::{
@@ -22,6 +25,9 @@ const BLKFLSBUF: Opcode = opcode::none(0x12, 97);
 type BtrfsVolArgs = [u8; 4096];
 /// `BTRFS_IOC_FORGET_DEV` of `include/uapi/linux/btrfs.h` (since Linux 5.4).
 const BTRFS_IOC_FORGET_DEV: Opcode = opcode::write::<BtrfsVolArgs>(0x94, 5);
+
+/// Whether btrfs was to mount a device.
+static BTRFS_SCANNED: AtomicBool = AtomicBool::new(false);
 
 /// Options that mount(2) takes as flags, not as words for the file system (mount(8),
 /// "filesystem-independent mount options").
@@ -50,6 +56,9 @@ pub fn mount_crashed(device: &str, spec: &MountSpec, flags: MountFlags) -> io::R
 /// Mount according to `spec`.
 pub fn mount_device(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
     let (flags, options) = split(spec, flags)?;
+    if spec.fstype == "btrfs" {
+        BTRFS_SCANNED.store(true, Ordering::Relaxed);
+    }
     mount(
         device,
         MOUNT_POINT,
@@ -95,10 +104,13 @@ pub fn drop_cache(device: &str) -> io::Result<()> {
     unsafe { ioctl::ioctl(&device, ioctl::NoArg::<BLKFLSBUF>::new()) }
 }
 
-/// Make btrfs forget the devices it has scanned: it would remember a device's generation and take
-/// another device with the same UUID for a copy of it. Costs one system call if there is no btrfs;
-/// kernels before 5.4 cannot do it, which is not a failure either.
+/// Make btrfs forget the devices it has scanned, which it does when one is mounted: it would remember a device's
+/// generation and take another device with the same UUID for a copy of it. Kernels before 5.4 cannot do it, which is
+/// not a failure.
 pub fn forget_btrfs_devices() -> io::Result<()> {
+    if !BTRFS_SCANNED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let control = match open(
         "/dev/btrfs-control",
         OFlags::RDWR | OFlags::CLOEXEC,

@@ -28,6 +28,8 @@ const AGAIN: u8 = 8;
 const DEPTH_LIMIT: usize = 64;
 /// Errors that are told. One is enough for a verdict.
 const ERRORS_MAX: usize = 100;
+/// Steps between two looks at the clock. A look is a system call, and a file system under test has a few dozen names.
+const STEPS_PER_LOOK: u32 = 16;
 /// What is written into each file: a block. The first byte of the pattern; that of the files made again counts up.
 const FILL: u8 = b'A';
 const FILE_BYTES: usize = 4096;
@@ -58,6 +60,8 @@ pub struct User<'a> {
     errors: Vec<CallError>,
     differences: Vec<Difference>,
     finished: bool,
+    /// Steps that were taken: see [`STEPS_PER_LOOK`].
+    steps: u32,
     /// Directories in which a file was made.
     filled: usize,
     /// Names that could not be removed.
@@ -78,6 +82,7 @@ impl<'a> User<'a> {
             errors: Vec::new(),
             differences: Vec::new(),
             finished: true,
+            steps: 0,
             filled: 0,
             left: 0,
             written: Vec::new(),
@@ -225,7 +230,8 @@ impl<'a> User<'a> {
             return;
         };
         let (mut data, mut size) = ([0; FILE_BYTES + 1], 0);
-        while size < data.len() {
+        // A whole block and no byte more, although one was asked for: that is its end.
+        while size < FILE_BYTES {
             let count = read(&file, &mut data[size..]);
             match self.check_at(Call::Read, path, name, count) {
                 Some(0) => break,
@@ -297,8 +303,12 @@ impl<'a> User<'a> {
         depth: usize,
     ) -> Vec<(CString, bool)> {
         let mut found = Vec::new();
-        // From the beginning: it may have been listed before.
-        let mut error = seek(directory, SeekFrom::Start(0)).err();
+        // From the beginning: the root may have been listed before; all others are opened anew.
+        let mut error = if depth == 0 {
+            seek(directory, SeekFrom::Start(0)).err()
+        } else {
+            None
+        };
         let mut listing = RawDir::new(directory, &mut self.listing);
         while let Some(next) = listing.next() {
             match next {
@@ -339,7 +349,10 @@ impl<'a> User<'a> {
     }
 
     fn is_late(&mut self) -> bool {
-        self.finished &= Instant::now() < self.deadline;
+        if self.steps.is_multiple_of(STEPS_PER_LOOK) {
+            self.finished &= Instant::now() < self.deadline;
+        }
+        self.steps = self.steps.wrapping_add(1);
         !self.finished
     }
 
