@@ -30,10 +30,12 @@ from harness.cluster.dispatch import Dispatch
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
 from harness.guests.machine import default_name, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
+from harness.host.folders import sweep
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.module_files import need_replaced
@@ -63,6 +65,7 @@ def execute(
     with other parts, ClusterGone, once the reports are written, if the plan's cluster cannot go on.
     """
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
+        sweep(FOLDER_PREFIX)  # of disks of a run that was killed: this one may need no disk
         # 1. Look up names: they become profiles, workloads, a kernel.
         asked = look_up(plan)
         need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)

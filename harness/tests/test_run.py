@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from harness.cases.listing import group_by_content
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.disk import FOLDER_PREFIX
+from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
@@ -193,6 +196,22 @@ def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
     assert shell_code(summary) is ExitCode.NOTHING_RUN
     assert "not run" in (store.path / "report.html").read_text()
     assert not (store.path / "scratch").exists()
+
+
+def test_a_run_removes_what_a_killed_one_left_although_it_needs_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed after its last verdict left its disks' folders, and its resume had no disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{FOLDER_PREFIX}1234-x"
+    left.mkdir()
+    (left / LOCK_NAME).touch()  # which nobody holds
+    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
+    monkeypatch.setattr(run, "missing_for", lambda profile, _: "no mkfs")
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store:
+        execute(plan, store, Lines(Console(quiet=True)))
+    assert not left.exists()
 
 
 def test_a_mode_whose_mkfs_refuses_is_not_run_and_says_why(
