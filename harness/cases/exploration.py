@@ -36,7 +36,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession
-from harness.guests.disk import Explored, KnownOutcome
+from harness.guests.disk import Explored, KnownOutcome, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
 from harness.plan import Budget
@@ -181,6 +181,7 @@ class Exploration:
         self._complete = False
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
+        self._cut_for: dict[tuple[tuple[tuple[int, bytes], ...], bytes], CrashState] = {}
         self.uncut = 0
         self.asked: list[Asked] = []
         self.unasked = 0
@@ -285,12 +286,25 @@ class Exploration:
         """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back
         whole fails already, and is not cut.
         """
-        if observation.recovery is not None and observation.reads is not None:
-            self._examiner.adopt(observation.recovery, observation)
-            if observation.recovery.legal.order:
-                self.recoveries.append(observation.recovery)
+        recovery, reads = observation.recovery, observation.reads
+        if recovery is not None and reads is not None:
+            self._examiner.adopt(recovery, observation)
+            if recovery.legal.order and self._is_new(recovery, reads):
+                self.recoveries.append(recovery)
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
             self.uncut += 1
+
+    def _is_new(self, recovery: RecoveryLog, reads: Reads) -> bool:
+        """Whether it is to be cut: not if another one is that read the same but for bytes of files, and wrote
+        the same. Those bytes are judged in the visit to each; what a cut does to the rest is the same.
+        """
+        if not self._separate:
+            return True
+        decided = recovery.decided_by(reads)
+        seen = self._examiner.memo.block_hashes(recovery.of, decided)
+        key = (tuple(zip(decided, seen, strict=True)), recovery.written)
+        self._cut_for.setdefault(key, recovery.of)
+        return self._cut_for[key] == recovery.of
 
     # --- planning -----------------------------------------------------------------------------
 

@@ -148,6 +148,16 @@ class OutcomeMemo:
         """Of the contents of states, named as the disk takes them. `target`: as for `explore`."""
         return self._ask(lambda disk: disk.hashes(states), target)
 
+    def block_hashes(self, state: CrashState, blocks: Sequence[int]) -> list[bytes]:
+        """Of the contents of blocks of a state, 16 bytes each."""
+        target, shown = self._recording.shown(state)
+
+        def look(disk: Disk) -> list[bytes]:
+            disk.switch(shown)
+            return disk.block_hashes(blocks)
+
+        return self._ask(look, target)
+
     def _ask(self, question: Callable[[Disk], T], target: Target | None = None) -> T:
         """Ask the disk while it shows `target`; another one, should it be lost. Raises DiskError when that
         did not help.

@@ -12,12 +12,13 @@ another order of the two shows it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.guests.disk import Order
+from harness.guests.disk import BLOCK_SECTORS, Order, Reads
 from harness.guests.session import Target
 from harness.host.packed import pack, unpack
 from harness.model import CrashState, EntryFlag, LogEntry
@@ -31,7 +32,7 @@ from harness.writelog.times import TimedFlush, TimedWrite, Times
 class RecoveryLog:
     """The recovery of the state `of`. `target`: what a disk shows to have its states; the first `made_of`
     chunks of that are the state itself. `legal`: the states that a cut may leave, in which entries and chunks
-    are numbered from 0.
+    are numbered from 0. `written`: a digest of all that it wrote and flushed, in order.
     """
 
     of: CrashState
@@ -39,6 +40,7 @@ class RecoveryLog:
     legal: LegalStates
     made_of: int
     state_entries: int
+    written: bytes
 
     @classmethod
     def of_log(cls, of: CrashState, shown: Target, log: Path, state_entries: int, unit: int) -> RecoveryLog:
@@ -53,13 +55,20 @@ class RecoveryLog:
         order = (*(e.index for e in state), *(state_entries + n for n in legal.order))
         made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
         target = replace(shown, log=log, order=Order(order, unit))
-        return cls(of, target, legal, made_of, state_entries)
+        return cls(of, target, legal, made_of, state_entries, _digest(whole, state_entries))
 
     @property
     def log(self) -> Path:
         """The file that `target` shows."""
         assert self.target.log is not None  # noqa: S101 - see `of_log`; tells mypy
         return self.target.log
+
+    def decided_by(self, reads: Reads) -> list[int]:
+        """The blocks of the state on which it depends what a cut in this recovery comes to, but for the bytes
+        of files: those that were read for anything else, or written.
+        """
+        written = {c.sector // BLOCK_SECTORS for c in self.legal.chunks}
+        return sorted((set(reads.blocks) - set(reads.data)) | (set(reads.data) & written))
 
     def choices(self, crash_time: CrashTime) -> Choices:
         """The choices of one of its crash times, as the disk takes them."""
@@ -79,6 +88,15 @@ class RecoveryLog:
         """A state that a cut leaves, as the disk takes it. Raises UsageError for one that cannot be."""
         shown = self.legal.on_disk(cut)
         return CrashState(self.made_of + shown.prefix, tuple(self.made_of + n for n in shown.dropped))
+
+
+def _digest(log: WriteLog, first: int) -> bytes:
+    """Of the entries of a log from the first given on."""
+    if first == log.entry_count:
+        return b""
+    with log.path.open("rb") as file:
+        file.seek(log.entries[first].data_offset - log.unit_bytes)
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def times_of(entries: Sequence[LogEntry]) -> Times:

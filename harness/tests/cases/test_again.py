@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cases.recoveries import times_of
+from harness.cases.recoveries import RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
-from harness.guests.disk import find_binary
-from harness.model import CrashState, EntryFlag, LogEntry, Verdict
+from harness.guests.disk import Reads, find_binary
+from harness.guests.session import Target
+from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict
 from harness.plan import Budget
 from harness.store import RunStore
 from harness.summary import CaseVerdict, exit_code, summarise
@@ -34,6 +35,7 @@ from harness.tests.cases.toy_kernel import (
 )
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
+from harness.writelog import Flush, Step, Write, write_log
 
 STABLE = [kind for kind in Kind if kind is not Kind.WAVERS and "IN_USE" not in kind.name]
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
@@ -237,6 +239,25 @@ def test_what_becomes_of_a_guest_in_a_second_recovery_is_reported_like_in_the_fi
     rows = [v for v in bench.store.iter_verdicts(bench.case) if v.verdict is not Verdict.PASS]
     assert all(row.state.again for row in rows)
     assert bool(rows) == (VERDICTS[kind] is not Verdict.PASS)
+
+
+def test_one_recovery_is_cut_for_all_that_differ_in_the_bytes_of_files_alone(bench: Bench) -> None:
+    """Each was cut: of `overwrite`, 80 recoveries with 25 contents of metadata."""
+    bench.run(Kernel(program=ADDS, has_file=True), "exhaustive", again=1, oracles=("confluence",))
+    (case,) = bench.store.cases()
+    (cut,) = case.info.again
+    assert case.info.coverage is not None
+    assert case.info.coverage.visits > cut.recoveries
+    plain = seen(bench)
+    assert plain
+
+
+def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tmp_path: Path) -> None:
+    writes: list[Step] = [Write(8, b"a" * BLOCK_BYTES), Write(16, b"b" * BLOCK_BYTES), Flush()]
+    write_log(tmp_path / "log", writes)
+    target = Target("ext4", "", tmp_path / "base", tmp_path / "log")
+    recovery = RecoveryLog.of_log(CrashState(0), target, tmp_path / "log", 1, 8)
+    assert recovery.decided_by(Reads((1, 2, 3, 4), data=(1, 2, 3))) == [2, 4]
 
 
 def test_what_a_budget_leaves_out_is_said(bench: Bench) -> None:

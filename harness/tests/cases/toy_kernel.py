@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import errno
 import functools
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -162,7 +163,8 @@ class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
-    of a block are equal. `comes_up`: whether it boots. `refuses`: its tree has a file with the word that was
+    of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
+    `comes_up`: whether it boots. `refuses`: its tree has a file with the word that was
     read, and programs exit with 1 where that is `at`.
     """
 
@@ -174,6 +176,7 @@ class Kernel:
     journal: bool = False
     on_error: OnError = OnError.REPORTS
     checksums: bool = False
+    has_file: bool = False
     comes_up: bool = True
     refuses: bool = False
     visits: list[str] = field(default_factory=list)
@@ -266,6 +269,11 @@ class ToyGuest:
         if kernel.refuses:
             file = {"kind": FileKind.FILE, "inode": 12, "links": 1, "size": 0, "digest": word}
             good.entries.append(msgspec.structs.replace(_directory(b"word", 0), **file))
+        if kernel.has_file:
+            self._disk.identity()
+            digest = hashlib.sha256(self._read(UNREAD)).hexdigest()
+            file = {"kind": FileKind.FILE, "inode": 13, "links": 1, "size": 0, "digest": digest}
+            good.entries.append(msgspec.structs.replace(_directory(b"file", 0), **file))
         self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
