@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.cases.attempts import reason_of
+from harness.cases.contents import KnownContents
 from harness.cases.erring import Erring
 from harness.cases.examine import Examiner, Group
 from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times
@@ -138,6 +139,7 @@ class Casework:
         self._recorded_files = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
+        self._contents = None if plan.again or plan.disk else KnownContents()
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
         self._waiting: dict[cf.Future[Callback], None] = {}
@@ -333,6 +335,7 @@ class Casework:
             budget,
             pool.stop,
             lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
+            self._contents,
         )
         self._add_station(pool, work)
 

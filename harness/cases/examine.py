@@ -34,8 +34,9 @@ from harness.store.records import How, JudgedState
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of a content, and whether it came from the memo. `number`: the outcome's in the memo;
-    None where the memo does not own it. `reads`: what it depends on, for the memo to learn; None where that
+    """What is known of a content, and whether it came from the memo, or from a visit to the same content in
+    another case (`elsewhere`). `number`: the outcome's in the memo; None where the memo does not own it.
+    `reads`: what it depends on, for the memo to learn; None where that
     is not known, or nobody may rely on it. `recovery`: what it wrote, `asked`: what it asked of the disk, if
     these were noted.
     """
@@ -46,6 +47,7 @@ class Observation:
     reads: Reads | None = None
     recovery: RecoveryLog | None = None
     asked: Asked | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ class Examiner:
 def judge_group(examiner: Examiner, group: Group, observation: Observation) -> JudgedGroup:
     """Judge what was observed of a content at each of its states, whose positions in the history differ."""
     first = group.states[0]
-    how = How.MEMO if observation.recalled else How.JUDGED
+    how = How.MEMO if observation.recalled else How.SAME_CONTENT if observation.elsewhere else How.JUDGED
     judged = tuple(
         JudgedState(
             state,

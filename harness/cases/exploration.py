@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 
 from harness.cases.asked import Asked
 from harness.cases.attempts import Unobserved
+from harness.cases.contents import KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession
@@ -157,9 +158,11 @@ class Exploration:
         budget: Budget,
         stop: threading.Event,
         report: Report,
+        contents: KnownContents | None = None,
     ) -> None:
-        """`machine`: the kind of guest that visits."""
+        """`machine`: the kind of guest that visits. `contents`: what other cases have shown."""
         self._examiner, self._times, self._machine = examiner, times, machine
+        self._contents = contents
         self._budget, self._stop, self._report = budget, stop, report
         contract, checks = examiner.recording.profile.contract, examiner.recording.workload.checks
         # A block of data alone decides nothing but the judgement of its own bytes, unless the journal holds
@@ -194,7 +197,7 @@ class Exploration:
         """
         while (visit := self._take()) is not None:
             try:
-                observation = self._examiner.visit(session, visit.group.states, self._stop)
+                observation = self._observe(session, visit.group)
                 result = judge_group(self._examiner, visit.group, observation)
             except BaseException:  # nobody else reports this visit: the others must not wait for it
                 with self._changed:
@@ -202,6 +205,11 @@ class Exploration:
                     self._changed.notify_all()
                 raise
             self._put(visit, result)
+
+    def _observe(self, session: AnySession, group: Group) -> Observation:
+        if self._contents is None:
+            return self._examiner.visit(session, group.states, self._stop)
+        return self._contents.visit(self._examiner, session, group, self._stop)
 
     @property
     def visits(self) -> int:

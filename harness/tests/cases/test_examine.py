@@ -14,7 +14,8 @@ import pytest
 
 from harness.cases.attempts import ATTEMPTS, Unobserved
 from harness.cases.checks import CheckAnswers
-from harness.cases.examine import Examiner, Observation
+from harness.cases.contents import KnownContent, KnownContents
+from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
@@ -46,6 +47,7 @@ from harness.model import (
     Verdict,
     Workload,
 )
+from harness.store.records import How
 from harness.workloads.load import load_workload, parse_operation
 from harness.writelog import MarkText, read_log, write_log
 
@@ -1407,3 +1409,79 @@ def test_an_application_violation_says_what_the_check_said(application: Recordin
     (violation,) = examiner.judge(CrashState(2), seen).violations
     assert violation.oracle == "program"
     assert "after 1 acknowledgement: it says" in violation.summary
+
+
+# --- contents of other cases ------------------------------------------------------------------------------
+
+
+def visited(
+    recording: Recording,
+    contents: KnownContents,
+    shown: Outcome,
+    *,
+    prefix: int = 1,
+    rate: float = 0.0,
+    memo: bool = True,
+) -> tuple[JudgedGroup, Examiner, list[int]]:
+    """What came of a state of content `c` in another case, and which states a guest was shown for that."""
+    session = FakeSession({prefix: [shown]})
+    other = dataclasses.replace(recording, case=dataclasses.replace(recording.case, workload=f"w{prefix}"))
+    examiner = Examiner(other, memo=memo, sample_rate=rate)
+    group = Group("c", (CrashState(prefix), CrashState(prefix + 2)))
+    seen = contents.visit(examiner, cast(Session, cast(Any, session)), group, threading.Event())
+    return judge_group(examiner, group, seen), examiner, session.looked
+
+
+def test_a_content_that_another_case_had_needs_no_guest(recording: Recording) -> None:
+    """A guest was shown mkfs's image and its first mount in each of 207 cases."""
+    contents = KnownContents()
+    first, _, looked = visited(recording, contents, GOOD)
+    assert ([j.how for j in first.judged], looked) == ([How.JUDGED, How.SAME_CONTENT], [1])
+    second, examiner, looked = visited(recording, contents, OTHER, prefix=3)
+    assert ([j.how for j in second.judged], looked) == ([How.SAME_CONTENT] * 2, [])
+    assert second.observation.outcome == first.observation.outcome
+    # The memo of this case has learned it, as if a guest had been asked.
+    number = examiner.learn(CrashState(3), second.observation)
+    assert number is not None
+    assert examiner.memo.outcome(number) == first.observation.outcome
+
+
+def test_what_another_case_had_is_not_used_where_more_than_the_content_counts(recording: Recording) -> None:
+    contents = KnownContents()
+    visited(recording, contents, GOOD)
+    check = dataclasses.replace(recording.workload, checks=(Check(0, ("true",), ()),))
+    (journal,) = select_profiles(["ext4/journal"])
+    for other in (
+        dataclasses.replace(recording, base=recording.base.with_name("another-base")),
+        dataclasses.replace(recording, profile=journal),
+        dataclasses.replace(recording, workload=check),
+    ):
+        assert visited(other, contents, OTHER, prefix=3)[2][-1:] == [3]
+    assert visited(recording, contents, OTHER, prefix=3, memo=False)[2] == [3]
+
+
+def test_a_share_of_what_another_case_had_is_visited_and_compared(recording: Recording) -> None:
+    contents = KnownContents()
+    visited(recording, contents, GOOD)
+    agreed, examiner, looked = visited(recording, contents, GOOD, prefix=3, rate=1.0)
+    assert (looked, examiner.memo.mismatch) == ([3], "")
+    assert agreed.judged[0].how is How.JUDGED
+    _, examiner, _ = visited(recording, contents, OTHER, prefix=3, rate=1.0)
+    assert "not deterministic" in examiner.memo.mismatch
+
+
+def test_a_guest_that_was_lost_is_not_what_another_case_knows(recording: Recording) -> None:
+    contents = KnownContents()
+    visited(recording, contents, cast(Any, GuestLost("gone")))
+    assert visited(recording, contents, GOOD, prefix=3)[2] == [3]
+
+
+def test_contents_that_nobody_asks_for_go_first(recording: Recording) -> None:
+    contents = KnownContents(entries_max=5)
+    two = KnownContent(GOOD, Reads((1,)))
+    assert two.entries == 2
+    for name in ("a", "b"):
+        contents.put(recording, name, two)
+    assert contents.of(recording, "a") is not None
+    contents.put(recording, "c", two)
+    assert [contents.of(recording, n) is not None for n in "abc"] == [True, False, True]

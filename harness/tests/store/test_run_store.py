@@ -104,7 +104,7 @@ def test_a_part_that_fails_takes_nothing_else_back(store: RunStore) -> None:
 
 
 def test_a_run_ends_although_a_signal_left_a_transaction_open(store: RunStore) -> None:
-    """A run ended with a traceback, "database table is locked": SIGTERM had come between BEGIN and its end."""
+    """A run ended with "database table is locked" and a traceback: SIGTERM had come after BEGIN."""
     put(store, JudgedState(CrashState(1), "h", Judgement()))
     store._database._connection.execute("BEGIN IMMEDIATE")
     store._database._connection.execute("DELETE FROM states")

@@ -1,0 +1,96 @@
+"""What visits of a run came to, by the content that they were made to.
+
+The cases of one mode begin alike: mkfs's image, the first mount, often the same first operation. So the first
+states of a case have, byte for byte, the contents of states of an earlier one, and recovery knows nothing
+else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from harness.cases.examine import Examiner, Group, Observation
+from harness.cases.recording import Recording
+from harness.cases.remote import AnySession
+from harness.guests.disk import Reads
+from harness.model import Outcome
+
+ENTRIES_MAX = 100_000
+"""Names and lines of kernel logs in all outcomes that are kept: some 100 MiB. The contents that were asked
+for least recently go first.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownContent:
+    """What a guest showed, and what it read for that."""
+
+    outcome: Outcome
+    reads: Reads
+
+    @property
+    def entries(self) -> int:
+        """See ENTRIES_MAX."""
+        return 1 + len(self.outcome.tree) + len(self.outcome.kernel_log)
+
+
+class KnownContents:
+    """Of one run: one kernel, one kind of guest that visits. Not for runs that cut recoveries or let disks
+    err. Thread-safe. Only what a guest showed itself is put in, and only what the memo may learn.
+    """
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._entries = 0
+        self._known: OrderedDict[tuple[object, ...], KnownContent] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def visit(
+        self, examiner: Examiner, session: AnySession, group: Group, stop: threading.Event
+    ) -> Observation:
+        """As `Examiner.visit`, unless a case of this run had the same content. A share of these is visited
+        all the same, as with the memo, and compared. The workload's checks look at more than the content.
+        """
+        state, recording, memo = group.states[0], examiner.recording, examiner.memo
+        if not group.content_hash or not memo.recalls or recording.workload.checks:
+            return examiner.visit(session, group.states, stop)
+        known = self.of(recording, group.content_hash)
+        if known is not None and not memo.sampled(state):
+            return Observation(
+                known.outcome, number=memo.keep(known.outcome), reads=known.reads, elsewhere=True
+            )
+        seen = examiner.visit(session, group.states, stop)
+        if isinstance(seen.outcome, Outcome):
+            if known is not None:
+                memo.compare(state, known.outcome, seen.outcome)
+            if seen.reads is not None:
+                self.put(recording, group.content_hash, KnownContent(seen.outcome, seen.reads))
+        return seen
+
+    def of(self, recording: Recording, content_hash: str) -> KnownContent | None:
+        """What visits of this content came to, in this mode. `content_hash`: tells contents apart that were
+        written over the same image.
+        """
+        key = _key(recording, content_hash)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def put(self, recording: Recording, content_hash: str, content: KnownContent) -> None:
+        """Keep what a visit came to; the first visit of a content counts."""
+        key = _key(recording, content_hash)
+        with self._lock:
+            if key in self._known:
+                return
+            self._known[key] = content
+            self._entries += content.entries
+            while self._entries > self._entries_max:
+                _, gone = self._known.popitem(last=False)
+                self._entries -= gone.entries
+
+
+def _key(recording: Recording, content_hash: str) -> tuple[object, ...]:
+    return recording.profile.name, recording.target.base, content_hash
