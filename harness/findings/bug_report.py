@@ -32,7 +32,8 @@ class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A `[[run]]` of finding.toml: what reproduce.sh says on one kernel.
 
     `environment`: variables of the script, such as one that chooses a control. `patch`: a file of the folder;
-    the module that it changes is built with it, from the kernel's source, and takes the stock module's place.
+    the module that it changes is built with it, from the kernel's source, and takes the stock module's place;
+    of a folder with several modules, such as drivers/md, the first of the bug report's `modules`.
     `module`: a built module of the folder that takes the stock one's place. `note`: why this run is there.
     """
 

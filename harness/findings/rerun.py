@@ -14,7 +14,7 @@ from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress
 from harness.kernels.find import find_kernel
 from harness.kernels.module_files import need_replaced
-from harness.kernels.modules import patched_module
+from harness.kernels.modules import patched_folder, patched_module
 from harness.tools_image.guest import Ran, ToolsGuest, tools_guest
 
 MODULES = ("loop", "dm-mod", "dm-log-writes", "dm-flakey", "dm-delay", "dm-snapshot")
@@ -69,7 +69,10 @@ def rerun(bug_report: BugReport, stated: StatedRun, progress: Progress) -> Rerun
         replaced = [bug_report.path / stated.module] if stated.module else []
         kernel = find_kernel(stated.kernel, replaced=replaced)
         if stated.patch:
-            fixed = patched_module(kernel, bug_report.path / stated.patch, progress.say)
+            patch = bug_report.path / stated.patch
+            several = patched_folder(patch).startswith("drivers/")
+            name = bug_report.modules[0] if several and bug_report.modules else ""
+            fixed = patched_module(kernel, patch, progress.say, name)
             kernel = replace(kernel, replaced=(*kernel.replaced, fixed))
         if kernel.replaced:
             need_replaced(kernel, bug_report.modules)

@@ -19,21 +19,22 @@ _TOOLS = {"make": "make", "gcc": "gcc", "patch": "patch", "xz": "xz-utils"}
 
 
 def patched_folder(patch: Path) -> str:
-    """The folder of the kernel's source that a patch (`-p1`) changes: `fs/jbd2`. Raises UsageError if it is
-    not exactly one below `fs`.
+    """The folder of the kernel's source that a patch (`-p1`) changes: `fs/jbd2`, `drivers/md`. Raises
+    UsageError if it is not exactly one below `fs` or `drivers`.
     """
-    changed = re.finditer(r"^\+\+\+ b/(fs/\w+)/\S+$", patch.read_text(), re.MULTILINE)
+    changed = re.finditer(r"^\+\+\+ b/((?:fs|drivers)/\w+)/\S+$", patch.read_text(), re.MULTILINE)
     folders: list[str] = sorted({m[1] for m in changed})
     if len(folders) != 1:
         raise UsageError(
-            f"{patch} changes {', '.join(folders) or 'nothing below fs'}, not one module",
+            f"{patch} changes {', '.join(folders) or 'nothing below fs or drivers'}, not one module",
             "write it with diff -u, from a/fs/MODULE/FILE to b/fs/MODULE/FILE",
         )
     return folders[0]
 
 
-def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> Path:
+def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None], name: str = "") -> Path:
     """The module of `kernel` that a patch changes, built with it; from the cache if it has been built before.
+    `name`: of the module, where its folder has several, as `drivers/md` has.
 
     Raises EnvironmentLacks for a missing tool; KernelError if the source or the headers of just this version
     cannot be had, or it does not build; UsageError if the patch does not apply.
@@ -41,7 +42,8 @@ def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> P
     if kernel.modules is None or not kernel.source or not kernel.package_version:
         raise KernelError(f"{kernel.name} has no source package, so none of its modules can be built")
     folder = patched_folder(patch)
-    key = hashlib.sha256(f"{kernel.package_version} {kernel.modules.name}\n".encode() + patch.read_bytes())
+    of = f"{kernel.package_version} {kernel.modules.name}\n{name}"
+    key = hashlib.sha256(of.encode() + patch.read_bytes())
     final = cache_dir("kernels", "modules") / key.hexdigest()[:24]
     if found := sorted(final.glob("*.ko")):
         return hold(found[0])
@@ -57,7 +59,7 @@ def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None]) -> P
             )
         _apply(patch, tree)
         say(f"building {folder} of {kernel.name} with {patch.name}")
-        built = _make(kernel, tree / folder, Path(scratch))
+        built = _make(kernel, tree / folder, Path(scratch), f"{name}.ko" if name else "modules")
         part = Path(scratch) / "kept"
         part.mkdir()
         subprocess.run(["strip", "--strip-debug", "-o", part / built.name, built], check=True)
@@ -75,8 +77,8 @@ def _apply(patch: Path, tree: Path) -> None:
         )
 
 
-def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
-    """Build a folder of modules; returns the first module."""
+def _make(kernel: Kernel, folder: Path, scratch: Path, target: str) -> Path:
+    """Build a folder of modules, or one of them; returns the first module."""
     root = scratch / "headers"
     build = unpack_headers(kernel, root, scratch, build_tools=True)
     makefile = build / "Makefile"
@@ -84,7 +86,7 @@ def _make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
     (build / "vmlinux").unlink(missing_ok=True)  # only for BTF, which takes a further program
     # A kernel that dies names the file: in the kernel's tree, not in a folder of this build alone.
     flags = f"KCFLAGS=-fmacro-prefix-map={folder.parents[1]}/="
-    words = ["make", "-s", "-C", str(build), f"M={folder}", flags, "modules"]
+    words = ["make", "-s", "-C", str(build), f"M={folder}", flags, target]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = sorted(folder.glob("*.ko"))
     if done.returncode or not found:

@@ -45,8 +45,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (scratch / "tree" / folder / "recovery.c").write_text(SOURCE)
         return "6.12.1-1"
 
-    def make(kernel: Kernel, folder: Path, scratch: Path) -> Path:
-        seen.append((folder / "recovery.c").read_text())
+    def make(kernel: Kernel, folder: Path, scratch: Path, target: str) -> Path:
+        seen.append((folder / "recovery.c").read_text() + ("" if target == "modules" else target))
         # strip(1) takes no text file
         (folder / "jbd2.ko").write_bytes(Path("/bin/true").read_bytes())
         return folder / "jbd2.ko"
@@ -64,6 +64,13 @@ def test_a_module_is_built_from_the_patched_source_once(patch: Path, built: list
     assert len(built) == 1
     patch.write_text(PATCH.replace("return 2", "return 3"))
     assert patched_module(kernel(), patch, print) != module
+
+
+def test_of_a_folder_with_several_modules_one_is_built(patch: Path, built: list[str]) -> None:
+    """A patch of RAID 5 was refused; of its folder the first module would have taken its place."""
+    patch.write_text(PATCH.replace("fs/jbd2", "drivers/md"))
+    patched_module(kernel(), patch, print, "raid456")
+    assert [text.removeprefix(SOURCE.replace("1", "2")) for text in built] == ["raid456.ko"]
 
 
 def test_a_patch_that_does_not_fit_is_refused(patch: Path, built: list[str]) -> None:
