@@ -39,16 +39,19 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/stacks`. `promises`: what a file system on it may rely on, for people. `modules`: of the
-    kernel. `programs`: of this host, with their packages, that come into the guest. `device`: what holds the
-    file system. `may_miss`: members, by number, any one of which may be gone after the power cut.
+    kernel; `options`: those of its configuration that stand for them in one without modules. `programs`: of
+    this host, with their packages, that come into the guest. `device`: what holds the file system.
+    `may_miss`: members, by number, any one of which may be gone after the power cut.
 
     `make`, `start`, `stop`: the steps. In `start`, `{members}` stands for those that are there.
     `start_degraded`: instead of `start` where one is missing, if its documentation names other steps.
+    `finish`: what follows `make` once the file system is on it.
     """
 
     summary: str
     promises: str
     modules: list[str]
+    options: list[str]
     programs: list[str]
     device: str
     members: list[Member]
@@ -56,6 +59,7 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: str
     stop: str
     start_degraded: str = ""
+    finish: str = ""
     may_miss: list[int] = []
 
 
@@ -102,6 +106,7 @@ class Stacked:
             [
                 _steps(self.stack.make, NOT_MADE),
                 *(f"{shlex.join(line)} || exit $?" for line in lines),
+                _steps(self.stack.finish, NOT_MADE),
                 _steps(self.stack.stop, NOT_STOPPED),
             ]
         )

@@ -66,14 +66,12 @@ def make_specs(
     judges = machine.profile.confirms
     for judge in judges:
         found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
-        stacked = any(p.stacked for p in profiles)
-        if found and not stacked and has_filesystems(found.image, profiles):
+        if found and has_drivers(found.image, profiles):
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
             return GuestSpecs(recorder, spec, description, reason)
-    stacked = any(p.stacked for p in profiles)  # no kernel that could be built for another machine has these
-    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges if not stacked))
+    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
     description = "; ".join([description, *hints])
     return GuestSpecs(recorder, recorder, description, reason)
 
@@ -138,13 +136,16 @@ def _slow_disk(spec: GuestSpec, kernel: Kernel) -> str:
     return f" (slower than it could: its kernel is older than our disk driver; {_how_to_build(kernel)})"
 
 
-def has_filesystems(image: Path, profiles: Sequence[Profile]) -> bool:
-    """Whether a kernel that Powercut built has the file systems of all these modes, by the configuration
-    beside it.
+def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
+    """Whether a kernel that Powercut built has the file systems of all these modes, and what their stacks are
+    made of, by the configuration beside it.
     """
     config = (image.parent / "config").read_text()
-    names = (module.upper().replace("-", "_") for p in profiles for module in p.modules)
-    return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names)
+    stacks = [p.stacked.stack for p in profiles if p.stacked]
+    of_stacks = {module for stack in stacks for module in stack.modules}
+    names = {m.upper().replace("-", "_") for p in profiles for m in p.modules if m not in of_stacks}
+    options = {option for stack in stacks for option in stack.options}
+    return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 
 
 def built_kernel(name: str, package_version: str) -> Kernel | None:
@@ -242,11 +243,11 @@ def _how_to_build(kernel: Kernel) -> str:
 def _own_spec(
     name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
 ) -> GuestSpec:
-    if stacked := next((p.name for p in profiles if p.stacked), ""):
-        title = profile_of(name).title
+    stacked = next((p.name for p in profiles if p.stacked), "")
+    if stacked and (kernel.image.parent / "config").is_file() and not has_drivers(kernel.image, profiles):
         raise UsageError(
-            f"{stacked}: kernels for {title} are built without the drivers of stacks",
-            "leave the machine to powercut, which takes one that has them",
+            f"{stacked}: {kernel.name} is built without its drivers",
+            "leave the machine to powercut, which takes a kernel that has them",
         )
     return spec_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
 

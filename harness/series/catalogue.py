@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.oracles import ORACLES
 
 
@@ -46,9 +46,11 @@ def _load(path: Path, kind: type[L], check: Callable[[L], None]) -> L:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise UsageError(f"{path}: {e}", neighbours) from e
     try:
-        for what, names, known in (("mode", found.modes, profiles()), ("oracle", found.oracles, ORACLES)):
+        modes = [name.partition("@")[0] for name in found.modes]
+        for what, names, known in (("mode", modes, profiles()), ("oracle", found.oracles, ORACLES)):
             if unknown := [name for name in names if name not in known]:
                 raise UsageError(f"there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
+        select_profiles([name for name in found.modes if "@" in name])
         check(found)
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step or neighbours) from e

@@ -25,12 +25,14 @@ from harness.filesystems.stacks import (
     find_stack,
     stacks,
 )
+from harness.host.resources import resource
 from harness.model import CaseId, CrashPoint
 
 TOY = Stack(
     summary="",
     promises="",
     modules=[],
+    options=[],
     programs=[],
     device="/dev/toy",
     members=[Member(share=0.5, extra_mib=2), Member(extra_mib=4), Member(share=1)],
@@ -96,6 +98,25 @@ def test_what_fails_while_it_is_made_is_told(make: str, mkfs: str, code: int) ->
     assert exit_code(script) == code
 
 
+def test_what_follows_the_file_system_follows_it(tmp_path: Path) -> None:
+    """A snapshot of a volume that had no file system yet shared nothing with it."""
+    stack = msgspec.structs.replace(
+        TOY, make=f"echo make >>{tmp_path}/done", finish=f"echo finish >>{tmp_path}/done"
+    )
+    assert exit_code(Stacked("toy", stack, 64).making([["sh", "-c", f"echo mkfs >>{tmp_path}/done"]])) == 0
+    assert (tmp_path / "done").read_text().split() == ["make", "mkfs", "finish"]
+    failing = msgspec.structs.replace(TOY, finish="false")
+    assert exit_code(Stacked("toy", failing, 64).making([["true"]])) == NOT_MADE
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_the_kernels_that_we_build_have_the_drivers_of_each_stack(name: str) -> None:
+    """A driver that only Debian's kernel has is judged in emulation alone."""
+    ours = resource("kernels", "common.config").read_text().splitlines()
+    assert stacks()[name].options
+    assert [o for o in stacks()[name].options if f"CONFIG_{o}=y" not in ours] == []
+
+
 @pytest.mark.parametrize("name", stacks())
 def test_each_stack_has_what_it_needs(name: str) -> None:
     stack = stacks()[name]
@@ -103,7 +124,7 @@ def test_each_stack_has_what_it_needs(name: str) -> None:
     assert stack.promises
     assert all(re.fullmatch(r"[a-z0-9._-]+:[a-z0-9.+-]+", p) for p in stack.programs), "program:package"
     assert stack.device.startswith("/dev/")
-    for steps in (stack.make, stack.start, stack.stop, stack.start_degraded):
+    for steps in (stack.make, stack.finish, stack.start, stack.stop, stack.start_degraded):
         numbers = {int(n) for n in re.findall(r"/dev/member-(\d+)", steps)}
         assert numbers <= set(range(len(stack.members)))
         assert subprocess.run(["busybox", "sh", "-n", "-c", steps], check=False).returncode == 0

@@ -13,7 +13,7 @@ from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests import guest_specs
 from harness.guests.guest_specs import (
-    has_filesystems,
+    has_drivers,
     how_to_speed_up,
     make_specs,
     missing_for,
@@ -40,8 +40,29 @@ def test_a_built_kernel_without_the_file_system_does_not_judge(tmp_path: Path) -
     """UML without bcachefs could mount none of the states that QEMU had recorded."""
     (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\nCONFIG_XFS_FS=y\n# CONFIG_BCACHEFS_FS is not set\n")
     image = tmp_path / "image"
-    assert has_filesystems(image, [mode("ext4/ordered"), mode("xfs/default")])
-    assert not has_filesystems(image, [mode("ext4/ordered"), mode("bcachefs/default")])
+    assert has_drivers(image, [mode("ext4/ordered"), mode("xfs/default")])
+    assert not has_drivers(image, [mode("ext4/ordered"), mode("bcachefs/default")])
+
+
+def test_a_built_kernel_judges_a_stack_if_it_has_its_drivers(tmp_path: Path) -> None:
+    """None did: each visit took five times as long."""
+    image, config = tmp_path / "image", "CONFIG_EXT4_FS=y\n# CONFIG_MD_RAID456 is not set\n"
+    (tmp_path / "config").write_text(config)
+    assert not has_drivers(image, [mode("ext4/ordered@raid1")])
+    (tmp_path / "config").write_text(config + "CONFIG_MD_RAID1=y\n")
+    assert has_drivers(image, [mode("ext4/ordered@raid1")])
+    assert not has_drivers(image, [mode("ext4/ordered@raid1"), mode("ext4/ordered@raid5")])
+
+
+def test_a_named_machine_whose_kernel_lacks_a_driver_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each state would have been UNKNOWN: its stack did not start."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\n")
+    found = Kernel("built-uml", tmp_path / "image", None, "", machine="uml")
+    monkeypatch.setattr(guest_specs, "spec_of", lambda *_: pytest.fail("packed all the same"))
+    with pytest.raises(UsageError, match="built-uml is built without its drivers"):
+        make_specs(GuestChoice("uml"), found, [mode("ext4/ordered@raid1")], [], tmp_path, tmp_path)
 
 
 def test_a_kernel_without_the_module_is_the_reason_and_no_program_is_fetched(

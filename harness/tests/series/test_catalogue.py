@@ -40,6 +40,7 @@ def test_a_file_is_known_by_its_name(tmp_path: Path) -> None:
         ("\x00", "a.toml: ", "compare it with its neighbours"),
         (WHOLE + "colour = 1", "unknown field `colour`", "compare it with its neighbours"),
         (WHOLE.replace("ordered", "orderd"), "a.toml: there is no mode 'ext4/orderd'", "one of: "),
+        (WHOLE.replace("ordered", "ordered@riad1"), "a.toml: no stack 'riad1'", "try one of: raid1"),
         (WHOLE.replace("fsck", "fsk"), "a.toml: there is no oracle 'fsk'", "one of: assembles"),
         (WHOLE + "weight = 10", "a.toml: it is too heavy", "compare it with its neighbours"),
     ],
@@ -52,6 +53,12 @@ def test_a_wrong_file_is_named_with_what_is_wrong_and_what_to_do(
         load_all(tmp_path, Item, light)
     assert says in e.value.what
     assert e.value.next_step.startswith(next_step)
+
+
+def test_a_mode_may_be_on_a_stack(tmp_path: Path) -> None:
+    """A fault of dm-thin could not be planted: no mode had it."""
+    (tmp_path / "a.toml").write_text(WHOLE.replace("ordered", "ordered@thin"))
+    assert load_all(tmp_path, Item, light)["a"].modes == ("ext4/ordered@thin",)
 
 
 def test_names_are_looked_up_in_the_order_in_which_they_were_given(tmp_path: Path) -> None:

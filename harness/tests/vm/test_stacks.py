@@ -10,7 +10,7 @@ import pytest
 
 from harness.filesystems.profiles import select_profiles
 from harness.findings.repro import repro_context, reproduce
-from harness.model import CaseId, CrashPoint, CrashState, Judgement
+from harness.model import CaseId, CrashPoint, CrashState, Judgement, Verdict
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
@@ -58,6 +58,25 @@ def test_both_halves_of_a_mirror_are_recorded_and_each_alone_keeps_every_promise
     assert first == second, "what is written to one half is written to the other"
     for mode in ("ext4/ordered@raid1", "ext4/ordered@raid1-1"):
         assert not verdict(path, CrashPoint(CASE, last), mode).violations
+
+
+def test_uml_judges_a_stack_as_qemu(mirrored: tuple[Summary, Path], uml_kernel: Path, tmp_path: Path) -> None:
+    """The kernels that we build had no drivers of stacks."""
+    _, path = mirrored
+    plan = Plan(
+        configurations=[CASE.configuration],
+        workloads=[CASE.workload],
+        budget=Budget(visits=6),
+        machine="qemu",
+        recordings=str(path),
+    )
+    _, emulated = run_plan(plan, tmp_path)
+    with RunStore.open(path) as native, RunStore.open(emulated) as other:
+        first, second = ({v.state: v for v in store.iter_verdicts(CASE)} for store in (native, other))
+        assert native.info.machine != other.info.machine
+    common = first.keys() & second.keys()
+    assert len(common) > 6
+    assert all(first[state].verdict is second[state].verdict is Verdict.PASS for state in common)
 
 
 def spoil_superblock(base: Path, parts: tuple[int, ...]) -> None:
