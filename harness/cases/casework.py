@@ -23,7 +23,7 @@ from types import MappingProxyType
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
 from harness.cases.erring import Erring
-from harness.cases.examine import Examiner, Group
+from harness.cases.examine import Examiner, Group, JudgedGroup
 from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
@@ -143,7 +143,8 @@ class Casework:
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
         self._waiting: dict[cf.Future[Callback], None] = {}
-        self._arrived: queue.SimpleQueue[Callback] = queue.SimpleQueue()  # from tasks that still run
+        # From tasks that still run.
+        self._arrived: queue.SimpleQueue[tuple[Ledger, Sequence[JudgedGroup]]] = queue.SimpleQueue()
 
     def work(
         self, pool: Pool, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]
@@ -201,11 +202,14 @@ class Casework:
 
     def _take_arrived(self) -> None:
         """Store what has come by now, with one flush of the host's disk for all."""
-        if self._arrived.empty():
-            return
-        with self._store.together():
-            while not self._arrived.empty():
-                self._arrived.get()()
+        arrived: dict[Ledger, list[JudgedGroup]] = {}
+        while not self._arrived.empty():
+            ledger, observed = self._arrived.get()
+            arrived.setdefault(ledger, []).extend(observed)
+        if arrived:
+            with self._store.together():
+                for ledger, groups in arrived.items():
+                    ledger.keep(groups)
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = None
@@ -334,7 +338,7 @@ class Casework:
             work.machine,
             budget,
             pool.stop,
-            lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
+            lambda observed: self._arrived.put((work.ledger, observed)),
             self._contents,
         )
         self._add_station(pool, work)
@@ -459,7 +463,7 @@ class Casework:
             self._plan.fault_kinds,
             self._plan.budget,
             pool.stop,
-            lambda observed: self._arrived.put(lambda: work.ledger.keep(observed)),
+            lambda observed: self._arrived.put((work.ledger, observed)),
         )
         self._add_station(pool, work)
         return True

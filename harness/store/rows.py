@@ -74,7 +74,8 @@ def put_state(db: sqlite3.Connection, number: int, case: str, judged: JudgedStat
     """Insert or replace a state of the case; returns the digests removed and the one added."""
     name = str(judged.state)
     old = db.execute("SELECT digest FROM states WHERE case_id = ? AND state = ?", (number, name)).fetchall()
-    db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
+    if old:
+        db.execute("DELETE FROM states WHERE case_id = ? AND state = ?", (number, name))
     row = (
         name,
         judged.state.prefix,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import sqlite3
 from collections import defaultdict
@@ -65,6 +66,12 @@ from harness.store.rows import (
 )
 from harness.symptoms import paths_of, symptom_of
 from harness.workloads.load import parse_operation
+
+
+def _state_verdict(state: str, content: str, verdict: str, how: str, unknown: bytes) -> StateVerdict:
+    notes = tuple(msgspec.json.decode(unknown, type=list[str]))
+    return StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
+
 
 _DIGESTS = "SELECT digest FROM states WHERE case_id = ?"
 
@@ -333,18 +340,17 @@ class RunStore:
             sql += " AND verdict != 'unknown'"
         return {name for (name,) in self._database.query(sql, self._number(case))}
 
-    def iter_verdicts(self, case: CaseId) -> Iterator[StateVerdict]:
-        """Verdicts by prefix, then by what was dropped and torn."""
+    def iter_verdicts(self, case: CaseId, verdict: Verdict | None = None) -> Iterator[StateVerdict]:
+        """Verdicts by prefix, then by what was dropped and torn. `verdict`: of these states alone."""
         rows = self._database.query(
-            "SELECT state, content_hash, verdict, how, unknown FROM states WHERE case_id = ?"
-            " ORDER BY prefix, weight, state",
+            "SELECT state, content_hash, verdict, how, unknown FROM states WHERE case_id = ?1"
+            " AND (?2 IS NULL OR verdict = ?2) ORDER BY prefix, weight, state",
             self._number(case),
+            verdict.value if verdict else None,
         )
-        for state, content, verdict, how, unknown in rows:
-            with self._reading():
-                notes = tuple(msgspec.json.decode(unknown, type=list[str]))
-                seen = StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
-            yield seen
+        with self._reading():
+            seen = list(itertools.starmap(_state_verdict, rows))
+        yield from seen
 
     def violated(self, case: CaseId) -> dict[str, frozenset[tuple[str, str]]]:
         """The (oracle, signature) pairs violated at each state; states without violations are left out."""
@@ -398,10 +404,9 @@ class RunStore:
     def unknown_reasons(self, case: CaseId) -> tuple[UnknownReason, ...]:
         """Why enumerated states of this case could not be decided, most frequent first."""
         states: dict[str, list[CrashState]] = {}
-        for seen in self.iter_verdicts(case):
-            if seen.verdict is Verdict.UNKNOWN:
-                for reason in dict.fromkeys(seen.unknown):
-                    states.setdefault(reason, []).append(seen.state)
+        for seen in self.iter_verdicts(case, Verdict.UNKNOWN):
+            for reason in dict.fromkeys(seen.unknown):
+                states.setdefault(reason, []).append(seen.state)
         reasons = (UnknownReason(why, len(at), min(at, key=state_order)) for why, at in states.items())
         return tuple(sorted(reasons, key=lambda r: (-r.states, r.reason)))
 
