@@ -86,12 +86,13 @@ class Completions(enum.StrEnum):
 
 class GuestChoice(msgspec.Struct, frozen=True):
     """The guests to use: the machine (`auto`: the default one records, the fastest available one judges), its
-    accelerator, and the size of the log device.
+    accelerator, and the size of the log device. `coverage`: judge on a kernel that notes the lines it runs.
     """
 
     machine: str = "auto"
     accel: str = "auto"
     log_bytes: int = LOG_BYTES
+    coverage: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,6 +123,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     oracles: tuple[str, ...] = ()  # judge by these alone; empty: all
     minutes: float | None = None  # stop in good order after so long
     max_failures: int | None = None  # stop in good order once so many cases have failed
+    coverage: bool = False  # note which lines of recovery the crash states run
     cluster: str = ""  # tcp://HOST:8786 or local:4: record and judge on the workers of this Dask scheduler
     all_logs: bool = False  # from there, bring back the recordings of cases without findings too
     argv: list[str] = []
@@ -142,4 +144,4 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def guests(self) -> GuestChoice:
-        return GuestChoice(self.machine, self.accel, self.log_bytes)
+        return GuestChoice(self.machine, self.accel, self.log_bytes, self.coverage)

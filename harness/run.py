@@ -25,6 +25,7 @@ from harness.cases.first_mount import finish_base
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import MakePool, pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
+from harness.cases.recovery_lines import RecoveryLines
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
 from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
@@ -82,6 +83,7 @@ def execute(
         #    once what writes the same at every mount, and make stacks.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
+        specs = specs.noting(store.layout.hits) if plan.coverage else specs
         refused = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         able = asked.able
@@ -94,14 +96,28 @@ def execute(
         _keep_modules(store)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
-        job = _Job(plan, asked, specs, bases, store, progress, scratch, on_done, make_pool)
+        ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
+        job = _Job(plan, asked, specs, bases, store, progress, scratch, _telling(on_done, ran), make_pool)
         end = _end_of(progress, job.on_cluster if plan.cluster else job.here)
+        if ran:
+            ran.write()
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
         # 9. Report.
         summary = _report(store)
         if end.gone is not None:
             raise end.gone
         return summary
+
+
+def _telling(on_done: Callable[[CaseId], None], ran: RecoveryLines | None) -> Callable[[CaseId], None]:
+    """`on_done`, for which `ran` has looked first."""
+
+    def done(case: CaseId) -> None:
+        if ran:
+            ran.look(case)
+        on_done(case)
+
+    return done
 
 
 @dataclass(frozen=True, slots=True)

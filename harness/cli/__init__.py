@@ -12,6 +12,7 @@ from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.campaign import campaign_command
 from harness.cli.complete import attach
+from harness.cli.coverage import coverage_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
@@ -45,6 +46,7 @@ COMMANDS: tuple[click.Command, ...] = (
     triage_command,
     campaign_command,
     report_command,
+    coverage_command,
     compare_command,
     list_command,
     kernel_group,

@@ -12,10 +12,13 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import OneOf
 from harness.errors import EnvironmentLacks, PowercutError, UsageError
+from harness.filesystems.profiles import recovery_files
 from harness.guests.machine import buildable, profile_of
 from harness.host.cache import cache_dir
 from harness.kernels.build import build
+from harness.kernels.instrumented import instrument
 from harness.kernels.pins import pins
+from harness.kernels.variants import kept_tree
 
 DEFAULT_SOURCE = "linux-source-6.12"
 
@@ -34,9 +37,11 @@ def kernel_group() -> None:
 @click.argument("source", required=False)
 @click.option("--source", "named", metavar="SRC", help="The same as SOURCE.")
 @click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
+@click.option("--coverage", is_flag=True,
+              help="One that notes which lines of recovery it runs: for run --coverage.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 @guarded
-def kernel_build(source: str | None, named: str | None, machine: str, jobs: int) -> None:
+def kernel_build(source: str | None, named: str | None, machine: str, jobs: int, *, coverage: bool) -> None:
     """Build a small kernel with every file system built in, and cache it by content.
 
     SOURCE is a source package (default: linux-source-6.12), or the top directory of your own kernel tree.
@@ -45,6 +50,7 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int)
     powercut kernel build                           User Mode Linux from Debian's 6.12: judges at native speed
     powercut kernel build linux-source-7.3          the same for --kernel debian-7.3
     powercut kernel build ~/linux                   from your own tree
+    powercut kernel build --coverage                for powercut run --coverage
     powercut run --machine uml --kernel IMAGE       test your own tree only
     """
     if source and named:
@@ -57,6 +63,11 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int)
     if flavour is None:
         raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
     say = functools.partial(console.print, highlight=False)
+    if coverage:
+        with kept_tree(wanted, machine, flavour, jobs, say) as tree:
+            image, built = instrument(tree, recovery_files()), tree.built
+        console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
+        return
     image, built = build(wanted, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
 

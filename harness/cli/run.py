@@ -59,9 +59,11 @@ from harness.model.schedules import under_schedule, with_schedules, without_sche
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
+from harness.report.recovery_code import in_words
 from harness.report.words import plural
 from harness.run import execute, look_up, new_run, select_cases
 from harness.store import RunStore
+from harness.store.recovery_code import read_recovery_code
 from harness.summary import Summary, shell_code, summarise
 from harness.trust import need_same_modules, plan_here, resumable
 from harness.workloads.generate.chance import name_of as random_name
@@ -173,6 +175,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     + "judged is whether that is reported, whether names and contents stay right, and what the next mount "
     f"comes to without the fault. {PER_CELL} faults of a kind at a kind of block, or with --budget as many "
     "in all as that allows.",
+)
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Judge on a kernel that notes which lines of recovery the crash states run (powercut kernel build "
+    "--coverage); powercut coverage shows them.",
 )
 @click.option(
     "--memo/--no-memo",
@@ -313,8 +321,8 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
         raise UsageError(
             "--all-logs is for runs on a cluster", "a run on this host keeps every recording anyway"
         )
-    if address and (given["again"] or given["disk"]):
-        option = "--again" if given["again"] else "--disk"
+    if address and (given["again"] or given["disk"] or given["coverage"]):
+        option = "--again" if given["again"] else "--disk" if given["disk"] else "--coverage"
         raise UsageError(f"{option} works on this host alone", "leave out --cluster")
     if address:
         need_cluster(address)
@@ -375,6 +383,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
+        coverage=given["coverage"],
         cluster=_asked_cluster(given),
         all_logs=given["all_logs"],
         argv=sys.argv[1:],
@@ -408,6 +417,8 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     if summary.info.interrupted:
         how = "stopped" if summary.info.stopped else "interrupted"
         console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
+    if code := read_recovery_code(store.layout):
+        console.say(f"{in_words(code)}; every line: powercut coverage {shown_path(store.path)}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
     console.say(f"for the page of a CI job: {shown_path(store.path / 'summary.md')}")
     return summary

@@ -203,6 +203,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
+    recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
     tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
 
@@ -220,6 +221,24 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
+class RecoverySource:
+    """A file of the kernel's source, and a regular expression for those of its functions that recover."""
+
+    file: str
+    functions: str
+
+    @classmethod
+    def parse(cls, text: str) -> RecoverySource:
+        """`FILE`, all of it, or `FILE:FUNCTIONS`."""
+        file, _, functions = text.partition(":")
+        return cls(file, functions or ".+")
+
+    def holds(self, file: str, function: str) -> bool:
+        """Whether a function of a file is one of them."""
+        return file == self.file and re.fullmatch(self.functions, function) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`. `size_bytes`: of the
     disk, second device or all members of the stack included.
@@ -229,7 +248,7 @@ class Profile:
     runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
     base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
     look after it in Linux. `read_only_first`: after a crash it is mounted read-only, as a boot does with its
-    root file system, and then remounted.
+    root file system, and then remounted. `recovery`: where its recovery is in the kernel's source.
     """
 
     filesystem: str
@@ -253,6 +272,7 @@ class Profile:
     mailing_list: str = ""
     read_only_first: bool = False
     stacked: Stacked | None = None
+    recovery: tuple[RecoverySource, ...] = ()
 
     @property
     def first_options(self) -> str:
@@ -438,6 +458,11 @@ def profiles() -> dict[str, Profile]:
     return found
 
 
+def recovery_files() -> list[str]:
+    """The files of the kernel's source with the recovery of any file system."""
+    return sorted({source.file for profile in profiles().values() for source in profile.recovery})
+
+
 def inspection_programs() -> list[str]:
     """The programs with which people look at file systems of any kind, each with its package."""
     files = sorted(resource("vms", "filesystems").glob(f"*/{FILE_NAME}"))
@@ -489,6 +514,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         mounted_once=shared.mounted_once,
         mailing_list=shared.mailing_list,
         read_only_first=mode.read_only_first,
+        recovery=tuple(map(RecoverySource.parse, shared.recovery)),
     )
 
 

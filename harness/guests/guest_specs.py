@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profiles import Profile, recovery_files
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
@@ -19,6 +19,7 @@ from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
 from harness.kernels.build import matching_kernel, outdated_kernel
 from harness.kernels.find import Kernel
+from harness.kernels.instrumented import instrumented_kernel, is_instrumented
 from harness.kernels.module_files import resolve_modules
 from harness.kernels.pins import pins
 from harness.model import Workload
@@ -39,6 +40,11 @@ class GuestSpecs:
     description: str
     accel_reason: str = ""
 
+    def noting(self, hits: Path) -> GuestSpecs:
+        """The same, where guests that judge note in this file what they run."""
+        judge = replace(self.judge, hits=hits)
+        return replace(self, judge=judge, recorder=judge if self.recorder is self.judge else self.recorder)
+
 
 def make_specs(
     asked: GuestChoice,
@@ -56,16 +62,25 @@ def make_specs(
     """
     name = recording_machine(asked.machine, kernel)
     if profile_of(name).host_process:
-        spec = _own_spec(name, _own_kernel(name, kernel), profiles, workloads, scratch)
+        own = _instrumented(name, kernel) if asked.coverage else _own_kernel(name, kernel)
+        spec = _own_spec(name, own, profiles, workloads, scratch)
         return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
     description = f"{machine.profile.title} ({machine.accel})"
+    if asked.coverage and asked.machine != "auto":
+        raise UsageError(
+            f"no kernel for {machine.profile.title} notes which lines it runs",
+            "leave the machine to powercut, or name one whose kernels are built for that",
+        )
     if asked.machine != "auto":
         return GuestSpecs(recorder, recorder, description, reason)
     judges = machine.profile.confirms
     for judge in judges:
-        found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
+        if asked.coverage:
+            found: Kernel | None = _instrumented(judge, kernel)
+        else:
+            found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
         if found and has_drivers(found.image, profiles):
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
@@ -233,6 +248,26 @@ def _own_kernel(name: str, kernel: Kernel) -> Kernel:
             f"build one (minutes, once): {_how_to_build(kernel)}" + (ready and f"; ready ones are {ready}"),
         )
     return found
+
+
+def _instrumented(name: str, kernel: Kernel) -> Kernel:
+    """The kernel for a machine that notes which lines of recovery it runs: the user's own file, or one of the
+    same source. Raises KernelError if there is none.
+    """
+    if not kernel.package_version and is_instrumented(kernel.image):
+        return kernel
+    build = profile_of(name).build
+    image = (
+        instrumented_kernel(name, build, kernel.package_version, recovery_files())
+        if build and not kernel.replaced
+        else None
+    )
+    if image is None:
+        raise KernelError(
+            f"no {profile_of(name).title} kernel of {kernel.name}'s source notes which lines it runs",
+            f"build one (minutes, once): {_how_to_build(kernel)} --coverage",
+        )
+    return Kernel(image.parent.name, image, None, "")
 
 
 def _how_to_build(kernel: Kernel) -> str:

@@ -30,6 +30,7 @@ class Boot:
     instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
     `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: the device of the
     stack on them. `shell_recovered`: the log device is the same disk after recovery, and the shell says so.
+    `hits`: the file in which an instrumented kernel notes what it runs.
     """
 
     kernel_image: Path
@@ -42,6 +43,7 @@ class Boot:
     shell_stack: str = ""
     shell_recovered: bool = False
     disk_memory: Path | None = None
+    hits: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,11 +117,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up."""
+    """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up. `hits`: the
+    file in which those that judge note what they run, for a kernel that can.
+    """
 
     machine: Machine
     kernel_image: Path
     initramfs: Path
+    hits: Path | None = None
     boots: Boots = field(default_factory=Boots, compare=False)
 
     def __post_init__(self) -> None:
@@ -305,6 +308,7 @@ class Session:
                 log=self.log_device,
                 directory=self.directory,
                 disk_memory=None if self._recording else self.disk.memory,
+                hits=None if self._recording else self._spec.hits,
             )
             self._guest = self._boot(boot)
         return self._guest
@@ -330,10 +334,11 @@ class Session:
 
     def _renew(self, *, recording: bool = False) -> None:
         """Throw away a guest that still holds something of the state before: its disk was still needed; and
-        one that has its disk by another way than it must. Completions are held only over vhost-user, so a
-        guest that records has it by that.
+        one that has its disk by another way than it must, or notes what it runs where it must not.
+        Completions are held only over vhost-user, so a guest that records has it by that.
         """
-        if self._spent or (self._shares and self._recording != recording):
+        differ = self._shares or self._spec.hits is not None
+        if self._spent or (differ and self._recording != recording):
             self.close()
         self._recording = recording
 

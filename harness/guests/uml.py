@@ -86,6 +86,7 @@ def command(boot: Boot, channel_fd: int) -> list[str]:
         else f"virtio_uml.device={boot.disk_socket}:{_VIRTIO_ID_BLOCK}",
         f"ubd0={boot.log}",
         f"ssl0=fd:{channel_fd}",
+        *([f"powercut_hits={boot.hits}"] if boot.hits else []),
         f"uml_dir={boot.directory}/",
         *profile().command_line,
         f"powercut.port={profile().channel}",

@@ -23,6 +23,7 @@ _PARTED = (
     "kernels/modules",
     "kernels/trees",
     "kernels/variants",
+    "kernels/instrumented",
     "rootfs",
     "archive",
     "programs",

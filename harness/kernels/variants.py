@@ -25,7 +25,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -90,16 +90,24 @@ class KeptTree:
         texts = self.edited(edits)
         final = cache_dir("kernels", "variants") / self.key(edits)[:24]
         if not (final / "image").exists():
-            log = self.path / "make.log"
-            log.unlink(missing_ok=True)
-            try:
-                for name, text in texts.items():
-                    self._replace(name, text)
-                make_again(self.path / "source", self.path / "out", self._flavour, self._jobs, log)
-                _keep_image(self.path / "out" / self._flavour.image, final)
-            finally:
-                self._restore()
+            with self.changed(texts) as image:
+                _keep_image(image, final)
         return hold(final / "image")
+
+    @contextlib.contextmanager
+    def changed(self, texts: Mapping[str, str]) -> Iterator[Path]:
+        """Build with these texts of files, by their paths in the tree; new ones may lie in new folders. The
+        image is there as long as the context. Raises KernelError if it does not build.
+        """
+        log = self.path / "make.log"
+        log.unlink(missing_ok=True)
+        try:
+            for name, text in texts.items():
+                self._replace(name, text)
+            make_again(self.path / "source", self.path / "out", self._flavour, self._jobs, log)
+            yield self.path / "out" / self._flavour.image
+        finally:
+            self._restore()
 
     def _file(self, name: str) -> Path:
         top = self.path / "source"
@@ -112,11 +120,16 @@ class KeptTree:
         return file
 
     def _replace(self, name: str, text: str) -> None:
-        """Change a file of the tree; the original is kept first, in case this process is killed."""
-        original = self.path / "originals" / name
-        original.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self._file(name), original)
-        write_atomically(self._file(name), text.encode(errors="surrogateescape"))
+        """Change a file of the tree, or add one; the original is kept first, in case this process is killed.
+        One that was added stays: no makefile names it.
+        """
+        file = self.path / "source" / name
+        if file.exists():
+            original = self.path / "originals" / name
+            original.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(self._file(name), original)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text.encode(errors="surrogateescape"))
 
     def _restore(self) -> None:
         """Undo the edits of a variant, also of one whose process was killed. The files get a new time: make
@@ -168,7 +181,7 @@ def _make_tree(
         (path / "out").mkdir()
         make_kernel(path / "source", path / "out", flavour, jobs, log)
     release = (path / "out/include/config/kernel.release").read_text().strip()
-    _strip(path / "out" / flavour.image, path / "image")
+    strip_image(path / "out" / flavour.image, path / "image")
     built = Built(machine, source, version, release, key_for(identity, flavour))
     write_atomically(path / "built.json", msgspec.json.encode(built))
 
@@ -178,12 +191,12 @@ def _keep_image(image: Path, final: Path) -> None:
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
         part = Path(scratch) / "kept"
         part.mkdir()
-        _strip(image, part / "image")
+        strip_image(image, part / "image")
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
 
 
-def _strip(image: Path, to: Path) -> None:
+def strip_image(image: Path, to: Path) -> None:
     """Copy a kernel without what only debuggers read."""
     done = subprocess.run(["strip", "-g", "-o", to, image], capture_output=True, text=True, check=False)
     if done.returncode:

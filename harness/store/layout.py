@@ -15,6 +15,8 @@ reports/runs/<date>-<name>/
     explained/<hash12>.json why a finding failed (`harness.report.explanation`)
     shrunk/<workload>-<oracle>.toml     the fewest operations that show a finding (`powercut shrink`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
+    recovery-code.json      which lines of recovery ran (`powercut run --coverage`); coverage.html: its page
+    recovery-code.hits      the same as the guests note it: `harness.kernels.instrumented`
     packed                  of a package with the recording of one case alone: which
     scratch/                uncompressed images, during the run
 ```
@@ -142,6 +144,16 @@ class RunLayout:
     def packed(self) -> Path:
         """Names the one case whose recording was packed; else it is not there."""
         return self.path / PACKED
+
+    @property
+    def recovery_code(self) -> Path:
+        """Which lines of recovery ran."""
+        return self.path / "recovery-code.json"
+
+    @property
+    def hits(self) -> Path:
+        """The file in which guests note what they run; sparse."""
+        return self.path / "recovery-code.hits"
 
     def module(self, name: str) -> Path:
         """The copy of a module file that replaced the kernel's own."""

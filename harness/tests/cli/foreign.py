@@ -195,6 +195,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("measure", "beside"): Attack("measure bonnie --beside DIR", a_measurement),
     ("bugreport", "source"): Attack("bugreport CASE --from DIR --output new", refused=(WORKLOAD,)),
     ("report", "run"): Attack("report DIR"),
+    ("coverage", "runs"): Attack("coverage DIR"),
     ("pack", "run"): Attack("pack DIR --output new"),
     ("compare", "first"): Attack("compare DIR DIR"),
     ("compare", "second"): Attack("compare DIR DIR"),

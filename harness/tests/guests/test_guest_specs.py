@@ -141,3 +141,29 @@ def test_a_module_of_one_kernel_is_not_looked_for_in_another_machines(tmp_path: 
     ) as caught:
         make_specs(GuestChoice("uml"), debian, [], [], tmp_path, tmp_path)
     assert "leave the machine to powercut" in caught.value.next_step
+
+
+def test_a_kernel_that_notes_nothing_does_not_judge_where_coverage_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run would say that no line of recovery had run."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    debian = Kernel("debian-6.12", tmp_path / "k", None, "00", "6.12.1", source="linux-source-6.12")
+    with pytest.raises(KernelError, match=r"no UML kernel of debian-6\.12's source notes") as caught:
+        make_specs(GuestChoice("uml", coverage=True), debian, [], [], tmp_path, tmp_path)
+    assert "powercut kernel build linux-source-6.12 --coverage" in caught.value.next_step
+    recorded = GuestSpec(machine_of("qemu", "tcg"), tmp_path / "vmlinuz", tmp_path / "initramfs")
+    monkeypatch.setattr(guest_specs, "_recorder", lambda *_: (recorded, ""))
+    with pytest.raises(UsageError, match="no kernel for QEMU notes which lines it runs"):
+        make_specs(GuestChoice("qemu", coverage=True), debian, [], [], tmp_path, tmp_path)
+
+
+def test_only_the_judge_notes_what_it_runs_unless_it_records_too(tmp_path: Path) -> None:
+    one = GuestSpec(machine_of("qemu", "tcg"), tmp_path / "vmlinuz", tmp_path / "initramfs")
+    other = dataclasses.replace(one, kernel_image=tmp_path / "image")
+    hits = tmp_path / "hits"
+    apart = guest_specs.GuestSpecs(one, other, "").noting(hits)
+    assert (apart.recorder.hits, apart.judge.hits) == (None, hits)
+    both = guest_specs.GuestSpecs(one, one, "").noting(hits)
+    assert both.recorder is both.judge
+    assert both.judge.hits == hits

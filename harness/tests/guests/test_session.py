@@ -125,6 +125,7 @@ class Played:
     def __init__(self, tmp_path: Path, answer: wire.Recovered = GOOD, **counted: int) -> None:
         self.booted = 0
         self.memory: Path | None = None
+        self.noting: list[Path | None] = []
         self._answer = answer
         self.used = USED
         self.hello = wire.Hello(wire.PROTOCOL_VERSION, "6.12", "#1", [], ["log-writes"])
@@ -133,7 +134,9 @@ class Played:
         base = tmp_path / "base"
         base.write_bytes(bytes(512))
         self.target = Target("ext4", "", base, None)
-        spec = GuestSpec(cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs")
+        spec = GuestSpec(
+            cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs", self.hits
+        )
         self.session = Session(spec, tmp_path / "session", log_bytes=512)
 
     name = described = "played"
@@ -141,6 +144,7 @@ class Played:
     boot_timeout_s = 1.0
 
     shares = False
+    hits: Path | None = None
 
     def shares_disk(self, _: Path) -> bool:
         return self.shares
@@ -148,6 +152,7 @@ class Played:
     def launch(self, boot: Boot) -> PlayedGuest:
         self.booted += 1
         self.memory = boot.disk_memory
+        self.noting.append(boot.hits)
         return PlayedGuest(self._answer, self.used, self.hello)
 
 
@@ -558,6 +563,24 @@ def test_a_guest_that_has_only_messages_records_and_judges(tmp_path: Path) -> No
         played.session.record(played.target, [])
     played.session.recover(played.target, CrashState(0))
     assert played.memory is None
+
+
+class PlayedNoting(Played):
+    """One whose kernel notes what it runs, and which has only messages."""
+
+    hits = Path("/hits")
+
+
+def test_a_guest_that_records_notes_nothing_of_what_it_runs(tmp_path: Path) -> None:
+    """What a workload does while it is recorded would have counted as what recovery ran; and a guest that had
+    recorded would have judged without a note.
+    """
+    played = PlayedNoting(tmp_path)
+    played.session.recover(played.target, CrashState(0))
+    with contextlib.suppress(AssertionError):
+        played.session.record(played.target, [])
+    played.session.recover(played.target, CrashState(0))
+    assert played.noting == [Path("/hits"), None, Path("/hits")]
 
 
 class RecordingGuest(PlayedGuest):

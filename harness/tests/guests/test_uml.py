@@ -65,6 +65,16 @@ def test_a_disk_is_memory_only_for_a_kernel_with_the_driver_of_this_version(tmp_
     assert socket not in line
 
 
+def test_a_kernel_is_told_where_to_note_what_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "initramfs").touch()
+    boot = Boot(PROGRAM, tmp_path / "initramfs", tmp_path / "socket", tmp_path / "log", tmp_path)
+    assert not [word for word in uml.command(boot, 3) if word.startswith("powercut_hits")]
+    line = uml.command(dataclasses.replace(boot, hits=tmp_path / "hits"), 3)
+    assert f"powercut_hits={tmp_path}/hits" in line
+    source = resource("vms", "umlcoverage", "hits.c").read_text()
+    assert '__setup("powercut_hits=", ' in source
+
+
 def test_the_driver_says_the_words_that_are_looked_for() -> None:
     source = resource("vms", "umldisk", "disk_kern.c").read_text()
     assert f'"{uml.DRIVER[:-1].decode()}"' in source
