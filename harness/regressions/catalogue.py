@@ -10,6 +10,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.kernels.find import look_up_kernel
+from harness.model import DISK_PROFILES
 from harness.series.catalogue import Listed, load_all, named
 from harness.workloads.load import select_workloads
 
@@ -29,6 +30,7 @@ class Bug(Listed, frozen=True, kw_only=True):
     `modes` and `oracles` may be empty. `known`: words of the reason under which the bug stands among the
     known failures, since Powercut had found it before: such findings count here. `own`: workloads of general
     sets that were written for it, or for a planted fault that imitates it: what they find is counted apart.
+    `disk`: how the disk errs in recovery (`powercut run --disk`), where that shows it.
     """
 
     subject: str
@@ -45,6 +47,7 @@ class Bug(Listed, frozen=True, kw_only=True):
     needs: str = ""
     known: str = ""
     own: tuple[str, ...] = ()
+    disk: tuple[str, ...] = ()
 
 
 def bugs() -> dict[str, Bug]:
@@ -64,6 +67,10 @@ def _check(bug: Bug) -> None:
         raise UsageError(f"{bug.before} cannot be both with the bug and without it")
     for kernel in (bug.before, bug.after):
         look_up_kernel(kernel)
+    if unknown_ways := set(bug.disk) - set(DISK_PROFILES):
+        raise UsageError(
+            f"no disk errs in the way {min(unknown_ways)}", f"there are: {', '.join(DISK_PROFILES)}"
+        )
     select_workloads(bug.own)
 
 

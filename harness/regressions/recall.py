@@ -70,14 +70,14 @@ class RecallSeries(Series[Trial]):
     def __init__(self, plan: RegressionsPlan, path: Path) -> None:
         self.plan, self._bugs = plan, select_bugs(plan.names, plan.modes)
         pairs = [(b, m) for b in self._bugs if not b.needs for m in b.modes]
-        asked = [(kernel, mode) for b, mode in pairs for kernel in (b.before, b.after)]
-        self._items = {pair: self._item(*pair) for pair in dict.fromkeys(asked)}
+        asked = [(kernel, mode, b.disk) for b, mode in pairs for kernel in (b.before, b.after)]
+        self._items = {key: self._item(*key) for key in dict.fromkeys(asked)}
         super().__init__(path, plan.argv, known_failures())
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._items.values()]
 
-    def _item(self, kernel: str, mode: str) -> Item:
+    def _item(self, kernel: str, mode: str, disk: tuple[str, ...]) -> Item:
         plan = self.plan
         run = Plan(
             configurations=[mode],
@@ -85,13 +85,14 @@ class RecallSeries(Series[Trial]):
             kernel=kernel,
             fault_models=plan.fault_models,
             budget=plan.budget,
+            disk=disk,
             shard=plan.shard,
             jobs=plan.jobs,
             argv=plan.argv,
         )
-        states = [*plan.fault_models, plan.budget.option]
+        states = [*plan.fault_models, plan.budget.option, *disk]
         key = asked_key(kernel, [mode], plan.workloads, states, plan.shard)
-        return Item(f"{kernel}_{mode.replace('/', '-')}", run, key)
+        return Item("_".join([kernel, mode.replace("/", "-"), *disk]), run, key)
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
         return trial_of(item.name, summary)
@@ -108,7 +109,11 @@ class RecallSeries(Series[Trial]):
     def recall(self) -> Recall:
         """What it has come to so far."""
         rows = with_shared(
-            row_of(b, [self._trial(b.before, m) for m in b.modes], [self._trial(b.after, m) for m in b.modes])
+            row_of(
+                b,
+                [self._trial(b.before, m, b.disk) for m in b.modes],
+                [self._trial(b.after, m, b.disk) for m in b.modes],
+            )
             for b in self._bugs
         )
         return Recall(self.plan, rows, self.path, self.known.finished, self.known.interrupted)
@@ -116,8 +121,8 @@ class RecallSeries(Series[Trial]):
     def page(self) -> Page:
         return page_of(self.recall)
 
-    def _trial(self, kernel: str, mode: str) -> Trial | None:
+    def _trial(self, kernel: str, mode: str, disk: tuple[str, ...]) -> Trial | None:
         """The whole run of a kernel in a mode, if it is of what is asked now."""
-        item = self._items.get((kernel, mode))
+        item = self._items.get((kernel, mode, disk))
         done = self.known.done.get(item.name) if item else None
         return done if item and done and done.key == item.key and not done.interrupted else None

@@ -116,6 +116,28 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dirs.toml").write_text(WORKLOAD)
 
 
+def test_a_fault_says_what_is_done_to_recoveries(
+    kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault that only a cut recovery shows was run without a cut, and would have been missed."""
+    whole = fault("whole")
+    cut = msgspec.structs.replace(fault("cut"), again=1)
+    erring = msgspec.structs.replace(fault("erring"), disk=("errors",))
+    plant(monkeypatch, whole, cut, erring)
+    path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
+    series = FaultSeries(load_plan(path), path, kernels)
+    ways = {}
+    for item in (*series._baseline, *series._trials.values()):
+        assert callable(item.plan)
+        plan = item.plan()
+        ways[item.name] = (plan.again, plan.disk)
+    assert ways["whole"] == (0, ())
+    assert ways["cut"] == (1, ())
+    assert ways["erring"] == (0, ("errors",))
+    assert {way for name, way in ways.items() if name.startswith("baseline")} == set(ways.values())
+    assert len({item.key for item in (*series._baseline, *series._trials.values())}) == 6
+
+
 def plant(monkeypatch: pytest.MonkeyPatch, *planted: Fault) -> None:
     monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
 

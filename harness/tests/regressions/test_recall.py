@@ -114,6 +114,26 @@ def test_each_bug_is_found_missed_or_unknown_with_its_reason(ran: list[str], tmp
     assert exit_code(done) is ExitCode.INCONSISTENT
 
 
+def test_a_bug_that_takes_a_disk_that_errs_has_runs_of_its_own(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No bug of record could say so: on a disk without faults it is missed."""
+    erring = msgspec.structs.replace(bug("erring"), disk=("errors",))
+    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": BUGS[0], "erring": erring})
+    asked: list[tuple[str, tuple[str, ...]]] = []
+    real = finished(ran)
+
+    def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        asked.append((plan.kernel or "", plan.disk))
+        return real(plan, store, progress)
+
+    monkeypatch.setattr(work, "execute", execute)
+    done = carried(create(PLAN, tmp_path))
+    kernels = ("debian-6.12.113", "debian-6.12.115")
+    assert sorted(asked) == [(k, disk) for k in kernels for disk in ((), ("errors",))]
+    assert {len(r.runs) for r in done.rows} == {1}
+
+
 def test_only_general_sets_are_run(tmp_path: Path, ran: list[str]) -> None:
     """`fstests` holds a workload for most of these bugs: that it finds them says nothing of a plain run."""
     for workloads in (("fstests",), ("quick", "generic-784"), ("./mine.toml",)):
