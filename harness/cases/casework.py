@@ -32,12 +32,14 @@ from harness.cases.pool import Callback, Pool, Station, Task
 from harness.cases.recording import (
     NOTHING_KNOWN,
     Recording,
+    Taken,
     by_times,
     copy_recording,
     is_kept,
+    keep_taken,
     load_recording,
     make_base,
-    record,
+    take,
 )
 from harness.cases.recoveries import keep
 from harness.cases.selection import in_turn
@@ -142,7 +144,7 @@ class Casework:
         self._contents = None if plan.again or plan.disk else KnownContents()
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
-        self._waiting: dict[cf.Future[Callback], None] = {}
+        self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a station
         # From tasks that still run.
         self._arrived: queue.SimpleQueue[tuple[Ledger, Sequence[JudgedGroup]]] = queue.SimpleQueue()
 
@@ -156,9 +158,9 @@ class Casework:
         """
         self._line_up(wanted, lacking)
         self._progress.begin("recorded", len(self._unrecorded))
-        # One recording per station at first, and another whenever a case is done: the first verdict comes
-        # early, and logs do not pile up.
-        for _ in range(self._plan.jobs):
+        # Two recordings per station at first, of which one is kept while the other is made, and another
+        # whenever a case is done: the first verdict comes early, and logs do not pile up.
+        for _ in range(2 * self._plan.jobs):
             self._next_recording(pool)
         try:
             while self._waiting:
@@ -212,7 +214,10 @@ class Casework:
                     ledger.keep(groups)
 
     def _submit(self, pool: Pool, task: Task) -> None:
-        self._waiting[pool.submit(task)] = None
+        self._waiting[pool.submit(task)] = True
+
+    def _submit_aside(self, pool: Pool, task: Callable[[], Callback]) -> None:
+        self._waiting[pool.submit_aside(task)] = False
 
     # --- record: the workload's log -------------------------------------------------------------
 
@@ -225,68 +230,91 @@ class Casework:
         """Runs in a station's thread. A failure is reported for this case and costs no other. Raises
         VersionsDiffer, which ends the run.
         """
-        begun, why = time.monotonic(), ""
+        begun = time.monotonic()
         try:
             station.judge.require_hope()  # do not record what no guest can recover
-            recording = self._recording(station.recorder, case)
+            taken = None if self._has_recording(case) else self._take(station.recorder, case)
+        except VersionsDiffer:  # it would cost every case
+            raise
+        except Exception as e:  # whatever was raised, it costs this case and no other
+            if not isinstance(e, PowercutError):
+                for session in station.sessions:
+                    session.close()
+            return self._failed_to_record(pool, case, e)
+        seconds, machine = time.monotonic() - begun, station.judge.machine_name
+        keep = functools.partial(self._keep, pool, case, taken, seconds, machine)
+        return lambda: self._submit_aside(pool, keep)
+
+    def _failed_to_record(self, pool: Pool, case: PlannedCase, error: Exception) -> Callback:
+        status = CaseStatus.NOT_SUPPORTED if isinstance(error, NotSupported) else CaseStatus.UNKNOWN
+        reason = str(error) if isinstance(error, PowercutError) else reason_of(error)
+        return lambda: self._not_recorded(pool, case, status, reason)
+
+    def _keep(
+        self, pool: Pool, case: PlannedCase, taken: Taken | None, seconds: float, machine: str
+    ) -> Callback:
+        """Keep a recording, or take one that is kept, and look at it. Runs in a thread without a station: a
+        station would wait for the host's disk. A failure costs this case alone.
+        """
+        begun, why = time.monotonic(), ""
+        try:
+            recording = self._recording(case, taken)
             if self._plan.unit_sectors is not None:
                 recording, why = by_times(recording, self._plan.unit_sectors)
             examiner = self._examiner(case, recording)
             groups = [] if recording.legal else groups_of(self._plan.fault_models, examiner)
-        except VersionsDiffer:  # it would cost every case
-            raise
-        except PowercutError as e:
-            status = CaseStatus.NOT_SUPPORTED if isinstance(e, NotSupported) else CaseStatus.UNKNOWN
-            reason = str(e)
-            return lambda: self._not_recorded(pool, case, status, reason)
         except Exception as e:  # whatever was raised, it costs this case and no other
-            for session in station.sessions:
-                session.close()
-            reason = reason_of(e)
-            return lambda: self._not_recorded(pool, case, CaseStatus.UNKNOWN, reason)
-        seconds, machine = time.monotonic() - begun, station.judge.machine_name
+            return self._failed_to_record(pool, case, e)
         ledger = Ledger(case, examiner, self._store, self._plan, self._progress)
-        work = _Work(ledger, examiner, seconds=seconds)
+        work = _Work(ledger, examiner, seconds=seconds + time.monotonic() - begun)
         return lambda: self._recorded(pool, work, groups, why, machine)
 
-    def _recording(self, recorder: Recorder, case: PlannedCase) -> Recording:
+    def _has_recording(self, case: PlannedCase) -> bool:
+        """Whether nothing is to be recorded: this run kept it, or another one's recordings are judged."""
+        return bool(self._plan.recordings or case.files) or is_kept(case.id, self._store.layout)
+
+    def _recording(self, case: PlannedCase, taken: Taken | None) -> Recording:
         plan, run = self._plan, self._store.layout
+        if taken is not None:
+            return keep_taken(taken, self._kept(taken.profile, case), self._scratch)
         if plan.recordings and not is_kept(case.id, run):
             copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
-        if case.files or is_kept(case.id, run):
-            return load_recording(
-                case.id, case.profile, case.workload, run, self._scratch, plan.log_bytes, case.files
-            )
+        return load_recording(
+            case.id, case.profile, case.workload, run, self._scratch, plan.log_bytes, case.files
+        )
+
+    def _kept(self, profile: Profile, case: PlannedCase) -> CaseLayout:
+        """Where a recording is kept. `profile`: of its image."""
+        kept = self._store.layout.case(case.id)
+        return kept if profile is case.profile else replace(kept, base=kept.own_base)
+
+    def _take(self, recorder: Recorder, case: PlannedCase) -> Taken:
         self._store.case_directory(case.id)
         profile = case.profile.sized(case.workload.image_mib)
-        base, kept = self._bases[profile.name], run.case(case.id)
+        base = self._bases[case.profile.name]
         if profile is not case.profile:
-            base, kept = self._own_base(recorder, profile, case.workload, kept)
+            base = self._own_base(recorder, profile, case.workload, self._kept(profile, case))
         operations = len(case.workload.operations)
         if operations >= LONG_OPERATIONS:
             self._progress.begin("operations", operations)
-        return record(
+        return take(
             recorder,
             profile,
             case.workload,
             case.id,
             base,
-            kept,
             self._scratch,
             self._operations_done if operations >= LONG_OPERATIONS else lambda _: None,
         )
 
-    def _own_base(
-        self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout
-    ) -> tuple[Path, CaseLayout]:
+    def _own_base(self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout) -> Path:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
-        kept = replace(kept, base=kept.own_base)
         if profile.stacked:
             raise NotSupported(f"{workload.name} needs a larger image; on a stack, only the mode's is made")
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)
-        return base, kept
+        return base
 
     def _operations_done(self, count: int) -> None:
         self._progress.advance("operations", count)
@@ -370,7 +398,7 @@ class Casework:
 
     def _help(self, pool: Pool) -> None:
         """Let idle stations help with the large cases that are left."""
-        while len(self._waiting) < self._plan.jobs:
+        while sum(self._waiting.values()) < self._plan.jobs:
             large = [w for w in self._open.values() if w.exploration and w.exploration.visits >= WORTH_HELP]
             large = [w for w in large if not w.explored and 0 < w.stations < self._plan.jobs]
             if not large:

@@ -41,8 +41,8 @@ Task = Callable[[Station], Callback]
 
 
 class Pool:
-    """A thread pool in which each thread has a station. `stop`: set when no further state should be begun.
-    `confirms`: the recorders visit again what the judges find.
+    """A thread pool in which each thread has a station, and as many threads for what needs none. `stop`: set
+    when no further state should be begun. `confirms`: the recorders visit again what the judges find.
     """
 
     def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:
@@ -56,18 +56,23 @@ class Pool:
         self._busy: set[threading.Thread] = set()
         self._idle = threading.Condition(self._lock)
         self._threads = cf.ThreadPoolExecutor(jobs, "station")
+        self._desks = cf.ThreadPoolExecutor(jobs, "desk")
 
     def submit(self, task: Task) -> cf.Future[Callback]:
-        return self._threads.submit(self._run, task)
+        return self._threads.submit(self._run, lambda: task(self._station()))
 
-    def _run(self, task: Task) -> Callback:
+    def submit_aside(self, task: Callable[[], Callback]) -> cf.Future[Callback]:
+        """Submit what needs no station, so that none waits for it."""
+        return self._desks.submit(self._run, task)
+
+    def _run(self, task: Callable[[], Callback]) -> Callback:
         thread = threading.current_thread()
         with self._idle:
             if self._closing:
                 raise cf.CancelledError
             self._busy.add(thread)
         try:
-            return task(self._station())
+            return task()
         finally:
             with self._idle:
                 self._busy.discard(thread)
@@ -100,7 +105,8 @@ class Pool:
                 _interrupt(thread)
         for session in self._sessions():  # before their threads end, and with these what they started
             session.close()
-        self._threads.shutdown(cancel_futures=True)
+        for threads in (self._threads, self._desks):
+            threads.shutdown(cancel_futures=True)
 
     def _sessions(self) -> list[AnySession]:
         with self._lock:

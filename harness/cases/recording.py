@@ -208,6 +208,21 @@ def _image_name(profile: Profile, of: str) -> str:
     return ".".join(filter(None, [f"{profile.filesystem}-{profile.mode}", of, "base", "img"]))
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a guest left of a workload that it carried out: `keep_taken` makes a recording of it. `log`: a
+    working copy, which ends with its last entry.
+    """
+
+    case: CaseId
+    profile: Profile
+    workload: Workload
+    base: Path
+    log: Path
+    events: str
+    console: bytes
+
+
 def record(
     session: Recorder,
     profile: Profile,
@@ -216,11 +231,23 @@ def record(
     base: Path,
     kept: CaseLayout,
     scratch: Path,
-    on_progress: Callable[[int], None] = lambda _: None,
 ) -> Recording:
-    """Run the workload in the session's guest and keep its log and history as `kept`. `on_progress` is told
-    of operations that were done, of each once, however many recordings it takes. The schedule is that of the
-    case's name, whatever the workload's is.
+    """Run the workload in the session's guest and keep its log and history as `kept`: see `take`."""
+    return keep_taken(take(session, profile, workload, case, base, scratch), kept, scratch)
+
+
+def take(
+    session: Recorder,
+    profile: Profile,
+    workload: Workload,
+    case: CaseId,
+    base: Path,
+    scratch: Path,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Taken:
+    """Run the workload in the session's guest. `on_progress` is told of operations that were done, of each
+    once, however many recordings it takes. The schedule is that of the case's name, whatever the workload's
+    is.
 
     Raises WriteLogError where the log cannot be trusted; see also `Session.record`.
     """
@@ -248,15 +275,24 @@ def record(
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
     with session.log.open("rb") as source, log.open("wb") as copy:
         _copy_exactly(source, copy, read_log(session.log).used_bytes)
-    written = read_log(log)
-    history = history_of(written.entries, workload.operations)
-    pack(log, kept.log)
-    _keep_events(events, kept.events, scratch / f"{log.name}.events")
-    copy_atomically(session.directory / "console.txt", kept.console)
+    console = (session.directory / "console.txt").read_bytes()
+    return Taken(case, profile, workload, base, log, events, console)
+
+
+def keep_taken(taken: Taken, kept: CaseLayout, scratch: Path) -> Recording:
+    """Keep what a guest left as `kept`, durably. Needs no guest. Raises WriteLogError where the log does not
+    tell the workload's history.
+    """
+    written = read_log(taken.log)
+    history = history_of(written.entries, taken.workload.operations)
+    pack(taken.log, kept.log)
+    _keep_events(taken.events, kept.events, scratch / f"{taken.log.name}.events")
+    write_atomically(kept.console, taken.console)
     write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
-    return Recording(case, profile, workload, base, log, written, history, hashes_of(kept)).with_events(
-        events
+    made = Recording(
+        taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history, hashes_of(kept)
     )
+    return made.with_events(taken.events)
 
 
 def _keep_events(events: str, kept: Path, scratch: Path) -> None:

@@ -231,7 +231,8 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
 
         monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
-        monkeypatch.setattr("harness.cases.casework.record", fake_record(script))
+        monkeypatch.setattr("harness.cases.casework.take", fake_record(script))
+        monkeypatch.setattr("harness.cases.casework.keep_taken", lambda made, *_: made)
         monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
         plan = Plan(
@@ -623,8 +624,9 @@ def test_guests_of_another_version_end_the_run(store: RunStore, run: Run) -> Non
     """An agent that had not been built anew made every case UNKNOWN, one after the other."""
     script = Script(refuses={"a": VersionsDiffer("the agent speaks protocol 2, the harness 4")})
     with pytest.raises(VersionsDiffer):
-        run(script, "a", "b", jobs=1)
-    assert script.recorded == ["a"]
+        run(script, "a", "b", "c", "d", jobs=1)
+    assert script.recorded[0] == "a"
+    assert "c" not in script.recorded
     assert status(store, "a")[0] is CaseStatus.PLANNED, "a resumed run records it"
 
 
@@ -683,14 +685,14 @@ def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     """Stations added to one number concurrently, and lost updates."""
     clock = itertools.count()
     monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    run(Script(lost={2}))  # one second for the recording, one for the station that explores
+    run(Script(lost={2}))  # a second each to record, to keep the recording, and to explore
     record = store.case(case_of("w"))
     assert record is not None
-    assert record.seconds == 2
+    assert record.seconds == 3
     run(Script())
     record = store.case(case_of("w"))
     assert record is not None
-    assert record.seconds == 2 + 2
+    assert record.seconds == 3 + 3
 
 
 def test_a_case_that_was_stopped_is_not_done(store: RunStore, run: Run) -> None:
