@@ -46,7 +46,7 @@ from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState, Part, Persisted, Position
 from harness.states.overlaps import Chunk, Place, overlaps
 from harness.writelog import WriteLog
-from harness.writelog.times import TimedWrite, Times
+from harness.writelog.times import TimedFlush, TimedWrite, Times
 
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 NEVER = 1 << 62
@@ -118,8 +118,9 @@ class LegalStates:
         self._entries = log.entry_count
         self.chunks: list[Chunk] = []
         self._writes: list[_Timed] = []
-        durable = _durability(times, [(f.device, f.submitted, f.completed) for f in times.flushes])
-        late = _durability(times, [(f.device, f.earliest, f.completed) for f in times.flushes])
+        flushes: list[TimedFlush | TimedWrite] = [*times.flushes, *(w for w in times.writes if w.preflush)]
+        durable = _durability(times, [(f.device, f.submitted, f.completed) for f in flushes])
+        late = _durability(times, [(f.device, f.earliest, f.completed) for f in flushes])
         for write in times.writes:
             first = len(self.chunks)
             entry = log.entries[write.entry]
@@ -405,9 +406,9 @@ _Flush: TypeAlias = tuple[int, int, int]
 """Its device, and when it was submitted and completed."""
 
 
-def _durability(times: Times, empty: Iterable[_Flush]) -> Callable[[TimedWrite], int]:
-    """A function: the event with which a write becomes durable, or NEVER. `empty`: flushes without data."""
-    flushes = [*empty, *((w.device, w.submitted, w.completed) for w in times.writes if w.preflush)]
+def _durability(times: Times, flushes: Iterable[_Flush]) -> Callable[[TimedWrite], int]:
+    """A function: the event by which a write is durable, or NEVER. `flushes`: with those ahead of data."""
+    flushes = [*flushes]
     devices = {w.device for w in times.writes}
     first = {device: _first([(s, c) for d, s, c in flushes if d == device]) for device in devices}
     return lambda write: write.completed if write.fua else _flushed(*first[write.device], write)

@@ -219,16 +219,19 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Flushes:
-    """Flushes without data: when each was submitted, and when one of them completed. Both ascend."""
+    """Flushes without data: when each was submitted, and when one of them completed. `ahead`: when those
+    ahead of data were submitted. All ascend.
+    """
 
     submitted: list[int]
     completed: list[int]
+    ahead: list[int]
 
 
 @dataclass(slots=True)
 class _Flying:
     """Equal bios in flight: how many, the submissions of the first and the last since there were none,
-    and whether one has a flush ahead of it: then there is no other.
+    and whether they have a flush ahead of them: all or none.
     """
 
     count: int = 0
@@ -248,23 +251,25 @@ def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], _Flushes]:
 
     Of equal writes in flight together no event tells which one completes. Each of them was submitted at the
     earliest when the first of them was since none was in flight, at the latest with the last one before it
-    completed.
+    completed. So are two updates of the superblock of a bitmap of md, each with a flush ahead of it.
     """
     flying: dict[_Key, _Flying] = defaultdict(_Flying)
-    writes, flushes = list[_Done](), _Flushes([], [])
+    writes, flushes = list[_Done](), _Flushes([], [], [])
     for bio in bios:
         key = bio.key if bio.sectors else _FLUSH
         of_key = flying[key]
         if not bio.completes:
-            if bio.sectors and of_key.count and (bio.preflush or of_key.preflush):
+            if bio.sectors and of_key.count and bio.preflush != of_key.preflush:
                 raise EventsDiffer(
                     f"two equal writes are in flight at once, submitted in events {of_key.first} and "
-                    f"{bio.at}, with a flush ahead of one of them: {_shown(key)}",
+                    f"{bio.at}, with a flush ahead of only one of them: {_shown(key)}",
                     "which of them completes first cannot be told: record again",
                 )
             of_key.submit(bio)
             if not bio.sectors:
                 flushes.submitted.append(bio.at)
+            elif bio.preflush:
+                flushes.ahead.append(bio.at)
         elif not of_key.count:
             raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(key)}", _AGAIN)
         else:
@@ -292,13 +297,13 @@ def _join_flushes(
     """The flushes without data, in the order of completion."""
     logged = [e.index for e in entries if EntryFlag.FLUSH in e.flags]
     ahead = [w for w in writes if w.preflush]
-    submitted = sorted([*(w.submitted for w in ahead), *flushes.submitted])
+    submitted = sorted([*flushes.ahead, *flushes.submitted])
     if len(logged) != len(submitted):
         raise EventsDiffer(f"the log has {len(logged)} flushes, the events {len(submitted)}", _AGAIN)
     first = _groups(logged, submitted, sorted([*flushes.completed, *(w.completed for w in ahead)]), writes)
     rank = {at: number for number, at in enumerate(submitted)}
     for write in ahead:
-        flush = logged[first[rank[write.submitted]]]
+        flush = logged[first[rank[write.earliest]]]
         if flush > write.entry:
             raise EventsDiffer(
                 f"entry {write.entry} was written before the flush ahead of it, entry {flush}", _AGAIN
