@@ -23,6 +23,8 @@ that a cut recovery left is visited only if it differs, in what is read, from al
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import random
 import threading
@@ -36,7 +38,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.contents import KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
-from harness.cases.remote import AnySession
+from harness.cases.remote import AnySession, RemoteSession, nothing
 from harness.guests.disk import Explored, KnownOutcome, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
@@ -136,6 +138,30 @@ class _Found:
     observation: Observation | None = None
 
 
+class _Left:
+    """What is left to do for a visit: `do` it while the next one is under way, to whose guest an error of it
+    says nothing. `end` does it if it was not done, and raises its error.
+    """
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+        self._error: Exception | None = None
+
+    def do(self) -> None:
+        """Once. Never raises an Exception."""
+        act, self._act = self._act, nothing
+        try:
+            act()
+        except Exception as e:
+            self._error = e
+
+    def end(self) -> None:
+        """See the class."""
+        self.do()
+        if self._error is not None:
+            raise self._error
+
+
 class Exploration:
     """Visits the crash states of one recording. Any number of stations may `work` on it at once, and what
     is visited, under which names, and in which order it is reported, does not depend on their number.
@@ -192,19 +218,41 @@ class Exploration:
     # --- stations -----------------------------------------------------------------------------
 
     def work(self, session: AnySession) -> None:
-        """Visit states with this session until there are none left. Raises DiskError where no disk process
-        answers for the memo, in one of the threads that work.
+        """Visit states with this session until there are none left. A visit is judged while the station is
+        busy with the next one, if that is planned already. Raises DiskError where no disk process answers for
+        the memo, in one of the threads that work.
         """
-        while (visit := self._take()) is not None:
-            try:
+        last = _Left(nothing)
+        while True:
+            visit = self._next()
+            if visit is None:
+                with self._nobody_waits():
+                    last.end()
+                visit = self._take()
+            if visit is None:
+                return
+            with self._nobody_waits():
+                if isinstance(session, RemoteSession):
+                    session.meanwhile = last.do
+                else:
+                    last.end()
                 observation = self._observe(session, visit.group)
-                result = judge_group(self._examiner, visit.group, observation)
-            except BaseException:  # nobody else reports this visit: the others must not wait for it
-                with self._changed:
-                    self._failed = self._ended = True
-                    self._changed.notify_all()
-                raise
-            self._put(visit, result)
+                last.end()
+            last = _Left(functools.partial(self._judge, visit, observation))
+
+    @contextlib.contextmanager
+    def _nobody_waits(self) -> Iterator[None]:
+        """If the block raises, nobody else reports its visit: the others must not wait for it."""
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._failed = self._ended = True
+                self._changed.notify_all()
+            raise
+
+    def _judge(self, visit: _Visit, observation: Observation) -> None:
+        self._put(visit, judge_group(self._examiner, visit.group, observation))
 
     def _observe(self, session: AnySession, group: Group) -> Observation:
         if self._contents is None:
@@ -229,6 +277,13 @@ class Exploration:
             if self._plain is None and self._recalled and self._examiner.memo.mismatch:
                 self._ended = False
             return not self._ended
+
+    def _next(self) -> _Visit | None:
+        """The next state to visit, if it is planned."""
+        with self._changed:
+            if self._ended or self._stop.is_set() or not self._queue or self._is_late():
+                return None
+            return self._queue.popleft()
 
     def _take(self) -> _Visit | None:
         """The next state to visit; waits for what others visit, if that decides it. None: no more."""

@@ -278,13 +278,18 @@ class StationProcess:
         """Of the process that runs now: another one knows nothing of what this one does."""
         return self._stream
 
-    def ask(self, request: Request, answer: Callable[[Stream, object], None]) -> Answer:
-        """Send a request; `answer` takes what it says before the last message. Raises StationLost."""
+    def ask(
+        self, request: Request, answer: Callable[[Stream, object], None], meanwhile: Callable[[], None]
+    ) -> Answer:
+        """Send a request; `answer` takes what it says before the last message. `meanwhile` is called once it
+        is sent. Raises StationLost.
+        """
         try:
             stream = self._running()
             about = request.what.recording if isinstance(request.what, Attempt) else self._about
             stream.send(request, anew=about is not self._about)
             self._about = about
+            meanwhile()
             while not isinstance(message := stream.receive(), Answer):
                 answer(stream, message)
             return message
@@ -369,12 +374,19 @@ _PROGRAM = (
 _SAID_BYTES = 600
 
 
+def nothing() -> None:
+    """Nothing is to be done meanwhile."""
+
+
 class RemoteSession:
-    """A session in a station's process. As `Session`, for what a run asks of one. Owned by one thread."""
+    """A session in a station's process. As `Session`, for what a run asks of one. Owned by one thread.
+    `meanwhile`: what that thread does while the process carries out the next request.
+    """
 
     def __init__(self, process: StationProcess, name: str, spec: GuestSpec) -> None:
         self._process, self._name, self._spec = process, name, spec
         self.directory = self.log = Path()
+        self.meanwhile: Callable[[], None] = nothing
 
     @property
     def machine_name(self) -> str:
@@ -464,7 +476,8 @@ class RemoteSession:
         answer: Callable[[Stream, object], None] = lambda _, __: None,
     ) -> Recorded | Observed | None:
         boots = self._spec.boots
-        answered = self._process.ask(Request(self._name, what, boots.hopeless), answer)
+        meanwhile, self.meanwhile = self.meanwhile, nothing
+        answered = self._process.ask(Request(self._name, what, boots.hopeless), answer, meanwhile)
         for told in answered.boots:
             boots.hear(told)
         if isinstance(answered.value, Raised):

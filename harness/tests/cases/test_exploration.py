@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
+from harness.cases.remote import RemoteSession, nothing
 from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position
@@ -38,6 +39,22 @@ real = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 def disk() -> Iterator[Disk]:
     with Disk() as process:
         yield process
+
+
+class Busy(RemoteSession):
+    """A session whose process is busy with a visit: what the run has to do meanwhile is done. `order`: what
+    was done, of all sessions.
+    """
+
+    def __init__(self, order: list[str]) -> None:
+        self.meanwhile = nothing
+        self.order = order
+
+    def begun(self, state: CrashState) -> None:
+        self.order.append(f"begun {state}")
+        meanwhile, self.meanwhile = self.meanwhile, nothing
+        meanwhile()
+        self.order.append(f"showed {state}")
 
 
 @dataclass
@@ -94,6 +111,8 @@ class Guest:
         return read, found.hexdigest()
 
     def visit(self, session: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
+        if isinstance(session, Busy):
+            session.begun(states[0])
         with self.lock:
             self.visits += 1
             if self.visits in self.lost:
@@ -139,7 +158,7 @@ def explore(
     seen: list[JudgedGroup] = []
     one = exploration(guest, budget, threading.Event(), seen.extend)
     with ThreadPoolExecutor(stations) as threads:
-        for done in [threads.submit(one.work, cast("Any", None)) for _ in range(stations)]:
+        for done in [threads.submit(one.work, Busy([])) for _ in range(stations)]:
             done.result(timeout=60)
     coverage = one.coverage()
     assert coverage is not None
@@ -467,6 +486,30 @@ def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> 
     assert all(used <= most for most, used in spent), spent
 
 
+def test_a_visit_is_judged_while_the_next_one_is_under_way(disk: Disk, tmp_path: Path) -> None:
+    """A station had nothing to do for 3 of 14 ms: it waited until the run had judged what it had told."""
+    made = Recorder()
+    for block in range(6):
+        made.write(block)
+    made.complete(made.flush())
+    guest, order = begin(made, disk, 7, tmp_path), list[str]()
+    told: list[JudgedGroup] = []
+
+    def report(seen: Sequence[JudgedGroup]) -> None:
+        told.extend(seen)
+        order.extend(f"judged {g.group.states[0]}" for g in seen if not g.observation.recalled)
+
+    one = exploration(guest, None, threading.Event(), report)
+    one.work(Busy(order))
+    begun = [i for i, what in enumerate(order) if what.startswith("begun")]
+    overlapped = [order[i + 1] for i in begun if order[i + 1].startswith("judged")]
+    assert overlapped, order
+    # And nothing else is different: each visit is judged once, in the order of the visits.
+    visited = [what.removeprefix("showed ") for what in order if what.startswith("showed")]
+    assert [what.removeprefix("judged ") for what in order if what.startswith("judged")] == visited
+    assert outcomes(told) == outcomes(explore(begin(made, disk, 7, tmp_path))[1])
+
+
 def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) -> None:
     """Nobody reported its visit, and the others waited for that without end."""
 
@@ -483,7 +526,7 @@ def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path)
     one = exploration(guest, None, threading.Event(), lambda _: None)
     failed = []
     with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(one.work, cast("Any", None)) for _ in range(2)]:
+        for done in [threads.submit(one.work, Busy([])) for _ in range(2)]:
             failed.append(str(done.exception(timeout=60) or ""))
     assert one.ended
     assert "a defect" in failed
