@@ -12,6 +12,7 @@ import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import SCHEMA, Batch, CampaignPlan, Found, Ledger, Reached, Undecided, totals
+from harness.campaigns.traits import recovery_lines
 from harness.findings.causes import Cause, Member
 from harness.findings.triage import workload_of
 from harness.host.files import write_atomically
@@ -125,6 +126,8 @@ class Shown:
         starts = len(ledger.started)
         shrinking = f", {seconds(ledger.shrinking_s)} of it shrinking findings" if ledger.shrunk else ""
         new = plural(len(ledger.corpus), "case")
+        ran = recovery_lines(ledger.traits)
+        lines = f", {number(ran)} of them lines of recovery" if self.plan.run.coverage else ""
         return [
             self.asked_states,
             f"{seconds(ledger.at)} of work{shrinking}"
@@ -133,7 +136,7 @@ class Shown:
             ),
             f"{plural(len(ledger.done), 'batch', 'batches')} done",
             *filter(None, [rate]),
-            f"{new} showed something new ({plural(len(ledger.traits), 'trait')})",
+            f"{new} showed something new ({plural(len(ledger.traits), 'trait')}{lines})",
             f"{plural(runs, 'run directory', 'run directories')} kept, {kept >> 20:,} MiB",
         ]
 
@@ -376,6 +379,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
         "waiting": [f.point for _, f in ledger.waiting],
         "known_failures": facts.expected,
         "traits": len(ledger.traits),
+        "recovery_lines": recovery_lines(ledger.traits),
         "generators": facts.generators,
         "causes": [
             {

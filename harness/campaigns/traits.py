@@ -8,30 +8,34 @@ A trait is one of:
  - `ext4/ordered fsync: 8 to 15 writes`;
  - `ext4/ordered broken: durability: NAME: missing`: the symptom of a finding;
  - `ext4/ordered kernel: ...`: a line that the kernel logged where a promise was broken, without numbers;
- - `ext4/ordered undecided: ...`: why a state has no verdict.
+ - `ext4/ordered undecided: ...`: why a state has no verdict;
+ - `ext4/ordered recovery: FILE:FUNCTION:LINE`: a line of recovery that no case of this run had run before,
+   where a campaign judges on a kernel that notes it (`--coverage`).
 
-All of it stands in the run directory: no kernel has to be instrumented, and no file system known. What
-recovery itself does is not seen, except where it ends badly.
+All of it stands in the run directory, and no file system is known. Without such a kernel, what recovery
+itself does is not seen, except where it ends badly.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.host.text import one_line
 from harness.store import RunStore
 from harness.store.records import CaseRecord, DrawnEntry, Finding, Step
+from harness.store.recovery_code import CodeLine
 
 _WORDS = 12
 """Words of an order that count; how a long one goes on is chance."""
 _BLOCK_SECTORS = 8
+_LINE = " recovery: "
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def traits_of(store: RunStore, record: CaseRecord) -> frozenset[str]:
-    """The traits of a case of a run."""
+def traits_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] = ()) -> frozenset[str]:
+    """The traits of a case of a run. `lines`: of recovery, those that the whole run knows of."""
     case = record.case
     mode = case.configuration
     findings = store.findings_of(case)
@@ -39,7 +43,13 @@ def traits_of(store: RunStore, record: CaseRecord) -> frozenset[str]:
     found |= {f"{mode} broken: {symptom}" for symptom in dict.fromkeys(f.symptom for f in findings)}
     found |= {f"{mode} kernel: {line}" for f in findings for line in _logged(store, f)}
     found |= {f"{mode} undecided: {numberless(u.reason)}" for u in store.unknown_reasons(case)}
+    found |= {f"{mode}{_LINE}{x.file}:{x.function}:{x.line}" for x in lines if x.first == str(case)}
     return frozenset(found)
+
+
+def recovery_lines(traits: Iterable[str]) -> int:
+    """How many of the traits are lines of recovery."""
+    return sum(_LINE in trait for trait in traits)
 
 
 def written(steps: Sequence[Step], timeline: Sequence[DrawnEntry]) -> Iterator[str]:

@@ -38,6 +38,7 @@ from harness.report.page import Page
 from harness.report.words import plural, seconds
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
+from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseSummary, Summary
 from harness.trust import Named
 from harness.workloads.generate import generate
@@ -237,8 +238,9 @@ def _named(plan: Plan) -> Named:
 def _reached(store: RunStore, known: set[str]) -> Iterator[Reached]:
     """The cases of a batch with traits that neither the campaign nor a case before them had."""
     seen = set(known)
+    code = read_recovery_code(store.layout)
     for record in store.cases():
-        if new := sorted(traits_of(store, record) - seen):
+        if new := sorted(traits_of(store, record, code.lines if code else ()) - seen):
             seen.update(new)
             yield Reached(record.case.configuration, record.case.workload, tuple(new))
 

@@ -57,6 +57,9 @@ HOUR_S = 3600.0
               "Default: no end.")  # fmt: skip
 @with_options(kernel_options)
 @with_options(states_options())
+@click.option("--coverage", is_flag=True,
+              help="Judge on a kernel that notes which lines of recovery run (powercut kernel build "
+              "--coverage); a workload that reaches a new one counts as new.")  # fmt: skip
 @expect_option()
 @click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
@@ -75,8 +78,9 @@ def campaign_command(**given: Any) -> ExitCode:
     powercut campaign --resume reports/runs/DATE-campaign --hours 4
 
     Workloads come in batches, each a run of its own. What a batch finds is shrunk and grouped as powercut
-    triage does it. Workloads that showed something new (how operations wrote, how promises broke) are kept,
-    and made longer. report.html, summary.txt and campaign.json are written after each batch.
+    triage does it. Workloads that showed something new (how operations wrote, how promises broke, with
+    --coverage which recovery code ran) are kept, and made longer. report.html, summary.txt and campaign.json
+    are written after each batch.
 
     It may be killed at any moment: --resume goes on where it was. Run directories without findings are
     deleted (--keep).
@@ -121,6 +125,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
         jobs=given["jobs"],
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"]),
+        coverage=given["coverage"],
         argv=sys.argv[1:],
     )
     return CampaignPlan(

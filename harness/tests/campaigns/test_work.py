@@ -24,6 +24,7 @@ from harness.series import work as engine
 from harness.series.journal import End, Journal
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
+from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import Summary
 from harness.tests.campaigns.toys import (
     Killed,
@@ -294,6 +295,33 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
     assert made.data and made.data["findings"] == len(ledger.found)
     assert {g.generator for g in told.generators if g.batches} == {"random", "grown"}
     assert (path / "campaign.json").is_file() and (path / "summary.txt").is_file()
+
+
+class RunsThatNote(ToyRuns):
+    """The second case of the first batch runs a line of recovery, as the third does again."""
+
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        summary = super().__call__(plan, store, progress)
+        second = str(summary.cases[1].case)
+        lines = (CodeLine("fs/a.c", "replay", 7, second), CodeLine("fs/a.c", "undo", 9))
+        write_recovery_code(RecoveryCode("linux 1", lines), store.layout)
+        return summary
+
+
+def test_a_workload_that_reaches_a_line_of_recovery_is_kept(tmp_path: Path) -> None:
+    """What recovery itself does was not seen: a workload that alone reached it was thrown away."""
+    plan = plan_of("random", batch=4)
+    plan = msgspec.structs.replace(plan, run=msgspec.structs.replace(plan.run, coverage=True))
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, RunsThatNote(nothing, batches=2))
+    reached = {r.workload for d in ledger.done.values() for r in d.reached for t in r.traits if "undo" in t}
+    assert reached == set()
+    trait = "ext4/fast_commit recovery: fs/a.c:replay:7"
+    found = [r.workload for d in ledger.done.values() for r in d.reached if trait in r.traits]
+    assert found == [ledger.chosen["1"].workloads[1]], "once, though the second batch ran it, too"
+    made = page_of(path, plan, ledger)
+    assert "1 of them lines of recovery" in made.text()
+    assert made.data and made.data["recovery_lines"] == 1
 
 
 def test_what_was_begun_and_not_finished_is_told(tmp_path: Path) -> None:
