@@ -5,7 +5,8 @@ Where blocks of different files share a stripe, a write of one that power cuts s
 oracles see broken contents; this one says that nothing had any business there.
 
 Looked at: files that were durable, and then not touched by any operation, that have their name still. Not
-checked: metadata, free blocks, and files whose name an operation in flight may have changed.
+checked: metadata, free blocks, and files whose name an operation in flight may have changed. Where an older
+write of the same file comes back, that is durability's: a write was lost, and nothing else.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[i
             continue  # `readable` says so
         end = min(extent.end, size)
         for start, stop, origin in pieces(file.content(durable), extent.start, end):
-            if not _is(extent, start, stop, origin):
+            older = extent.kind is ExtentKind.WRITTEN and file.writes(extent.value)
+            if not older and not _is(extent, start, stop, origin):
                 return start, stop, _described(extent)
     return None
 

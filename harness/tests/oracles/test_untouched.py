@@ -34,6 +34,13 @@ def test_old_data_that_changed_is_told_by_its_own_name(wrong: list[Extent]) -> N
     assert not names(judged(OLD, recovered, ORDERED)), "of file systems on a stack alone"
 
 
+def test_an_older_write_of_the_same_file_that_comes_back_is_a_write_that_was_lost() -> None:
+    """On RAID 5 with a partial parity log each fdatasync that kept nothing was told twice."""
+    operations = ["create f", "write f 0 4096", "sync", "write f 0 4096", "fdatasync f"]
+    found = judged(operations, tree(file("f", written(1, 0, 4096))), ON_STACK)
+    assert [v.oracle for v in found.violations] == ["durability"]
+
+
 def test_old_data_that_is_there_passes() -> None:
     recovered = tree(file("old", written(1, 0, 8192)), file("new", written(4, 0, 4096)))
     assert not judged(OLD, recovered, ON_STACK).violations
