@@ -41,7 +41,7 @@ from harness.bench.host import (
     session_cpu_s,
     time_fsck,
 )
-from harness.bench.scaling import VISIT_S, KeptVisits
+from harness.bench.scaling import VISIT_S, KeptVisits, every_case_alone
 from harness.bench.setup import LOG_BYTES, PROFILE, WHOLE, Effort, Setup, make_setup, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
@@ -501,7 +501,7 @@ def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
     if isinstance(plans := _whole_plans(setup, name), NotMeasured):
         return plans
     first, visits, reports = plans[0], KeptVisits(), setup.scratch / f"scaling-{name}"
-    with create_run(first, reports, "real") as store:
+    with every_case_alone(), create_run(first, reports, "real") as store:
         execute(first, store, _Watch(), make_pool=visits.watched)
         recordings = str(store.path)
     per_second: dict[int, float] = {}

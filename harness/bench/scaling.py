@@ -8,11 +8,14 @@ its visits is the shared part.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.cases import contents
 from harness.cases.pool import Pool, Station, pool_of
 from harness.cases.recording import Recording
 from harness.cases.remote import Observed, RemoteSession, StationProcess
@@ -24,6 +27,18 @@ from harness.plan import Plan
 
 VISIT_S = 0.025
 """What a visit takes, with its guest on a processor of its own."""
+
+
+@contextlib.contextmanager
+def every_case_alone() -> Iterator[None]:
+    """In the block, no run takes a content from another of its cases: which one comes first depends on the
+    stations, and with it what is visited.
+    """
+    usual, contents.ENTRIES_MAX = contents.ENTRIES_MAX, 0
+    try:
+        yield
+    finally:
+        contents.ENTRIES_MAX = usual
 
 
 @dataclass(slots=True)

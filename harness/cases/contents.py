@@ -41,8 +41,9 @@ class KnownContents:
     err. Thread-safe. Only what a guest showed itself is put in, and only what the memo may learn.
     """
 
-    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
-        self._entries_max = entries_max
+    def __init__(self, entries_max: int | None = None) -> None:
+        """`entries_max`: ENTRIES_MAX, if None."""
+        self._entries_max = ENTRIES_MAX if entries_max is None else entries_max
         self._entries = 0
         self._known: OrderedDict[tuple[object, ...], KnownContent] = OrderedDict()
         self._lock = threading.Lock()
