@@ -346,3 +346,22 @@ def test_names_of_nothing_are_refused(text: str) -> None:
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="form"):
         CrashState.parse(text)
+
+
+def test_what_an_earlier_twin_may_not_have_flushed_is_marked() -> None:
+    """Of two equal writes with a flush ahead of each, the first to complete may be the one that was submitted
+    before another write had completed: that it is durable then was told without a doubt.
+    """
+    made = Recorder()
+    first = made.submit(0, fua=True, preflush=True)
+    made.write(3)
+    twin = made.submit(0, fua=True, preflush=True)
+    made.complete(first)
+    made.mark("begin 0")
+    made.complete(twin)
+    made.complete(made.flush())
+    assert made.legal().ambiguous == 0
+    since, latest = made.writes[first].submitted, made.writes[twin].submitted
+    for entry in (first, twin):
+        made.writes[entry] = replace(made.writes[entry], submitted=latest, since=since)
+    assert {m.entry for m in made.legal().crash_times if m.ambiguous} >= {twin}

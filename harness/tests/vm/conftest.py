@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +78,24 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Summary
 def compared_store(compared: tuple[Summary, Path]) -> Iterator[RunStore]:
     with RunStore.open(compared[1]) as store:
         yield store
+
+
+def in_shell(words: list[str], typed: bytes) -> tuple[str, str]:
+    """Type into the shell in a guest that a command opens: what came before its prompt, and after."""
+    command = [sys.executable, "-m", "harness", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
+        assert console.stdin is not None
+        assert console.stdout is not None
+        limit = threading.Timer(300, console.kill)
+        limit.start()
+        try:
+            said = b""
+            while b"powercut# " not in said and (more := os.read(console.stdout.fileno(), 4096)):
+                said += more
+            console.stdin.write(typed)  # before the prompt nobody reads it
+            console.stdin.flush()
+            answer = console.stdout.read()
+        finally:
+            limit.cancel()
+            console.kill()
+    return said.decode(errors="replace"), answer.decode(errors="replace")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from harness.model import CrashPoint, CrashState, Outcome, Verdict
 from harness.store import RunStore
 from harness.summary import Summary
 from harness.tests.states.replay import replay
+from harness.tests.vm.conftest import in_shell
 from harness.trust import Named
 
 REPEATS = 3
@@ -112,24 +111,9 @@ def test_the_shell_has_the_tools_of_file_systems_and_both_disks(compared: tuple[
     words = ["repro", "ext4-ordered/append-fsync@40", "--from", str(path), "--shell"]
     typed = b"e2fsck -fn /dev/vda | tail -n 1; xfs_db -V; btrfs --version; dump.f2fs -V; "
     typed += b"e2fsck -fn /dev/vdb | tail -n 1; mount -t ext4 /dev/vdb /mnt && ls /mnt; exit\n"
-    command = [sys.executable, "-m", "harness", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
-        assert console.stdin is not None
-        assert console.stdout is not None
-        limit = threading.Timer(300, console.kill)
-        limit.start()
-        try:
-            said = b""
-            while b"powercut# " not in said and (more := os.read(console.stdout.fileno(), 4096)):
-                said += more
-            console.stdin.write(typed)  # before the prompt nobody reads it
-            console.stdin.flush()
-            answer = console.stdout.read().decode(errors="replace")
-        finally:
-            limit.cancel()
-            console.kill()
-    assert "/dev/vda: 1" in answer, said.decode(errors="replace") + answer
-    assert b"mount -t ext4 -o data=ordered /dev/vdb /mnt" in said
+    said, answer = in_shell(words, typed)
+    assert "/dev/vda: 1" in answer, said + answer
+    assert "mount -t ext4 -o data=ordered /dev/vdb /mnt" in said
     assert "/dev/vdb: 1" in answer
     assert "lost+found" in answer
     for program in ("xfs_db version", "btrfs-progs v", "dump.f2fs 1"):

@@ -14,7 +14,7 @@ from harness.model import CaseId, CrashPoint, CrashState, Judgement, Verdict
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
-from harness.tests.vm.conftest import run_plan
+from harness.tests.vm.conftest import in_shell, run_plan
 from harness.trust import Named
 
 Harm = Callable[[Path, tuple[int, ...]], None]
@@ -77,6 +77,17 @@ def test_uml_judges_a_stack_as_qemu(mirrored: tuple[Summary, Path], uml_kernel: 
     common = first.keys() & second.keys()
     assert len(common) > 6
     assert all(first[state].verdict is second[state].verdict is Verdict.PASS for state in common)
+
+
+def test_the_shell_starts_a_stack_by_its_steps(mirrored: tuple[Summary, Path]) -> None:
+    """Nobody had opened one on a stack."""
+    words = ["repro", f"{CASE}@0", "--from", str(mirrored[1]), "--shell"]
+    typed = b"sh -e /start-stack && mount -t ext4 -o data=ordered /dev/md0 /mnt && ls /mnt; "
+    typed += b"cat /proc/mdstat; exit\n"
+    said, answer = in_shell(words, typed)
+    assert "/dev/md0 is what the steps in /start-stack make of them" in said
+    assert "lost+found" in answer, said + answer
+    assert "active raid1" in answer
 
 
 def spoil_superblock(base: Path, parts: tuple[int, ...]) -> None:
