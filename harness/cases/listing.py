@@ -15,7 +15,9 @@ def groups_of(fault_models: Iterable[str], examiner: Examiner) -> list[Group]:
 
     Raises DiskError.
     """
-    states = enumerate_states(fault_models, examiner.recording.write_log)
+    recording = examiner.recording
+    unit = recording.profile.disk.physical_sectors
+    states = enumerate_states(fault_models, recording.write_log, unit)
     return group_by_content(states, examiner.memo.hashes(states))
 
 

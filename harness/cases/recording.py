@@ -156,11 +156,14 @@ class Recording:
 
 
 def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
-    """The recording with its legal states, which follow from its times; or as it is, and why it has none."""
+    """The recording with its legal states, which follow from its times; or as it is, and why it has none. A
+    disk with larger physical sectors than `unit_sectors` writes those as a whole.
+    """
     if recording.times is None:
         why = f"recorded without times ({recording.no_times}): only prefixes of the log were covered"
         return recording, why
-    return replace(recording, legal=LegalStates(recording.write_log, recording.times, unit_sectors)), ""
+    unit = max(unit_sectors, recording.profile.disk.physical_sectors)
+    return replace(recording, legal=LegalStates(recording.write_log, recording.times, unit)), ""
 
 
 def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
@@ -173,6 +176,7 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
         profile.parts,
         read_only_first=profile.read_only_first,
         stacked=profile.stacked,
+        disk=profile.disk,
     )
 
 

@@ -47,10 +47,10 @@ class RecoveryLog:
         """`log`: as the disk wrote it; its first `state_entries` entries are the state. `unit`: the sectors
         that a disk writes as a whole. Raises WriteLogError.
         """
-        whole = read_log(log)
+        whole, unit = read_log(log), max(unit, shown.disk.physical_sectors)
         entries = [replace(e, index=i) for i, e in enumerate(whole.entries[state_entries:])]
         own = WriteLog(log, whole.unit_bytes, tuple(entries), whole.used_bytes)
-        legal = LegalStates(own, times_of(entries), unit)
+        legal = LegalStates(own, times_of(entries, through=shown.disk.write_through), unit)
         state = whole.entries[:state_entries]
         order = (*(e.index for e in state), *(state_entries + n for n in legal.order))
         made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
@@ -99,9 +99,11 @@ def _digest(log: WriteLog, first: int) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def times_of(entries: Sequence[LogEntry]) -> Times:
-    """The times of a recovery's entries: each was submitted when the one before it had completed."""
-    writes = [TimedWrite(e.index, 2 * e.index, 2 * e.index + 1) for e in entries if changes(e)]
+def times_of(entries: Sequence[LogEntry], *, through: bool = False) -> Times:
+    """The times of a recovery's entries: each was submitted when the one before it had completed. `through`:
+    to a disk without a volatile cache, where that makes it durable.
+    """
+    writes = [TimedWrite(e.index, 2 * e.index, 2 * e.index + 1, fua=through) for e in entries if changes(e)]
     flushes = [
         TimedFlush(e.index, 2 * e.index, 2 * e.index + 1) for e in entries if EntryFlag.FLUSH in e.flags
     ]

@@ -28,6 +28,7 @@ from harness.cli.options import (
 )
 from harness.cli.serve import Server, Site
 from harness.errors import ExitCode, UsageError
+from harness.filesystems.disks import disks
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
@@ -163,12 +164,13 @@ def _compared(found: Comparison) -> str:
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["filesystems", "stacks", "workloads", "kernels", "runs"]))
+@click.argument("what", type=click.Choice(["filesystems", "stacks", "disks", "workloads", "kernels", "runs"]))
 @out_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
 def list_command(what: str, out: Path, as_json: bool) -> None:
-    """List what can be named: file systems and modes, stacks, workloads, kernels, and stored runs.
+    """List what can be named: file systems and modes, stacks, kinds of disk, workloads, kernels, and stored
+    runs.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
     which are in the cache, and whether UML judges them.
@@ -207,6 +209,7 @@ def _piled_up(kept: Sequence[Kept]) -> str:
 COLUMNS = {
     "filesystems": ("name", "mount_options", "summary"),
     "stacks": ("name", "summary", "promises"),
+    "disks": ("name", "sectors", "summary"),
     "workloads": ("name", "summary"),
     "kernels": ("name", "newest", "cached", "judged_natively", "summary"),
     "runs": ("path", "kernel", "state", "command"),
@@ -241,6 +244,8 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
                 (" ".join([name, *(f"{name}-{n}" for n in s.may_miss)]), s.summary, s.promises)
                 for name, s in stacks().items()
             ]
+        case "disks":
+            return [(name, f"{d.logical_bytes}/{d.physical_bytes}", d.summary) for name, d in disks().items()]
         case "workloads":
             folders = folder_sets()
             shown = [name for name, files in folders.items() if len(files) <= FOLDER_ROWS]

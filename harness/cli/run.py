@@ -50,6 +50,7 @@ from harness.cli.options import (
 )
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
+from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.guests.guest_specs import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
@@ -88,7 +89,15 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     multiple=True,
     callback=listed,
     metavar="FS/MODE,...",
-    help="Modes: ext4/ordered, ext4 (all its modes), all. Default: ext4/ordered.",
+    help="Modes: ext4/ordered, ext4 (all its modes), all. Behind an @ a stack or another kind of disk: "
+    "ext4/ordered@raid1, xfs/default@4k. Default: ext4/ordered.",
+)
+@click.option(
+    "--sector-size",
+    "sector_size",
+    metavar="BYTES",
+    help="All modes on a disk with sectors of 4096 bytes, or of 512 (logical) and 4096 (physical): "
+    "512/4096. The same as FS/MODE@4k or @512e; no crash tears a physical sector. Default: 512.",
 )
 @click.option(
     "-w",
@@ -360,7 +369,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 
 def _asked(given: Mapping[str, Any]) -> Plan:
     """The plan as this command line says it, with what is usual for the rest."""
-    configurations = given["configurations"] or SMOKE[0]
+    configurations = _with_sectors(given)
     return Plan(
         configurations=configurations,
         workloads=with_schedules(
@@ -388,6 +397,23 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         all_logs=given["all_logs"],
         argv=sys.argv[1:],
     )
+
+
+def _with_sectors(given: Mapping[str, Any]) -> list[str]:
+    """The modes, each on a disk with the sectors that are asked for. Raises UsageError."""
+    asked = given["configurations"] or SMOKE[0]
+    disk = with_sectors(given["sector_size"]) if given["sector_size"] else USUAL
+    if given["sector_size"] and given["failed_from"] and not given["configurations"]:
+        raise UsageError(
+            "the cases of a run are run again on the disks that they had",
+            "name the modes as well, or leave out --sector-size",
+        )
+    if disk.is_usual:
+        return list(asked)
+    named = {*disks()}
+    if there := next((c for c in asked if named.intersection(c.split("@")[1:])), None):
+        raise UsageError(f"{there} names a disk, and --sector-size another", "leave out one of them")
+    return [f"{c}@{disk.name}" for c in asked]
 
 
 def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:

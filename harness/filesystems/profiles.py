@@ -24,8 +24,9 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
+from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
-from harness.filesystems.stacks import Stacked, find_stack
+from harness.filesystems.stacks import Stacked, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -169,6 +170,24 @@ class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovered: list[str] = []
 
 
+class Sectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How mkfs is told of a disk's sectors, which it cannot see in an image file: `{logical}` and
+    `{physical}` stand for their bytes in `mkfs_arguments` and `environment`.
+    """
+
+    mkfs_arguments: list[str] = []
+    environment: dict[str, str] = {}
+
+    def told(self, mkfs: Tool, disk: DiskKind) -> Tool:
+        """mkfs with what it is told."""
+        sizes = {"logical": disk.logical_bytes, "physical": disk.physical_bytes}
+        return msgspec.structs.replace(
+            mkfs,
+            arguments=[*mkfs.arguments, *(a.format(**sizes) for a in self.mkfs_arguments)],
+            environment=mkfs.environment | {k: v.format(**sizes) for k, v in self.environment.items()},
+        )
+
+
 class _ComplaintsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     errors: list[str]
 
@@ -200,6 +219,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fsck: Tool | None = None
     repair: Tool | None = None
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
+    sectors: Sectors | None = None  # None: it is made for sectors of 512 bytes alone
     mounted_once: bool = False
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
@@ -214,6 +234,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_request: bool = False
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
+    disk: str = ""  # of vms/disks; empty: the usual one
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
     checksums: tuple[str, ...] | None = None  # None: as the file system has them
@@ -240,8 +261,8 @@ class RecoverySource:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`. `size_bytes`: of the
-    disk, second device or all members of the stack included.
+    """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`; on another kind of
+    disk, `ext4/ordered@4k`. `size_bytes`: of the disk, second device or all members of the stack included.
     `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
     exit codes mean that it succeeded. `tools_image`: None if the guest with tools has no mkfs for it.
     `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
@@ -273,6 +294,8 @@ class Profile:
     read_only_first: bool = False
     stacked: Stacked | None = None
     recovery: tuple[RecoverySource, ...] = ()
+    disk: DiskKind = USUAL
+    sectors: Sectors | None = None
 
     @property
     def first_options(self) -> str:
@@ -320,6 +343,29 @@ class Profile:
             contract=replace(self.contract, rules=(*self.contract.rules, "untouched-stays")),
             on_request=True,
             stacked=made,
+        )
+
+    def needs_small_sectors(self, disk: DiskKind) -> str:
+        """Why it cannot be on a disk of this kind; empty if it can."""
+        if disk.logical_bytes == USUAL.logical_bytes or self.sectors:
+            return ""
+        return f"sectors of {USUAL.logical_bytes} bytes: nothing says how its mkfs is told of others"
+
+    def on_disk(self, disk: DiskKind, suffix: str = "") -> Profile:
+        """The same mode on another kind of disk; `suffix`: of its name. Raises UsageError for a file system
+        that cannot be on that disk.
+        """
+        if why := self.needs_small_sectors(disk):
+            raise UsageError(
+                f"{self.name} needs {why}", "name another mode, or a disk of powercut list disks"
+            )
+        larger = disk.physical_bytes > USUAL.physical_bytes
+        return replace(
+            self,
+            mode=f"{self.mode}{suffix}",
+            summary=f"{self.summary}; on {disk.summary}",
+            mkfs=self.sectors.told(self.mkfs, disk) if self.sectors and larger else self.mkfs,
+            disk=disk,
         )
 
     @property
@@ -488,8 +534,10 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
     mode = _decode(path, _ModeFile)
     if wrong := next(_wrong_with_second(mode, shared), None):
         raise UsageError(f"{path}: {wrong}", "see vms/filesystems/ext4/external-journal.toml")
+    if mode.disk and mode.disk not in disks():
+        raise UsageError(f"{path}: no disk {mode.disk!r}", f"one of: {', '.join(disks())} (vms/disks)")
     second_mib = mode.second.size_mib if mode.second else 0
-    return Profile(
+    made = Profile(
         filesystem=filesystem,
         mode=path.stem,
         summary=mode.summary,
@@ -508,6 +556,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
             shared.checksums if mode.checksums is None else mode.checksums,
         ),
         second=mode.second,
+        sectors=shared.sectors,
         tools_image=shared.tools_image,
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
@@ -516,6 +565,7 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         read_only_first=mode.read_only_first,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
     )
+    return made.on_disk(disks()[mode.disk]) if mode.disk else made
 
 
 def _tracing(folder: Path, given: Tracepoints | str | None) -> Tracepoints | None:
@@ -562,17 +612,33 @@ def _wrong_patches(second: Second) -> Iterator[str]:
 
 def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`; those that run on request only if they
-    are named in full. With `@raid1` behind it, the same on a stack. Raises UsageError with the nearest.
+    are named in full. With `@raid1` behind it, the same on a stack; with `@4k`, on another kind of disk; with
+    both, the stack comes first. Raises UsageError with the nearest.
     """
     known = profiles()
     found: dict[str, Profile] = {}
     for word in wanted:
-        name, at, stack = word.partition("@")
+        name, *on = word.split("@")
         chosen = _named(name, known)
-        if at:
-            chosen = [p.on_stack(stack) for p in chosen if p.name == name or not p.needs_bare_disk]
+        for what in on:
+            chosen = list(_put_on(chosen, what, every=name not in known))
         found |= {p.name: p for p in chosen}
     return list(found.values())
+
+
+def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Profile]:
+    """These modes on a disk or a stack. `every`: all modes of a file system, or all there are, less those
+    that cannot be there.
+    """
+    disk = disks().get(what)
+    for profile in chosen:
+        if disk is not None:
+            if not (every and profile.needs_small_sectors(disk)):
+                yield replace(profile.on_disk(disk, f"@{what}"), on_request=True)
+        elif what not in stacks() and (near := difflib.get_close_matches(what, disks(), n=1, cutoff=0.4)):
+            raise UsageError(f"no stack or disk {what!r}", f"is it {near[0]} (powercut list disks)?")
+        elif not (every and profile.needs_bare_disk):
+            yield profile.on_stack(what)
 
 
 def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:

@@ -23,6 +23,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from harness.errors import DiskError, EnvironmentLacks
+from harness.filesystems.disks import USUAL, DiskKind
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
@@ -107,13 +108,16 @@ class Explored:
 class Disk:
     """One `powercut-disk` process. Use as a context manager, or call `close`.
 
-    `shared`: a guest may also have it as memory, which is then at `memory`; see `vms/umldisk`.
+    `shared`: a guest may also have it as memory, which is then at `memory`; see `vms/umldisk`. `kind`: what
+    the other guests are told of it.
 
     Every method raises DiskError, with the process's output, if the process refuses, has died, or does not
     reply within `timeout_s` seconds; after the last two the disk is unusable.
     """
 
-    def __init__(self, timeout_s: float = _REQUEST_TIMEOUT_S, *, shared: bool = False) -> None:
+    def __init__(
+        self, timeout_s: float = _REQUEST_TIMEOUT_S, *, shared: bool = False, kind: DiskKind = USUAL
+    ) -> None:
         self._timeout_s = timeout_s
         self.memory: Path | None = None
         binary = find_binary()
@@ -124,7 +128,7 @@ class Disk:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = self._directory / "vhost"
         try:
-            self._process = self._start(binary, shared=shared)
+            self._process = self._start(binary, kind, shared=shared)
         except BaseException:
             self._control.close()
             self._folder.remove()
@@ -135,10 +139,12 @@ class Disk:
             self.close()
             raise
 
-    def _start(self, binary: Path, *, shared: bool) -> subprocess.Popen[bytes]:
+    def _start(self, binary: Path, kind: DiskKind, *, shared: bool) -> subprocess.Popen[bytes]:
         control = self._directory / "control"
         argv = [str(binary), "--socket", str(self.socket), "--control", str(control)]
         argv += ["--shared"] if shared else []
+        argv += ["--sectors", f"{kind.logical_bytes}/{kind.physical_bytes}"]
+        argv += ["--write-through"] if kind.write_through else []
         with self._stderr_path.open("wb") as stderr:
             try:
                 return subprocess.Popen(

@@ -13,26 +13,40 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.writelog import read_log
 from harness.writelog.events import first_difference, no_events, times_of
-from harness.writelog.merge import log_places, merge_logs
+from harness.writelog.merge import log_places, merge_logs, written_through
 
 EVENTS_BYTES_MAX = 256 << 20
 FULL_BYTES = 1 << 20
 """A host disk with less than this free counts as full."""
 
 
-def finished_log(finished: wire.RecordFinished, disk: Disk, device: Path, log_bytes: int) -> tuple[Path, str]:
-    """The log of a recording that has been made, and the text of its events. Raises WriteLogError if it
-    cannot be trusted: LogDiffers and EventsDiffer if another may.
+def finished_log(
+    finished: wire.RecordFinished,
+    disk: Disk,
+    device: Path,
+    log_bytes: int,
+    *,
+    write_through: bool = False,
+) -> tuple[Path, str]:
+    """The log of a recording that has been made, and the text of its events. `write_through`: the disk has
+    no volatile cache. Raises WriteLogError if it cannot be trusted: LogDiffers and EventsDiffer if another
+    may.
     """
     _check_log(finished, device, log_bytes)
     told, log = finished.events, device
     events = no_events(told.lacking) if told.lacking else _events(told, device)
     written = read_log(device)
     used = written.used_bytes
-    if written.devices.several:
+    if write_through and told.lacking:
+        raise WriteLogError(
+            f"nothing tells when writes to a disk without a volatile cache completed ({told.lacking})",
+            "name a kernel with events: powercut list kernels",
+        )
+    if written.devices.several or write_through:
         log = device.with_name("merged.log")
         places = log_places(device.stat().st_size, len(written.devices.begins))
-        used = merge_logs(device, places, events, log)
+        used = merge_logs(device, places, events, log, write_through=write_through)
+        events = written_through(events) if write_through else events
         written = read_log(log)
     if told.bytes and told.offset < used:
         raise WriteLogError(

@@ -30,6 +30,7 @@ from harness.errors import (
     PowercutError,
     VersionsDiffer,
 )
+from harness.filesystems.disks import USUAL, DiskKind
 from harness.filesystems.stacks import Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots
@@ -85,7 +86,7 @@ ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the h
 class Target:
     """What is shown on the disk, and how to mount it. `parts`: bytes at which further devices begin. `order`:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
-    mounted read-only, then remounted. `stacked`: the stack on the parts.
+    mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
     """
 
     fstype: str
@@ -96,6 +97,7 @@ class Target:
     order: Order | None = None
     read_only_first: bool = False
     stacked: Stacked | None = None
+    disk: DiskKind = USUAL
 
     @property
     def mount(self) -> wire.MountSpec:
@@ -187,6 +189,7 @@ class Session:
         self._guest: Guest | None = None
         self._shown: tuple[Path, Path | None, Order | None] | None = None
         self._size_bytes = 0
+        self._kind = USUAL
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
         self._recording = False
         self._spent = False
@@ -270,13 +273,18 @@ class Session:
         """The disk process, started if it is not running."""
         if self._disk is None:
             self._go_on()
-            self._disk = Disk(shared=self._shares)
+            self._disk = Disk(shared=self._shares and self._kind.is_usual, kind=self._kind)
             self._shown = None
             self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
         return self._disk
 
     def show(self, target: Target) -> Disk:
-        """Put another base image and log behind the device. A guest stays, unless the size changes."""
+        """Put another base image and log behind the device. A guest stays, unless the size or the kind
+        of disk changes: what a disk tells of itself it tells at boot.
+        """
+        if self._kind != target.disk:
+            self.close()
+            self._kind = target.disk
         base, shown = target.base, (target.base, target.log, target.order)
         if self._shown != shown:
             size = base.stat().st_size
@@ -403,7 +411,10 @@ class Session:
             finished = self._finish(guest)
             disk.hold_completions(None)
             if lacks is None:
-                self.log, events = finished_log(finished, disk, self.log_device, self._log_bytes)
+                through = target.disk.write_through
+                self.log, events = finished_log(
+                    finished, disk, self.log_device, self._log_bytes, write_through=through
+                )
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
         if lacks is not None:

@@ -11,8 +11,8 @@ from harness.model.schedules import under_schedule, without_schedule
 
 @dataclass(frozen=True, slots=True)
 class CaseId:
-    """A file system in a mode under a workload: `ext4-ordered/append-fsync`; on a stack,
-    `ext4-ordered@raid1/append-fsync`.
+    """A file system in a mode under a workload: `ext4-ordered/append-fsync`; on a stack or
+    another kind of disk, `ext4-ordered@raid1/append-fsync`.
     """
 
     filesystem: str
@@ -45,7 +45,7 @@ class CaseId:
     @classmethod
     def parse(cls, text: str) -> CaseId:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
-        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+(?:@[a-z0-9-]+)?)/([A-Za-z0-9_.+-]+)", text)
+        m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+(?:@[a-z0-9-]+)*)/([A-Za-z0-9_.+-]+)", text)
         if not m:
             raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
         return cls(m[1], m[2], m[3])

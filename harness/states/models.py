@@ -20,14 +20,14 @@ _BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 class FaultModel(Protocol):
     """A way for power to fail.
 
-    `states` yields states that are legal for the modelled disk, each at most once, in an order that
-    depends on the log alone. States may have equal contents; the caller folds those.
+    `states` yields states that are legal for a disk that writes `unit_sectors` as a whole, each at most once,
+    in an order that depends on the log alone. States may have equal contents; the caller folds those.
     """
 
     name: str
     summary: str
 
-    def states(self, log: WriteLog) -> Iterator[CrashState]: ...
+    def states(self, log: WriteLog, unit_sectors: int = 1) -> Iterator[CrashState]: ...
 
 
 def enumerate_prefixes(log: WriteLog) -> Iterator[CrashState]:
@@ -41,7 +41,7 @@ class Prefix:
     name = "prefix"
     summary = "the first n entries of the log reached the platter"
 
-    def states(self, log: WriteLog) -> Iterator[CrashState]:
+    def states(self, log: WriteLog, unit_sectors: int = 1) -> Iterator[CrashState]:
         return enumerate_prefixes(log)
 
 
@@ -56,7 +56,7 @@ class Drop:
     name = "drop"
     summary = "a prefix of the log, less one write that no flush had made durable"
 
-    def states(self, log: WriteLog) -> Iterator[CrashState]:
+    def states(self, log: WriteLog, unit_sectors: int = 1) -> Iterator[CrashState]:
         volatile: list[LogEntry] = []
         for entry in log.entries:
             if EntryFlag.FLUSH in entry.flags:  # logged on completion: whatever precedes it is durable
@@ -70,32 +70,36 @@ class Torn:
     """Each prefix with its last write cut inside a block of 4 KiB: `@n/t`.
 
     t is one of 1 .. sectors - 1 such that the device sector of the cut (the write's first sector + t) is
-    not a multiple of 8. So writes of one sector are never torn; a write of one aligned block has 7 torn
-    states, one of k aligned blocks 7 k. Cuts between whole blocks are left out: a file system that assumes
-    atomic blocks survives them as it survives lost writes. FUA writes are torn like others: one that was in
-    flight when the power failed was never acknowledged. Discards are not torn.
+    not a multiple of 8; on a disk with larger physical sectors it is a multiple of theirs. So writes of one
+    sector are never torn; a write of one aligned block has 7 torn states, one of k aligned blocks 7 k. Cuts
+    between whole blocks are left out: a file system that assumes atomic blocks survives them as it survives
+    lost writes. FUA writes are torn like others: one that was in flight when the power failed was never
+    acknowledged. Discards are not torn.
     """
 
     name = "torn"
     summary = "a prefix of the log, its last write cut between two sectors of a 4 KiB block"
 
-    def states(self, log: WriteLog) -> Iterator[CrashState]:
+    def states(self, log: WriteLog, unit_sectors: int = 1) -> Iterator[CrashState]:
         for entry in log.entries:
             if EntryFlag.DISCARD not in entry.flags:
-                yield from (CrashState(entry.index + 1, (), cut) for cut in _inner_cuts(entry))
+                yield from (CrashState(entry.index + 1, (), cut) for cut in _inner_cuts(entry, unit_sectors))
 
 
-def _inner_cuts(entry: LogEntry) -> Iterator[int]:
-    return (cut for cut in range(1, entry.sectors) if (entry.sector + cut) % _BLOCK_SECTORS)
+def _inner_cuts(entry: LogEntry, unit: int) -> Iterator[int]:
+    """Where to cut, in sectors from the entry's first."""
+    places = range(-entry.sector % unit or unit, entry.sectors, unit)
+    return (cut for cut in places if (entry.sector + cut) % _BLOCK_SECTORS)
 
 
 FAULT_MODELS: dict[str, FaultModel] = {model.name: model for model in (Prefix(), Drop(), Torn())}
 
 
-def enumerate_states(fault_models: Iterable[str], log: WriteLog) -> list[CrashState]:
+def enumerate_states(fault_models: Iterable[str], log: WriteLog, unit_sectors: int = 1) -> list[CrashState]:
     """The crash states of a log under each of the fault models, without repeats, in order. Prefixes where all
-    legal states are asked for and the recording has no times.
+    legal states are asked for and the recording has no times. `unit_sectors`: what the disk writes as a
+    whole.
     """
     named = [name for name in fault_models if name not in LEGAL] or ["prefix"]
-    states = (state for name in named for state in FAULT_MODELS[name].states(log))
+    states = (state for name in named for state in FAULT_MODELS[name].states(log, unit_sectors))
     return list(dict.fromkeys(states))

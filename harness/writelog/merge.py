@@ -8,6 +8,9 @@ of its log, which is the flush that took it along.
 So a prefix of the merged log is a state that a power cut may leave: at the time of its last entry, each
 device has what its own log had by then, and that contains whatever was durable.
 
+Of a disk without a volatile cache, a write is logged when it completes: it is durable then, as with FUA, and
+its entry says so. The guest's log has it whenever a flush came at last, so here times alone make the order.
+
 The devices lie one behind the other on the disk. The merged log has the sectors of the disk, also for
 flushes: theirs is the first of their device.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +28,7 @@ from typing import BinaryIO
 from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
 from harness.writelog.events import END_MARK, Events, bios_of, join_device, read_events
-from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION, WriteLog, devices_of, read_log
+from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION, WriteLog, changes, devices_of, read_log
 
 _COPY_BYTES = 1 << 20
 _PAGE_BYTES = 4096
@@ -36,9 +40,12 @@ def log_places(device_bytes: int, devices: int) -> tuple[int, ...]:
     return tuple(number * slice_bytes for number in range(devices))
 
 
-def merge_logs(device: Path, places: Sequence[int], text: str, merged: Path) -> int:
+def merge_logs(
+    device: Path, places: Sequence[int], text: str, merged: Path, *, write_through: bool = False
+) -> int:
     """Write the merged log as `merged`. `device`: the log device, on which the log of each device begins at
-    one of `places`; `text`: the events of all. Returns where the last log ends.
+    one of `places`; `text`: the events of all. `write_through`: the disk has no volatile cache. Returns where
+    the last log ends.
 
     Raises WriteLogError for a log that is none, is truncated or reaches into the next, EventsDiffer for
     events that do not fit.
@@ -51,14 +58,24 @@ def merge_logs(device: Path, places: Sequence[int], text: str, merged: Path) -> 
                 "record a shorter workload, or give --log-size a larger value",
             )
     with device.open("rb") as source, merged.open("wb") as target:
-        chosen = _in_order(logs, read_events(text))
+        chosen = _in_order(logs, read_events(text), through=write_through)
         target.write(SUPER.pack(MAGIC, VERSION, len(chosen), SECTOR_BYTES).ljust(SECTOR_BYTES, b"\0"))
         for number, entry in chosen:
             _put(source, places[number] + entry.data_offset, entry, target)
     return places[-1] + logs[-1].used_bytes
 
 
-def _in_order(logs: Sequence[WriteLog], events: Events) -> list[tuple[int, LogEntry]]:
+_FROM_QUEUE = re.compile(r"(?m)^(block_bio_(?:queue|complete): [0-9,]+ F?[WD])(?=[A-EG-Z]* [0-9]+ \+ [1-9])")
+
+
+def written_through(text: str) -> str:
+    """The events of a disk without a volatile cache, in which each write says that it is durable once it
+    completes: as with FUA.
+    """
+    return _FROM_QUEUE.sub(r"\1F", text)
+
+
+def _in_order(logs: Sequence[WriteLog], events: Events, *, through: bool) -> list[tuple[int, LogEntry]]:
     """The entries, each with the number of its log, and with the sectors of the disk."""
     devices = devices_of(logs[0].entries)
     timed: list[Iterator[tuple[int, int, LogEntry]]] = []
@@ -68,13 +85,21 @@ def _in_order(logs: Sequence[WriteLog], events: Events) -> list[tuple[int, LogEn
             replace(e, sector=begin + e.sector) for e in log.entries if not number or e.mark != END_MARK
         ]
         writes, flushes = join_device(entries, bios, number)
-        logged = {w.entry: w.completed for w in writes if w.fua}
+        logged = {w.entry: w.completed for w in writes if w.fua or through}
         logged |= {f.entry: f.completed for f in flushes}
         if not number:
             marks = [e.index for e in entries if EntryFlag.MARK in e.flags and e.mark != END_MARK]
             logged |= dict(zip(marks, (at for at, _ in events.marks), strict=False))
+        if through:
+            entries = _at_completion(entries, logged, events.count)
         timed.append(_timed(number, entries, logged, events.count))
     return [(number, entry) for _, number, entry in heapq.merge(*timed, key=lambda t: t[:2])]
+
+
+def _at_completion(entries: Sequence[LogEntry], logged: dict[int, int], end: int) -> list[LogEntry]:
+    """In the order of their events, each write as one with FUA."""
+    in_order = sorted(entries, key=lambda e: logged.get(e.index, end))
+    return [replace(e, flags=e.flags | EntryFlag.FUA) if changes(e) else e for e in in_order]
 
 
 def _timed(

@@ -5,6 +5,7 @@ are thrown away.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from harness.errors import (
     NotSupported,
     WriteLogError,
 )
+from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.guests import session, wire
 from harness.guests.machine import Boot, Machine
 from harness.guests.recorded_log import finished_log
@@ -59,8 +61,9 @@ class PlayedDisk:
     ended = False
     socket = Path("/nowhere")
 
-    def __init__(self, *, shared: bool = False) -> None:
+    def __init__(self, *, shared: bool = False, kind: DiskKind = USUAL) -> None:
         PlayedDisk.made += 1
+        self.kind = kind
         self.memory = Path("/proc/7/fd/3") if shared else None
 
     def open(self, base: Path, log: Path | None, order: object = None) -> None: ...
@@ -650,3 +653,18 @@ def test_a_recording_without_a_schedule_is_as_it_was(tmp_path: Path, monkeypatch
         played.session.record(played.target, [Operation(OperationKind.SYNC)])
     assert PlayedDisk.held == [(session.IDLE_S, 4711, HoldOrder.ALL, 0)]
     assert not [m for m in played.guest.asked if isinstance(m, wire.PutFile)]
+
+
+def test_a_session_that_shows_another_kind_of_disk_begins_another_guest(tmp_path: Path) -> None:
+    """A disk tells of its sectors and its cache at boot: the guest that was there took the next disk for one
+    like the last. As memory, it has sectors of 512 bytes and a volatile cache.
+    """
+    played = PlayedShared(tmp_path)
+    for kind, memory in ((USUAL, True), (disks()["4k"], False), (disks()["4k"], False), (USUAL, True)):
+        target = dataclasses.replace(played.target, disk=kind)
+        assert played.session.recover(target, CrashState(1)).outcome.kernel_log == ("mounted",)
+        disk = played.session.disk
+        assert isinstance(disk, PlayedDisk)
+        assert disk.kind == kind
+        assert (played.memory is not None) is memory
+    assert (played.booted, PlayedDisk.made) == (3, 3)

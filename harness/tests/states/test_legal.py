@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cases.recording import Recording, by_times
 from harness.errors import UsageError
-from harness.model import CrashState, Position
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.model import CaseId, CrashState, History, Position, Workload
 from harness.states.legal import CrashTime, LegalStates
 from harness.tests.reference.__main__ import on_one_device
 from harness.tests.states.recorder import Recorder, recorders
@@ -213,6 +216,31 @@ def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_b
     assert by_sectors.ambiguous == 0
     assert {dict(shown)[82] for shown in shown_at(by_sectors, end)} == {first, second}
     assert all({80: 0, 81: 0, 84: 1, 85: 1}.items() <= dict(s).items() for s in shown_at(by_sectors, end))
+
+
+@pytest.mark.parametrize(("disk", "unit"), [("@4k", 8), ("@512e", 8), ("@writethrough", 1), ("", 1)])
+@given(places=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=6))
+def test_no_legal_state_tears_a_physical_sector(disk: str, unit: int, places: list[tuple[int, int]]) -> None:
+    """A sector had 512 bytes, whatever the disk: with `--states sectors` a block of 4 KiB was torn that the
+    disk writes as a whole.
+    """
+    made, here = Recorder(), Path("here")
+    for sector, sectors in places:
+        made.complete(made.submit_sectors(sector, sectors))
+    profile, log = profile_on(disk), WriteLog(here, 512, tuple(made.entries), 0)
+    case, workload = CaseId("ext4", profile.mode, "writes"), Workload("writes", "", ())
+    recorded = Recording(case, profile, workload, here, here, log, History(()), times=made.times)
+    legal = by_times(recorded, unit_sectors=1)[0].legal
+    assert legal is not None
+    assert all(c.sector // unit == (c.sector + c.sectors - 1) // unit for c in legal.chunks)
+    assert sum(c.sectors for c in legal.chunks) == sum(sectors for _, sectors in places)
+    assert unit > 1 or {c.sectors for c in legal.chunks} == {1}
+
+
+@functools.cache
+def profile_on(disk: str) -> Profile:
+    (profile,) = select_profiles([f"ext4/ordered{disk}"])
+    return profile
 
 
 def two_flushes(*, ambiguous: bool) -> Recorder:

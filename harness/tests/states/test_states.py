@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
-from harness.states import FAULT_MODELS, enumerate_prefixes
+from harness.states import FAULT_MODELS, enumerate_prefixes, enumerate_states
 from harness.tests.states.logs import BASE, SECTORS, logs
 from harness.tests.states.replay import replay
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
@@ -60,6 +61,23 @@ def test_writes_are_torn_inside_blocks_only(tmp_path: Path) -> None:
     assert _names(log, "torn") == ["@1/t1", "@1/t3"]  # sector 8 begins a block
     two_blocks = _log(tmp_path, Write(8, b"x" * 16 * S))
     assert len(_names(two_blocks, "torn")) == 14
+
+
+@given(logs, st.sampled_from([1, 8]))
+def test_no_state_tears_a_physical_sector(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step], unit: int
+) -> None:
+    """A disk with sectors of 4 KiB writes them as a whole: a torn one was reported as a state of its."""
+    log = _log(tmp_path_factory.mktemp("log"), *steps)
+    for state in enumerate_states(["prefix", "drop", "torn"], log, unit):
+        if state.torn_sectors is not None:
+            assert (log.entries[state.prefix - 1].sector + state.torn_sectors) % unit == 0
+
+
+def test_a_write_across_physical_sectors_is_torn_where_they_meet(tmp_path: Path) -> None:
+    log = _log(tmp_path, Write(5, b"x" * 7 * S))
+    names = [[str(s) for s in FAULT_MODELS["torn"].states(log, unit)] for unit in (1, 2, 4, 8)]
+    assert names == [["@1/t1", "@1/t2", "@1/t4", "@1/t5", "@1/t6"], ["@1/t1", "@1/t5"], [], []]
 
 
 @given(logs)

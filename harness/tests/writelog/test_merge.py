@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.errors import EventsDiffer, WriteLogError
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
+from harness.states import LegalStates
+from harness.states.models import Drop
 from harness.tests.states.reference import is_durable
-from harness.tests.writelog.test_events import DEVICES, Device, pairs
+from harness.tests.writelog.test_events import DEVICES, Device, pairs, step_of_a_device
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 from harness.writelog.events import times_of
 from harness.writelog.log import devices_of
-from harness.writelog.merge import log_places, merge_logs
+from harness.writelog.merge import log_places, merge_logs, written_through
 from harness.writelog.times import Times
 
 SECOND_AT = 1 << 20
@@ -127,6 +130,65 @@ def test_a_prefix_at_an_acknowledgement_lacks_what_no_flush_of_its_own_device_ha
         DEVICES, "begin 0", BEGIN + 8, BEGIN, BEGIN + 16, "ack 0", 8, 0, BEGIN, "dm-log-writes-end",
     ]  # fmt: skip
     assert [log.device(e) for e in log.entries] == [0, 0, 1, 1, 1, 0, 0, 0, 1, 0]
+
+
+@st.composite
+def without_cache(draw: st.DrawFn) -> Device:
+    """A device without a volatile cache: the kernel sends neither flushes nor FUA. The agent sends a flush at
+    last, so that all is logged.
+    """
+    device, marks = Device(twins=draw(st.booleans())), 0
+    for step in draw(st.lists(step_of_a_device, max_size=40)):
+        match step:
+            case "mark":
+                device.mark(f"{'ack' if marks % 2 else 'begin'} {marks // 2}")
+                marks += 1
+            case (letters, sector, sectors, _, _) if sectors:
+                device.submit(letters, sector, sectors, preflush=False, fua=False)
+            case int(number):
+                device.advance(number)
+    device.finish()
+    return device
+
+
+@pytest.mark.fuzz
+@given(without_cache())
+def test_in_every_state_of_a_disk_without_a_cache_each_completed_write_is_durable(device: Device) -> None:
+    """The law of write-through. Such a disk's log came whole behind all marks, as one that nothing flushed:
+    an acknowledged write was lost in a legal state, and in a prefix.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        raw, log = Path(folder) / "device", Path(folder) / "merged"
+        write_log(raw, [step_of(e, 0) for e in device.entries])
+        merge_logs(raw, (0,), device.text, log, write_through=True)
+        written = read_log(log)
+    times = times_in(written, written_through(device.text))
+    assert len(times.writes) == len([e for e in device.entries if e.sectors])
+    legal = LegalStates(written, times)
+    completed = {w.entry: w.completed for w in times.writes}
+    for crash_time in legal.crash_times:
+        open_ = {*crash_time.choices.volatile, *crash_time.choices.absent}
+        losable = {legal.chunks[n].entry for n in open_}
+        twins = {c.entry for place in legal._overlaps.places for n in place.chunks for c in [legal.chunks[n]]}
+        assert all(completed[entry] >= crash_time.at for entry in losable - twins)
+    for prefix in range(written.entry_count + 1):
+        assert any(is_left(prefix, at, times) for at in range(times.events + 1)), prefix
+    assert list(Drop().states(written)) == []
+
+
+def test_the_events_of_a_disk_without_a_cache_say_that_writes_are_durable() -> None:
+    text = (
+        "block_bio_queue: 254,0 W 8 + 8 [fsx]\nblock_bio_complete: 254,0 WSM 8 + 8 [0]\n"
+        "block_bio_queue: 254,0 DS 8 + 8 [fsx]\nblock_bio_queue: 254,0 FW 0 + 0 [fsx]\n"
+        "tracing_mark_write: powercut: app block_bio_queue: 254,0 W 8 + 8 [fsx]\n"
+    )
+    said = written_through(text)
+    assert said == (
+        "block_bio_queue: 254,0 WF 8 + 8 [fsx]\nblock_bio_complete: 254,0 WFSM 8 + 8 [0]\n"
+        "block_bio_queue: 254,0 DFS 8 + 8 [fsx]\nblock_bio_queue: 254,0 FW 0 + 0 [fsx]\n"
+        "tracing_mark_write: powercut: app block_bio_queue: 254,0 W 8 + 8 [fsx]\n"
+    )
+    assert written_through(said) == said
 
 
 def test_a_log_that_reaches_into_the_other_is_refused(tmp_path: Path) -> None:

@@ -237,6 +237,7 @@ impl Agent {
             Some(parts) => Logs::of_parts(mapper, parts, log)?,
             None => Logs::of_one(mapper, data, log)?,
         };
+        let told = logs.cache_as(data);
         let node = logs.first().node.to_string_lossy().into_owned();
         self.mounted = Mounted::Recording(Box::new(Recording {
             events: Events::begin(&logs.nodes()),
@@ -244,6 +245,7 @@ impl Agent {
             logs,
             scene: operations::Scene::default(),
         })); // a failure from here on releases it
+        told?;
         let node = if apart {
             self.say_which_devices()?;
             let started = self.start_stack(mount)?;

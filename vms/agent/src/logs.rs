@@ -111,11 +111,36 @@ impl Logs {
         Ok(text)
     }
 
+    /// Have the targets say of their cache what `disk` says of its own: whatever lies below it, a log-writes
+    /// target says that it has a volatile one (`flush_supported` in drivers/md/dm-log-writes.c). On a disk without
+    /// one, file systems then send no flushes, and nothing is logged before [`Logs::flush`].
+    ///
+    /// # Errors
+    /// Errors of sysfs.
+    pub fn cache_as(&self, disk: &str) -> Result<(), Failure> {
+        let attribute = write_cache(Path::new(disk))?;
+        let says = fs::read_to_string(&attribute)
+            .map_err(|e| failed(format!("read {}", attribute.display()))(errno_of(&e)))?;
+        match says.trim() {
+            WRITE_THROUGH => self.say(WRITE_THROUGH),
+            _ => Ok(()),
+        }
+    }
+
+    fn say(&self, cache: &str) -> Result<(), Failure> {
+        self.targets.iter().try_for_each(|target| {
+            let attribute = write_cache(&target.node)?;
+            fs::write(&attribute, cache)
+                .map_err(|e| failed(format!("write {}", attribute.display()))(errno_of(&e)))
+        })
+    }
+
     /// Have what the file system never flushed logged.
     ///
     /// # Errors
     /// Errors of the devices.
     pub fn flush(&self) -> Result<(), Failure> {
+        self.say(WRITE_BACK)?;
         self.targets
             .iter()
             .try_for_each(|target| files::flush_device(&target.node))
@@ -150,6 +175,15 @@ impl Logs {
         all.map(|target| mapper.remove(target))
             .fold(Ok(()), Result::and)
     }
+}
+
+/// What sysfs says of a volatile cache (Documentation/ABI/stable/sysfs-block, `queue/write_cache`).
+const WRITE_THROUGH: &str = "write through";
+const WRITE_BACK: &str = "write back";
+
+fn write_cache(node: &Path) -> Result<PathBuf, Failure> {
+    let (major, minor) = number_of(node)?;
+    Ok(format!("/sys/dev/block/{major}:{minor}/queue/write_cache").into())
 }
 
 /// Major and minor number of a device, as the block layer's events have them.

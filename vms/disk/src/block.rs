@@ -6,9 +6,9 @@ use powercut_protocol::{Effect, RequestKind};
 use virtio_bindings::bindings::{
     virtio_blk::{
         VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_SEG_MAX,
-        VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP,
-        VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN,
-        VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+        VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK,
+        VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID,
+        VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
     },
     virtio_config::VIRTIO_F_VERSION_1,
     virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC},
@@ -16,16 +16,64 @@ use virtio_bindings::bindings::{
 
 use crate::{device::Device, SECTOR_BYTES};
 
-/// VIRTIO_BLK_F_FLUSH without VIRTIO_BLK_F_CONFIG_WCE means a write-back cache that cannot be disabled,
-/// so the guest's kernel sends flushes (5.2.6.2).
-pub const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
+const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
     | 1 << VIRTIO_RING_F_INDIRECT_DESC
     | 1 << VIRTIO_RING_F_EVENT_IDX
     | 1 << VIRTIO_BLK_F_SEG_MAX
     | 1 << VIRTIO_BLK_F_BLK_SIZE
-    | 1 << VIRTIO_BLK_F_FLUSH
+    | 1 << VIRTIO_BLK_F_TOPOLOGY
     | 1 << VIRTIO_BLK_F_DISCARD
     | 1 << VIRTIO_BLK_F_WRITE_ZEROES;
+
+/// What a disk tells the guest of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// Bytes of a logical sector, the unit of requests.
+    logical: u32,
+    /// How many logical sectors make a physical one, as a power of two.
+    physical_exp: u8,
+    /// It has no volatile cache.
+    write_through: bool,
+}
+
+/// The largest sector: a page, beyond which no kernel of today goes (`blk_validate_block_size` before 6.15).
+const SECTOR_BYTES_MAX: u32 = 4096;
+
+impl Traits {
+    /// None for sectors that no disk has: sizes are powers of two from 512 bytes to 4 KiB, and a physical one is
+    /// no smaller than a logical one.
+    #[must_use]
+    pub fn new(logical: u32, physical: u32, write_through: bool) -> Option<Self> {
+        let known = |bytes: u32| {
+            bytes.is_power_of_two() && (SECTOR_BYTES as u32..=SECTOR_BYTES_MAX).contains(&bytes)
+        };
+        let physical_exp = physical.checked_div(logical)?.checked_ilog2()? as u8;
+        (known(logical) && known(physical)).then_some(Self {
+            logical,
+            physical_exp,
+            write_through,
+        })
+    }
+
+    /// The features that are offered. VIRTIO_BLK_F_FLUSH without VIRTIO_BLK_F_CONFIG_WCE means a write-back cache
+    /// that cannot be disabled, so the guest's kernel sends flushes; without both, it takes the disk for
+    /// write-through, and sends none (5.2.5.2, 5.2.6.2).
+    #[must_use]
+    pub fn features(self) -> u64 {
+        FEATURES | u64::from(!self.write_through) << VIRTIO_BLK_F_FLUSH
+    }
+}
+
+impl Default for Traits {
+    /// Sectors of 512 bytes, and a volatile cache.
+    fn default() -> Self {
+        Self {
+            logical: SECTOR_BYTES as u32,
+            physical_exp: 0,
+            write_through: false,
+        }
+    }
+}
 
 /// Largest queue that a guest may set up.
 pub const QUEUE_ENTRIES: usize = 1024;
@@ -62,15 +110,16 @@ pub fn kind(out: &mut impl Read) -> Kind {
 
 /// struct virtio_blk_config up to the write-zeroes fields, for a device of `sectors`.
 #[must_use]
-pub fn config(sectors: u64) -> [u8; 60] {
+pub fn config(sectors: u64, traits: Traits) -> [u8; 60] {
     let mut config = [0; 60];
     let mut put = |at: usize, bytes: &[u8]| config[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &sectors.to_le_bytes());
     put(12, &SEGMENTS_MAX.to_le_bytes());
-    put(20, &(SECTOR_BYTES as u32).to_le_bytes()); // blk_size
+    put(20, &traits.logical.to_le_bytes()); // blk_size
+    put(24, &[traits.physical_exp]);
     put(36, &ZERO_SECTORS_MAX.to_le_bytes()); // max_discard_sectors
     put(40, &(ZERO_SEGMENTS_MAX as u32).to_le_bytes()); // max_discard_seg
-    put(44, &1u32.to_le_bytes()); // discard_sector_alignment
+    put(44, &(traits.logical / SECTOR_BYTES as u32).to_le_bytes()); // discard_sector_alignment
     put(48, &ZERO_SECTORS_MAX.to_le_bytes()); // max_write_zeroes_sectors
     put(52, &(ZERO_SEGMENTS_MAX as u32).to_le_bytes()); // max_write_zeroes_seg
     put(56, &[1]); // write_zeroes_may_unmap
@@ -220,6 +269,32 @@ mod tests {
         let mut into = Vec::new();
         let status = execute(Some(device), &mut &out[..], out.len(), &mut into, room);
         (status, into)
+    }
+
+    #[test]
+    fn the_configuration_tells_of_sectors_and_the_features_of_the_cache() {
+        let told = |logical, physical| {
+            let config = config(20, Traits::new(logical, physical, false).unwrap());
+            let blk_size = u32::from_le_bytes(config[20..24].try_into().unwrap());
+            let alignment = u32::from_le_bytes(config[44..48].try_into().unwrap());
+            (config[0], blk_size, config[24], alignment)
+        };
+        assert_eq!(told(512, 512), (20, 512, 0, 1));
+        assert_eq!(told(512, 4096), (20, 512, 3, 1));
+        assert_eq!(told(4096, 4096), (20, 4096, 0, 8));
+        let flushes = |traits: Traits| traits.features() >> VIRTIO_BLK_F_FLUSH & 1;
+        assert_eq!(flushes(Traits::default()), 1);
+        assert_eq!(flushes(Traits::new(512, 512, true).unwrap()), 0);
+        for (logical, physical) in [
+            (512, 256),
+            (4096, 512),
+            (0, 0),
+            (520, 520),
+            (512, 8192),
+            (512, 1536),
+        ] {
+            assert_eq!(Traits::new(logical, physical, false), None);
+        }
     }
 
     fn segment(sector: u64, count: u32) -> Vec<u8> {

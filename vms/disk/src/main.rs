@@ -11,6 +11,7 @@ use std::{
 };
 
 use powercut_disk::{
+    block::Traits,
     control,
     error::ServeError,
     vhost::{self, Shared},
@@ -20,7 +21,7 @@ use powercut_protocol::{chain, FrameError};
 use vhost::serve as serve_guests;
 
 const USAGE: &str = "\
-usage: powercut-disk --socket PATH --control PATH [--shared]
+usage: powercut-disk --socket PATH --control PATH [--shared] [--sectors L/P] [--write-through]
 
 A virtio block device that shows the crash states of a write log.
 
@@ -28,6 +29,8 @@ A virtio block device that shows the crash states of a write log.
                   (QEMU: -device vhost-user-blk-pci,num-queues=1; UML: virtio_uml.device=PATH:2)
   --control PATH  socket for the host's requests (vms/protocol); takes one connection
   --shared        also show the device as memory, to a kernel with the driver of vms/umldisk
+  --sectors L/P   bytes of logical and physical sectors: 512/512 (the default), 512/4096, 4096/4096
+  --write-through tell guests that there is no volatile cache
 
 Prints `ready` once both sockets listen; with --shared, behind it, the number of its descriptor of that memory. Ends with the control connection.
 ";
@@ -40,8 +43,10 @@ const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
 enum Failure {
     #[error("unknown argument {0:?}")]
     UnknownArgument(String),
-    #[error("{0} wants a path")]
-    NoPath(String),
+    #[error("{0} wants a value")]
+    NoValue(String),
+    #[error("{0:?} are no sectors: give 512/512, 512/4096 or 4096/4096")]
+    NoSectors(String),
     #[error("{0} is missing")]
     Missing(&'static str),
     #[error("cannot listen on {path}")]
@@ -56,30 +61,46 @@ struct Arguments {
     socket: String,
     control: String,
     shared: bool,
+    traits: Traits,
 }
 
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, Failure> {
-    let (mut socket, mut control, mut shared) = (None, None, false);
+    let (mut socket, mut control, mut sectors) = (None, None, None);
+    let (mut shared, mut write_through) = (false, false);
     let mut arguments = arguments;
     while let Some(name) = arguments.next() {
         let place = match name.as_str() {
             "--help" | "-h" => return Ok(None),
             "--socket" => &mut socket,
             "--control" => &mut control,
+            "--sectors" => &mut sectors,
             "--shared" => {
                 shared = true;
+                continue;
+            }
+            "--write-through" => {
+                write_through = true;
                 continue;
             }
             _ => return Err(Failure::UnknownArgument(name)),
         };
         let value = arguments.next();
-        *place = Some(value.ok_or(Failure::NoPath(name))?);
+        *place = Some(value.ok_or(Failure::NoValue(name))?);
     }
     Ok(Some(Arguments {
         socket: socket.ok_or(Failure::Missing("--socket"))?,
         control: control.ok_or(Failure::Missing("--control"))?,
         shared,
+        traits: traits(sectors, write_through)?,
     }))
+}
+
+fn traits(sectors: Option<String>, write_through: bool) -> Result<Traits, Failure> {
+    let sectors = sectors.unwrap_or_else(|| "512/512".to_owned());
+    let made = sectors.split_once('/').and_then(|(logical, physical)| {
+        Traits::new(logical.parse().ok()?, physical.parse().ok()?, write_through)
+    });
+    made.ok_or(Failure::NoSectors(sectors))
 }
 
 fn main() -> ExitCode {
@@ -105,7 +126,10 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments {
-        socket, control, ..
+        socket,
+        control,
+        traits,
+        ..
     } = arguments;
     let guests = listen(socket)?;
     let host = listen(control)?;
@@ -119,7 +143,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         .flush()
         .map_err(ServeError::call("standard output"))?;
 
-    let shared = Arc::new(Shared::new(window).map_err(ServeError::call("a thread"))?);
+    let shared = Arc::new(Shared::new(window, *traits).map_err(ServeError::call("a thread"))?);
     let opened = Arc::new(Condvar::new());
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(&opened));
     thread::spawn(move || {

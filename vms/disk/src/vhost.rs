@@ -25,7 +25,7 @@ use vmm_sys_util::{
 };
 
 use crate::{
-    block::{self, Kind},
+    block::{self, Kind, Traits},
     device::Device,
     error::ServeError,
     hold::Hold,
@@ -45,6 +45,7 @@ const EMPTY_ROUNDS_MAX: u32 = 3;
 pub struct Shared {
     device: Mutex<Option<Device>>,
     guest: AtomicBool,
+    traits: Traits,
     /// The device as memory, for a guest that shares it; locked after the device.
     window: Mutex<Option<Window>>,
     /// Holds completions while a recording is made.
@@ -52,13 +53,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Without a device, and without a guest. `window`: for a guest that shares memory, if one may come.
+    /// Without a device, and without a guest. `window`: for a guest that shares memory, if one may come. `traits`:
+    /// what every other guest is told.
     ///
     /// # Errors
     /// If no thread can be had.
-    pub fn new(window: Option<Window>) -> io::Result<Self> {
+    pub fn new(window: Option<Window>, traits: Traits) -> io::Result<Self> {
         Ok(Self {
             window: Mutex::new(window),
+            traits,
             device: Mutex::default(),
             guest: AtomicBool::default(),
             hold: Hold::start()?,
@@ -167,7 +170,7 @@ impl VhostUserBackend for Backend {
     }
 
     fn features(&self) -> u64 {
-        block::FEATURES | VHOST_USER_F_PROTOCOL_FEATURES
+        self.shared.traits.features() | VHOST_USER_F_PROTOCOL_FEATURES
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
@@ -190,7 +193,7 @@ impl VhostUserBackend for Backend {
             .device()
             .as_ref()
             .map_or(0, |device| device.view().sectors());
-        let mut config = block::config(sectors).to_vec();
+        let mut config = block::config(sectors, self.shared.traits).to_vec();
         let (start, size) = (offset as usize, size as usize);
         // a front end that knows later fields asks for more; those are zero
         let end = start.saturating_add(size).min(CONFIG_BYTES_MAX);
