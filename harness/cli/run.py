@@ -183,7 +183,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     + "".join(f"{name}: {what}; " for name, what in DISK_WORDS.items())
     + "judged is whether that is reported, whether names and contents stay right, and what the next mount "
     f"comes to without the fault. {PER_CELL} faults of a kind at a kind of block, or with --budget as many "
-    "in all as that allows.",
+    "in all as that allows. With --again also in recoveries that were cut.",
 )
 @click.option(
     "--coverage",
