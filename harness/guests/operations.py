@@ -39,6 +39,8 @@ def check_results(
     for result, operation in zip(results, operations, strict=False):
         if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
             raise NotSupported(f"this file system does not support `{operation}`")
+        if result.error is not None and _has_no_room(result.error.errno, operation):
+            raise NotSupported(f"this file system has no room for so many attributes: `{operation}`")
         if why := _failure(result):
             raise GuestError(
                 f"operation {result.index} ({operation}) failed while recording: {why}",
@@ -46,6 +48,11 @@ def check_results(
             )
     if len(results) < len(operations):
         raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
+
+
+def _has_no_room(error: int, operation: Operation) -> bool:
+    """Whether a file has as many attributes as it can have: setxattr(2), and ext4's are in one block."""
+    return error == errno.ENOSPC and operation.kind is OperationKind.SETXATTR
 
 
 def _advice(operation: Operation) -> str:

@@ -404,6 +404,8 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
         ("run", failed(Call.SPAWN, errno.EIO), GuestError, r"spawn f: EIO \(5\)"),
         ("append", failed(Call.WRITE, errno.EIO), GuestError, r"write f: EIO \(5\), Input/output error"),
         ("append", failed(Call.OPEN, errno.EOPNOTSUPP), NotSupported, "does not support"),
+        ("setxattr", failed(Call.SETXATTR, errno.ENOSPC), NotSupported, "no room for so many attributes"),
+        ("append", failed(Call.WRITE, errno.ENOSPC), GuestError, r"ENOSPC \(28\)"),
     ],
 )
 def test_why_an_operation_failed_while_recording(
