@@ -26,7 +26,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
-from harness.filesystems.stacks import Stacked, find_stack, stacks
+from harness.filesystems.stacks import Stack, Stacked, contradiction, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -236,6 +236,9 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs_arguments: list[str] = []
     disk: str = ""  # of vms/disks; empty: the usual one
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
+    options: list[str] = []  # of the kernel, beyond the driver: `XFS_RT`
+    steps: list[Tool] = []  # run after mkfs, with their complete arguments
+    stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
     checksums: tuple[str, ...] | None = None  # None: as the file system has them
     second: Second | None = None
@@ -268,8 +271,9 @@ class Profile:
     `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
     runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
     base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
-    look after it in Linux. `read_only_first`: after a crash it is mounted read-only, as a boot does with its
-    root file system, and then remounted. `recovery`: where its recovery is in the kernel's source.
+    look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
+    programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
+    with its root file system, and then remounted. `recovery`: where its recovery is in the kernel's source.
     """
 
     filesystem: str
@@ -296,6 +300,8 @@ class Profile:
     recovery: tuple[RecoverySource, ...] = ()
     disk: DiskKind = USUAL
     sectors: Sectors | None = None
+    options: tuple[str, ...] = ()
+    steps: tuple[Tool, ...] = ()
 
     @property
     def first_options(self) -> str:
@@ -323,6 +329,8 @@ class Profile:
         """Why it cannot be on a stack; empty if it can."""
         if self.second:
             return "a second device"
+        if self.stacked:
+            return "devices of its own"
         writes = self.repair or (self.fsck and self.fsck.writes)
         return "programs of the host that write to its disk" if writes else ""
 
@@ -334,15 +342,30 @@ class Profile:
         if why := self.needs_bare_disk:
             raise UsageError(f"{self.name} takes {why}, and not a stack", "name another mode")
         made = Stacked(name, stack, self.size_bytes >> 20, missing)
+        there = replace(self, mode=f"{self.mode}@{name}", summary=f"{self.summary}; on {stack.summary}")
+        return replace(there._divided(made), on_request=True)
+
+    def on_members(self, stack: Stack) -> Iterator[Profile]:
+        """A mode that divides its data among devices itself: with all of them, and less each that it can do
+        without.
+        """
+        for missing in (None, *stack.may_miss):
+            name = self.mode if missing is None else f"{self.mode}-{missing}"
+            made = replace(self, mode=name)._divided(Stacked(name, stack, self.size_bytes >> 20, missing))
+            yield made if missing is None else replace(made, on_request=True)
+
+    def _divided(self, stacked: Stacked) -> Profile:
+        """On these members."""
+        stack, missing = stacked.stack, stacked.missing
+        options = [self.mount_options, *(stack.degraded if missing is not None else ())]
         return replace(
             self,
-            mode=f"{self.mode}@{name}",
-            summary=f"{self.summary}; on {stack.summary}" + ("" if missing is None else f" less {missing}"),
-            size_bytes=sum(made.sizes),
+            summary=self.summary + ("" if missing is None else f" less {missing}"),
+            size_bytes=sum(stacked.sizes),
             modules=(*self.modules, *stack.modules),
+            mount_options=",".join(filter(None, options)),
             contract=replace(self.contract, rules=(*self.contract.rules, "untouched-stays")),
-            on_request=True,
-            stacked=made,
+            stacked=stacked,
         )
 
     def needs_small_sectors(self, disk: DiskKind) -> str:
@@ -408,6 +431,7 @@ class Profile:
     def mkfs_line(self) -> str:
         """The programs that make it, with their arguments, for people."""
         lines = [[self.mkfs.program, *self.mkfs.arguments, *self.mkfs_arguments]]
+        lines += [[step.program, *step.arguments] for step in self.steps]
         if self.second:
             lines += [[step.program, *step.arguments] for step in self.second.steps]
         if self.stacked:
@@ -424,7 +448,7 @@ class Profile:
     def tools(self) -> tuple[Tool, ...]:
         """The host programs that a run of this mode needs."""
         steps = self.second.steps if self.second else ()
-        return tuple(t for t in (self.mkfs, self.fsck, self.repair, *steps) if t)
+        return tuple(t for t in (self.mkfs, self.fsck, self.repair, *steps, *self.steps) if t)
 
     def fetch_tools(self) -> None:
         """Get the programs that this host's release does not have. Raises EnvironmentLacks."""
@@ -447,11 +471,13 @@ class Profile:
         mkfs_words = [*self.mkfs.arguments, *self.mkfs_arguments, IMAGE]
         if self.second is None:
             _succeed(self.mkfs, mkfs_words, image)
+            for step in self.steps:
+                _succeed(step, step.arguments, image)
             return
         second = cut(image, self.second_offset)
         os.truncate(image, self.second_offset)
         _succeed(self.mkfs, mkfs_words, image)
-        for step in self.second.steps:
+        for step in (*self.second.steps, *self.steps):
             _succeed(step, step.arguments, image)
         patch(second, self.second.patches)
         join(image, second, self.second_offset, self.second.size_bytes)
@@ -494,13 +520,12 @@ def _succeed(tool: Tool, words: Sequence[str], image: Path) -> None:
 
 def profiles() -> dict[str, Profile]:
     """Every mode of every file system, by name. Raises UsageError for a file that does not parse."""
-    found = {}
+    found: dict[str, Profile] = {}
     for shared_path in sorted(resource("vms", "filesystems").glob(f"*/{FILE_NAME}")):
         shared = _decode(shared_path, _FilesystemFile)
         for path in sorted(shared_path.parent.glob("*.toml")):
             if path != shared_path:
-                profile = _profile(shared_path.parent.name, path, shared)
-                found[profile.name] = profile
+                found |= {p.name: p for p in _profiles(shared_path.parent.name, path, shared)}
     return found
 
 
@@ -530,8 +555,11 @@ def _without(tool: Tool, left_out: Sequence[str]) -> Tool:
     return msgspec.structs.replace(tool, arguments=kept)
 
 
-def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
+def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Profile]:
+    """The mode of a file; and where it has devices of its own, the same less each that may be missing."""
     mode = _decode(path, _ModeFile)
+    if mode.stack and (what := contradiction(mode.stack)):
+        raise UsageError(f"{path}: {what}", "see vms/filesystems/btrfs/raid1.toml")
     if wrong := next(_wrong_with_second(mode, shared), None):
         raise UsageError(f"{path}: {wrong}", "see vms/filesystems/ext4/external-journal.toml")
     if mode.disk and mode.disk not in disks():
@@ -557,6 +585,8 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         ),
         second=mode.second,
         sectors=shared.sectors,
+        options=tuple(mode.options),
+        steps=tuple(mode.steps),
         tools_image=shared.tools_image,
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
@@ -565,7 +595,9 @@ def _profile(filesystem: str, path: Path, shared: _FilesystemFile) -> Profile:
         read_only_first=mode.read_only_first,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
     )
-    return made.on_disk(disks()[mode.disk]) if mode.disk else made
+    if mode.disk:
+        made = made.on_disk(disks()[mode.disk])
+    return [*made.on_members(mode.stack)] if mode.stack else [made]
 
 
 def _tracing(folder: Path, given: Tracepoints | str | None) -> Tracepoints | None:

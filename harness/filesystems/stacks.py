@@ -45,7 +45,8 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `make`, `start`, `stop`: the steps. In `start`, `{members}` stands for those that are there.
     `start_degraded`: instead of `start` where one is missing, if its documentation names other steps.
-    `finish`: what follows `make` once the file system is on it.
+    `finish`: what follows `make` once the file system is on it. `degraded`: mount options where one is
+    missing.
     """
 
     summary: str
@@ -60,6 +61,7 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop: str
     start_degraded: str = ""
     finish: str = ""
+    degraded: list[str] = []
     may_miss: list[int] = []
 
 
@@ -167,6 +169,11 @@ def _load(path: Path) -> Stack:
 def _wrong(name: str, stack: Stack) -> str:
     if not _NAME.fullmatch(name) or re.search(r"-\d+$", name):
         return "its name is of small letters and digits; one that ends in -0 is of a missing member"
+    return contradiction(stack)
+
+
+def contradiction(stack: Stack) -> str:
+    """What is wrong with its members; empty if nothing is."""
     if not stack.members:
         return "a stack has members"
     if any(m.mib(1) <= 0 for m in stack.members):

@@ -159,7 +159,7 @@ def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
     stacks = [p.stacked.stack for p in profiles if p.stacked]
     of_stacks = {module for stack in stacks for module in stack.modules}
     names = {m.upper().replace("-", "_") for p in profiles for m in p.modules if m not in of_stacks}
-    options = {option for stack in stacks for option in stack.options}
+    options = {o for stack in stacks for o in stack.options} | {o for p in profiles for o in p.options}
     return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 
 
@@ -278,7 +278,7 @@ def _how_to_build(kernel: Kernel) -> str:
 def _own_spec(
     name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
 ) -> GuestSpec:
-    stacked = next((p.name for p in profiles if p.stacked), "")
+    stacked = next((p.name for p in profiles if p.stacked or p.options), "")
     if stacked and (kernel.image.parent / "config").is_file() and not has_drivers(kernel.image, profiles):
         raise UsageError(
             f"{stacked}: {kernel.name} is built without its drivers",
@@ -303,12 +303,22 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
     """
     try:
         resolve_modules(kernel, profile.modules)
+        if lacks := _lacking_option(profile, kernel):
+            return lacks
         profile.fetch_tools()
         for program in profile.guest_programs:
             initramfs.find_program(program)
     except (KernelError, EnvironmentLacks) as e:
         return e.line
     return profile.lacks()
+
+
+def _lacking_option(profile: Profile, kernel: Kernel) -> str:
+    """Which option of the mode this kernel was built without; empty if none, or nobody can tell."""
+    configs = [*kernel.image.parent.glob("config*")]
+    text = configs[0].read_text() if len(configs) == 1 else ""
+    lacking = [o for o in profile.options if text and not re.search(rf"(?m)^CONFIG_{o}=[ym]$", text)]
+    return f"{kernel.name} was built without CONFIG_{lacking[0]}" if lacking else ""
 
 
 def missing_program(workload: Workload) -> str:

@@ -25,7 +25,9 @@ from harness.filesystems.stacks import (
     find_stack,
     stacks,
 )
+from harness.guests.guest_specs import has_drivers, missing_for
 from harness.host.resources import resource
+from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint
 
 TOY = Stack(
@@ -217,3 +219,36 @@ def test_a_stack_whose_name_looks_like_a_missing_member_is_refused(
     write(tmp_path / "toy-0.toml", TOY)
     with pytest.raises(UsageError, match="of a missing member"):
         stacks()
+
+
+def test_a_mode_with_devices_of_its_own_is_there_whole_and_less_each_that_may_be_missing() -> None:
+    """btrfs had one device in every mode: nothing said of its mirrors what a power cut may leave of one."""
+    whole, less = select_profiles(["btrfs/raid1", "btrfs/raid1-2"])
+    assert whole.stacked is not None
+    assert less.stacked is not None
+    assert (whole.mount_options, less.mount_options) == ("", "degraded")
+    assert (whole.stacked.missing, less.stacked.missing) == (None, 2)
+    assert whole.parts == less.parts == (MIB, 129 * MIB)
+    assert less.on_request
+    assert less.contract.rules[-1] == "untouched-stays"
+    assert "--data raid1 --metadata raid1 /dev/member-1 /dev/btrfs" in whole.making_script()
+    assert '" /dev/member-0 /dev/member-1 "' in less.stacked.start
+    assert '" /dev/member-0 /dev/member-1 /dev/member-2 "' in less.stacked.start_whole
+    with pytest.raises(UsageError, match="takes devices of its own, and not a stack"):
+        select_profiles(["btrfs/raid1@raid1"])
+    assert "btrfs/raid1@raid1" not in {p.name for p in select_profiles(["btrfs@raid1"])}
+    with pytest.raises(UsageError, match="btrfs/raid1-0"):
+        select_profiles(["btrfs/raid1-0"])
+
+
+def test_a_mode_may_need_an_option_of_the_kernel(tmp_path: Path) -> None:
+    """UML's kernels have XFS without its realtime device: each mount that failed was a broken promise."""
+    (profile,) = select_profiles(["xfs/realtime"])
+    kernel = Kernel("mine", tmp_path / "linux", None, "")
+    for config, lacks in (
+        ("CONFIG_XFS_FS=y\n# CONFIG_XFS_RT is not set\n", "mine was built without CONFIG_XFS_RT"),
+        ("CONFIG_XFS_FS=y\nCONFIG_XFS_RT=y\n", ""),
+    ):
+        (tmp_path / "config").write_text(config)
+        assert missing_for(profile, kernel) == lacks
+        assert has_drivers(kernel.image, [profile]) is not bool(lacks)
