@@ -84,6 +84,9 @@ class Explainer:
         self.recording: Recording = timed
         self.legal: LegalStates = timed.legal
         self.times = timed.times
+        log = timed.write_log
+        named = {e.index: log.devices.name(e.sector) for e in log.entries if not e.mark}
+        self.devices = named if log.devices.several else {}
         self._examiner = Examiner(timed)
         self._session = Session(shown.judge, shown.directory / "session")
         self._on_visit = on_visit
@@ -256,6 +259,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         violation.subject,
         minimal.cleared,
         _program(explainer, finding, minimal),
+        explainer.devices,
     )
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
@@ -531,7 +535,7 @@ def _writes(facts: Facts) -> Iterator[Rung]:
             fate = Fate.TORN if facts.part(write.entry) else Fate.LOST
         yield Rung(
             "fua" if write.fua else "write",
-            describe(facts.names.get(write.entry, ()), 2) or "?",
+            _on(facts, write.entry) + (describe(facts.names.get(write.entry, ()), 2) or "?"),
             event=write.submitted,
             completed=write.completed,
             entry=write.entry,
@@ -541,9 +545,15 @@ def _writes(facts: Facts) -> Iterator[Rung]:
         )
 
 
+def _on(facts: Facts, entry: int) -> str:
+    """`second device: `, where there are several."""
+    name = facts.devices.get(entry, "")
+    return f"{name}: " if name else ""
+
+
 def _flushes(facts: Facts) -> Iterator[Rung]:
     for flush in facts.times.flushes:
-        text = f"flush, done at {flush.completed}"
+        text = f"{_on(facts, flush.entry)}flush, done at {flush.completed}"
         yield Rung("flush", text, event=flush.submitted, completed=flush.completed, entry=flush.entry)
 
 

@@ -5,7 +5,7 @@ covers them. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.blocks import describe
 from harness.blocks.fields import BlockName, Kind
@@ -29,7 +29,8 @@ class Facts:
     """A failing state with what is known of its log. `at`: the event just before which the power fails.
     `lost`: entries. `promise`: the operation that made the broken promise when it returned; None where the
     promise holds at any time. `subject`: the path concerned. `cleared`: entries on the platter of the control
-    that are not on its own. `program`: of an application's finding.
+    that are not on its own. `program`: of an application's finding. `devices`: of each entry, where there are
+    several.
     """
 
     state: CrashState
@@ -42,6 +43,7 @@ class Facts:
     subject: str
     cleared: tuple[int, ...] = ()
     program: Program | None = None
+    devices: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def at(self) -> int:
@@ -67,7 +69,9 @@ class Facts:
         return None if self.promise is None else self.mark(f"ack {self.promise}")
 
     def name(self, entry: int) -> str:
-        """`entry 49, data of f from 0`: what of it was lost, if only a part was."""
+        """`entry 49, data of f from 0`: what of it was lost, if only a part was. Of several devices: `entry
+        49 of the second device, data of f from 0`.
+        """
         chunks = [c for n in self.legal.lost(self.state) if (c := self.legal.chunks[n]).entry == entry]
         parts = [
             name
@@ -80,7 +84,13 @@ class Facts:
             )
         ]
         text = describe(parts, 1)
-        return f"entry {entry}, {text}" if text and text != "?" else f"entry {entry}"
+        whose = f" of {self.device(entry)}" if self.devices else ""
+        return f"entry {entry}{whose}, {text}" if text and text != "?" else f"entry {entry}{whose}"
+
+    def device(self, entry: int) -> str:
+        """`the second device`, `member 2`; empty where there is one."""
+        name = self.devices.get(entry, "")
+        return f"the {name}" if name.endswith("device") else name
 
     def part(self, entry: int) -> str:
         """`1 of 8 sectors of `: how much of a write was lost; empty where that is all of it."""

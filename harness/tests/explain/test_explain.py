@@ -830,3 +830,17 @@ def test_a_state_that_could_not_be_observed_is_not_said_to_be_fine() -> None:
     finding = Finding(CaseId("ext4", "x", "y"), "durability", "f: missing", state, (violation,), 1)
     with pytest.raises(GuestError, match="could not be observed: the agent speaks protocol 5"):
         explainer.start(finding)
+
+
+def test_of_several_devices_each_write_says_which_one_it_is_of() -> None:
+    """`powercut show` named entries of two devices as if they were of one, whose flush said nothing of the
+    other.
+    """
+    made = Recorder(second=100)
+    data, commit = made.write(0), made.write(101, fua=True)
+    facts = facts_of(made, {data: DATA}, (data,), None)
+    assert facts.name(data) == f"entry {data}, data of f"
+    facts = replace(facts, devices={data: "second device", commit: "first device"})
+    assert facts.name(data) == f"entry {data} of the second device, data of f"
+    assert facts.name(commit) == f"entry {commit} of the first device"
+    assert replace(facts, devices={data: "member 2"}).name(data).startswith("entry 0 of member 2,")
