@@ -63,11 +63,14 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 		.venv/bin/powercut compare "$$first" "$$second"; \
 	done
 
-reference: setup  ## every legal state of small moments one by one, against what the exploration found
+reference: setup  ## legal states of small moments, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
 		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,ext4/external-journal,xfs/external-log || \
 		[ $$? = 1 ]; \
 	.venv/bin/python -m harness.tests.reference reports/verify/latest
+	@set -e; .venv/bin/powercut run --out reports/verify --name again --states exhaustive -w quick --again 1 \
+		-c ext4/ordered,btrfs/default,f2fs/posix || [ $$? = 1 ]; \
+	.venv/bin/python -m harness.tests.reference --again reports/verify/latest
 
 planted: setup  ## planted faults that no prefix of the log shows: missed by prefixes, found by all legal states
 	@for states in prefix 'exhaustive --budget 300'; do echo "$$states:"; \

@@ -9,11 +9,14 @@ difference.
 
 With `--one-cache`, all devices of a recording share one cache: what the states violate then is printed,
 whatever the run found. A kernel that forgets to flush the other device shows nothing there.
+
+With `--again`, recoveries are cut one by one instead: see `again`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import sys
 import threading
@@ -25,6 +28,7 @@ from pathlib import Path
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times, load_recording
+from harness.errors import WriteLogError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session
@@ -34,6 +38,7 @@ from harness.model import SECTOR_BYTES, CaseId, CrashState, EntryFlag, Verdict
 from harness.states import CrashTime, LegalStates
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
+from harness.tests.reference.again import Cuts, check_again
 from harness.workloads.load import find_workload
 from harness.writelog.times import Times
 
@@ -71,7 +76,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--one-cache", action="store_true")
+    parser.add_argument("--again", action="store_true")
     given = parser.parse_args()
+    if given.again:
+        return main_again(given.run)
     total = Figures()
     with RunStore.open(given.run) as store:
         explored = [c for c in store.cases() if c.status is CaseStatus.DONE and c.info.coverage is not None]
@@ -86,8 +94,38 @@ def main() -> int:
     return 1 if total.differences or not total.crash_times else 0
 
 
+def main_again(run: Path) -> int:
+    total, count = Cuts(), 0
+    with RunStore.open(run) as store:
+        for record in store.cases():
+            if record.status is not CaseStatus.DONE or not record.info.again:
+                continue
+            with _opened(store, record, notes=True) as (recording, session):
+                found = check_again(store, record.case, recording, session)
+            count += 1
+            total.add(found)
+            sys.stdout.write(f"{record.case}: {found.text}\n")
+            sys.stdout.flush()
+    for line in total.differences:
+        sys.stdout.write(f"DIFFERS {line}\n")
+    sys.stdout.write(f"{count} cases: {total.text}\n")
+    return 1 if total.differences or not total.recoveries else 0
+
+
 def check_case(store: RunStore, record: CaseRecord, *, one_cache: bool) -> Figures:
     """Hold one case against its enumeration; or look at it as if it had been recorded on one device."""
+    case = record.case
+    with _opened(store, record, one_cache=one_cache) as (recording, session):
+        assert recording.legal is not None
+        explored = defaultdict(set) if one_cache else _explored(store, case)
+        return _compare(case, explored, recording, recording.legal, session)
+
+
+@contextlib.contextmanager
+def _opened(
+    store: RunStore, record: CaseRecord, *, one_cache: bool = False, notes: bool = False
+) -> Iterator[tuple[Recording, Session]]:
+    """A case's recording, and a session that judges it. Raises EventsDiffer for one without times."""
     plan, case = store.plan(), record.case
     (profile,) = select_profiles([case.configuration])
     workload = find_workload(plan.workloads, case.workload)
@@ -99,12 +137,11 @@ def check_case(store: RunStore, record: CaseRecord, *, one_cache: bool) -> Figur
             recording = replace(recording, times=on_one_device(recording.times))
         recording, why = by_times(recording, plan.unit_sectors or 8)
         if recording.legal is None:
-            return Figures(differences=[f"{case}: {why}"])
+            raise WriteLogError(f"{case}: {why}", "record it on a kernel with events of the block layer")
         kernel = find_chosen(plan.kernel_choice)
         specs = make_specs(plan.guests, kernel, [profile], [workload], recording.base, folder.path)
-        with Session(specs.judge, folder.path / "judge", plan.log_bytes) as session:
-            explored = defaultdict(set) if one_cache else _explored(store, case)
-            return _compare(case, explored, recording, recording.legal, session)
+        with Session(specs.judge, folder.path / "judge", plan.log_bytes, notes=notes) as session:
+            yield recording, session
 
 
 def on_one_device(times: Times) -> Times:
